@@ -116,8 +116,8 @@ int blas_orthonormalise(const struct blas *blas, float *a, int n, int width, str
     if (info != 0)
         return lapack_failed("sgelqf", info, err);
     capacity = (int)(wanted[0] > wanted[1] ? wanted[0] : wanted[1]);
-    float *tau = malloc(size_mul((size_t)width, sizeof *tau));
-    float *work = malloc(size_mul((size_t)capacity, sizeof *work));
+    float *tau = malloc(memory_size_mul((size_t)width, sizeof *tau));
+    float *work = malloc(memory_size_mul((size_t)capacity, sizeof *work));
     if (!tau || !work) {
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the workspace of a QR factorisation");
         goto out;
@@ -145,8 +145,8 @@ int blas_eigen_symmetric(const struct blas *blas, float *a, int n, float *values
         return lapack_failed("ssyevd", info, err);
     capacity = (int)wanted;
     iroom = iwanted;
-    float *work = malloc(size_mul((size_t)capacity, sizeof *work));
-    int *iwork = malloc(size_mul((size_t)iroom, sizeof *iwork));
+    float *work = malloc(memory_size_mul((size_t)capacity, sizeof *work));
+    int *iwork = malloc(memory_size_mul((size_t)iroom, sizeof *iwork));
     if (!work || !iwork) {
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the workspace of an eigenvalue problem");
         goto out;

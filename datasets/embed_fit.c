@@ -133,7 +133,7 @@ int embed_fit_line(struct embed_fit *fit, const char *text, size_t bytes, struct
         }
     }
     for (uint32_t i = 0; i < f->n; i++)
-        fit->df[feature_bucket(f->entries[i])] += fit->df[feature_bucket(f->entries[i])] < UINT32_MAX;
+        fit->df[embed_feature_bucket(f->entries[i])] += fit->df[embed_feature_bucket(f->entries[i])] < UINT32_MAX;
     fit->lines++;
     return 0;
 }
@@ -178,8 +178,8 @@ static int choose_vocabulary(const struct embed_fit *fit, struct vocabulary *v, 
                          "no word, word pair or part of a word is in two of these %llu texts: nothing to learn from; "
                          "give more text",
                          (unsigned long long)fit->lines);
-    v->bucket = malloc(size_mul(choice.n, sizeof *v->bucket));
-    v->idf = malloc(size_mul(choice.n, sizeof *v->idf));
+    v->bucket = malloc(memory_size_mul(choice.n, sizeof *v->bucket));
+    v->idf = malloc(memory_size_mul(choice.n, sizeof *v->idf));
     if (!v->bucket || !v->idf)
         return error_set(err, QUIRE_ENOMEM, "no memory for a vocabulary of %u features", choice.n);
     for (uint32_t b = 0; b < EMBED_BUCKETS; b++) {
@@ -200,9 +200,9 @@ static int make_rows(const struct embed_fit *fit, const struct vocabulary *v, st
 {
     struct sparse a = {.columns = v->n};
     uint64_t most = fit->used - 2 * fit->kept;
-    a.start = malloc(size_mul(fit->kept + 1, sizeof *a.start));
-    a.column = malloc(size_mul(most + 1, sizeof *a.column));
-    a.value = malloc(size_mul(most + 1, sizeof *a.value));
+    a.start = malloc(memory_size_mul(fit->kept + 1, sizeof *a.start));
+    a.column = malloc(memory_size_mul(most + 1, sizeof *a.column));
+    a.value = malloc(memory_size_mul(most + 1, sizeof *a.value));
     if (!a.start || !a.column || !a.value) {
         embed_sparse_fini(&a);
         return error_set(err, QUIRE_ENOMEM, "no memory for a matrix of %llu entries", (unsigned long long)most);

@@ -62,7 +62,7 @@ int embed_model_pack(struct embed_model *model, const float *basis, struct quire
         largest = fmaxf(largest, fabsf(basis[i]));
     if (!(largest > 0) || !isfinite(largest))
         return error_set(err, QUIRE_EINTERNAL, "the projection's largest number is %g", (double)largest);
-    model->projection = malloc(size_mul(n, sizeof *model->projection));
+    model->projection = malloc(memory_size_mul(n, sizeof *model->projection));
     if (!model->projection)
         return error_set(err, QUIRE_ENOMEM, "no memory for a projection of %u x %zu", model->info.features, dim);
     for (size_t at = 0; at < n; at += dim) {
@@ -97,8 +97,8 @@ static int text_row(const struct embed_model *model, const char *text, size_t by
     struct features features = {0};
     int rc = embed_features_of(&features, text, bytes, err);
     if (rc == 0) {
-        *columns = malloc(size_mul((size_t)features.n + 1, sizeof **columns));
-        *values = malloc(size_mul((size_t)features.n + 1, sizeof **values));
+        *columns = malloc(memory_size_mul((size_t)features.n + 1, sizeof **columns));
+        *values = malloc(memory_size_mul((size_t)features.n + 1, sizeof **values));
         if (*columns && *values)
             *n = embed_vocabulary_row(&model->vocabulary, features.entries, features.n, *columns, *values);
         else

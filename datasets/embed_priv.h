@@ -29,12 +29,12 @@ struct features {
     size_t text_bytes;  /* longest text that the buffers take */
 };
 
-static inline uint32_t feature_bucket(uint32_t entry)
+static inline uint32_t embed_feature_bucket(uint32_t entry)
 {
     return entry >> 10;
 }
 
-static inline uint32_t feature_count(uint32_t entry)
+static inline uint32_t embed_feature_count(uint32_t entry)
 {
     return entry & EMBED_COUNT_MAX;
 }

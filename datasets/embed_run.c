@@ -103,7 +103,7 @@ int embed_lines_apply(const struct embed_model *model, struct embed_lines *lines
     unsigned threads = run->threads ? run->threads : parallel_processors();
     struct batch *batch = calloc(1, sizeof *batch);
     char *bytes = malloc(BATCH_BYTES + 2 * (size_t)EMBED_LINE_BYTES_MAX);
-    float *vectors = malloc(size_mul(BATCH_LINES, size_mul(model->info.dim, sizeof *vectors)));
+    float *vectors = malloc(memory_size_mul(BATCH_LINES, memory_size_mul(model->info.dim, sizeof *vectors)));
     int rc = 0;
     if (!batch || !bytes || !vectors) {
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a batch of %d texts", BATCH_LINES);

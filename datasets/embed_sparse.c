@@ -20,8 +20,8 @@ int embed_sparse_transpose(const struct sparse *a, struct sparse *out, struct qu
     uint64_t n = a->start[a->rows];
     struct sparse t = {.rows = a->columns, .columns = a->rows};
     t.start = calloc((size_t)t.rows + 2, sizeof *t.start);
-    t.column = malloc(size_mul(n + 1, sizeof *t.column));
-    t.value = malloc(size_mul(n + 1, sizeof *t.value));
+    t.column = malloc(memory_size_mul(n + 1, sizeof *t.column));
+    t.value = malloc(memory_size_mul(n + 1, sizeof *t.value));
     if (!t.start || !t.column || !t.value) {
         embed_sparse_fini(&t);
         return error_set(err, QUIRE_ENOMEM, "no memory to transpose a matrix of %llu entries", (unsigned long long)n);

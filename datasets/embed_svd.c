@@ -109,8 +109,8 @@ static int check_rank(const struct work *w, uint32_t dim, struct quire_error *er
 /* V = Z W diag(1/s), largest s first. Row i of gram is the eigenvector of squares[i]. */
 static int form_basis(struct work *w, uint32_t dim, float **basis, struct quire_error *err)
 {
-    float *rotation = malloc(size_mul((size_t)w->width * dim, sizeof *rotation));
-    float *out = malloc(size_mul((size_t)w->a->columns, size_mul(dim, sizeof *out)));
+    float *rotation = malloc(memory_size_mul((size_t)w->width * dim, sizeof *rotation));
+    float *out = malloc(memory_size_mul((size_t)w->a->columns, memory_size_mul(dim, sizeof *out)));
     if (!rotation || !out) {
         free(rotation);
         free(out);
@@ -130,10 +130,10 @@ static int form_basis(struct work *w, uint32_t dim, float **basis, struct quire_
 
 static int work_init(struct work *w, struct quire_error *err)
 {
-    w->over_rows = memory_aligned(64, size_mul(w->a->rows, size_mul(w->width, sizeof(float))));
-    w->over_columns = memory_aligned(64, size_mul(w->a->columns, size_mul(w->width, sizeof(float))));
-    w->gram = malloc(size_mul((size_t)w->width * w->width, sizeof(float)));
-    w->squares = malloc(size_mul(w->width, sizeof(float)));
+    w->over_rows = memory_aligned(64, memory_size_mul(w->a->rows, memory_size_mul(w->width, sizeof(float))));
+    w->over_columns = memory_aligned(64, memory_size_mul(w->a->columns, memory_size_mul(w->width, sizeof(float))));
+    w->gram = malloc(memory_size_mul((size_t)w->width * w->width, sizeof(float)));
+    w->squares = malloc(memory_size_mul(w->width, sizeof(float)));
     if (!w->over_rows || !w->over_columns || !w->gram || !w->squares)
         return error_set(err, QUIRE_ENOMEM, "no memory for the decomposition of %u x %u at width %u", w->a->rows,
                          w->a->columns, w->width);

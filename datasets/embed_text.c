@@ -225,10 +225,10 @@ uint32_t embed_vocabulary_row(const struct vocabulary *vocabulary, const uint32_
     double squares[EMBED_GROUPS] = {0}, scale[EMBED_GROUPS], total = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_entries; i++) {
-        uint32_t column = vocabulary_column(vocabulary, feature_bucket(entries[i]));
+        uint32_t column = vocabulary_column(vocabulary, embed_feature_bucket(entries[i]));
         if (column == UINT32_MAX)
             continue;
-        float value = (1.0f + logf((float)feature_count(entries[i]))) * vocabulary->idf[column];
+        float value = (1.0f + logf((float)embed_feature_count(entries[i]))) * vocabulary->idf[column];
         squares[embed_bucket_group(vocabulary->bucket[column])] += (double)value * value;
         columns[n] = column;
         values[n++] = value;

@@ -68,7 +68,7 @@ static int check_options(const struct generate_options *o, struct quire_error *e
     if (o->intrinsic < 1 || o->intrinsic > o->dim)
         return error_set(err, QUIRE_ERANGE, "%u intrinsic dimensions; expected 1 to the number of dimensions, %u",
                          o->intrinsic, o->dim);
-    uint64_t bytes = size_mul(size_mul((size_t)o->clusters * (o->intrinsic + 1u), o->dim), sizeof(float));
+    uint64_t bytes = memory_size_mul(memory_size_mul((size_t)o->clusters * (o->intrinsic + 1u), o->dim), sizeof(float));
     if (bytes > GENERATE_BYTES_MAX)
         return error_set(err, QUIRE_ELIMIT,
                          "%u clusters of %u directions with %u dimensions take %llu MiB; at most %llu: ask for fewer "

@@ -49,8 +49,8 @@ static int read_bin(struct instream *in, struct truth *truth, struct quire_error
         rc = vecstream_in_expect(in, HEADER_BYTES + 8 * (uint64_t)n, err);
     if (rc < 0)
         return rc;
-    truth->ids = malloc(size_mul(n, sizeof *truth->ids));
-    truth->distances = malloc(size_mul(n, sizeof *truth->distances));
+    truth->ids = malloc(memory_size_mul(n, sizeof *truth->ids));
+    truth->distances = malloc(memory_size_mul(n, sizeof *truth->distances));
     if (!truth->ids || !truth->distances)
         return error_set(err, QUIRE_ENOMEM, "no memory for %zu neighbours of %s", n, in->name);
     rc = vecstream_in_exact(in, truth->ids, n * sizeof *truth->ids, "the ids", err);
@@ -88,7 +88,7 @@ static int read_ivecs(struct vecfile *file, const char *path, struct truth *trut
         return error_set(err, QUIRE_EFORMAT, "%s must be a plain file of at most %u queries", path, UINT32_MAX);
     truth->n_queries = (uint32_t)rows;
     size_t n = (size_t)rows * truth->k;
-    truth->ids = malloc(size_mul(n, sizeof *truth->ids));
+    truth->ids = malloc(memory_size_mul(n, sizeof *truth->ids));
     if (!truth->ids)
         return error_set(err, QUIRE_ENOMEM, "no memory for %zu neighbours of %s", n, path);
     int64_t got = vecfile_read(file, truth->ids, rows, err);
@@ -175,9 +175,9 @@ uint32_t truth_count(const struct truth *truth, uint32_t query)
 
 int truth_widen(struct truth *truth, const uint32_t *rows, uint32_t n_queries, uint32_t k)
 {
-    size_t n = size_mul(n_queries, k);
-    struct truth wide = {malloc(size_mul(n, sizeof *wide.ids)), malloc(size_mul(n, sizeof *wide.distances)), n_queries,
-                         k};
+    size_t n = memory_size_mul(n_queries, k);
+    struct truth wide = {malloc(memory_size_mul(n, sizeof *wide.ids)),
+                         malloc(memory_size_mul(n, sizeof *wide.distances)), n_queries, k};
     if (!wide.ids || !wide.distances) {
         truth_free(&wide);
         return QUIRE_ENOMEM;

@@ -295,7 +295,7 @@ static int norms_range(void *context, uint64_t begin, uint64_t end)
 static int norms_of(const struct vectors *v, const char *what, enum quire_metric metric, unsigned threads, double **out,
                     struct quire_error *err)
 {
-    struct norms norms = {v, malloc(size_mul(v->rows, sizeof(double)))};
+    struct norms norms = {v, malloc(memory_size_mul(v->rows, sizeof(double)))};
     *out = norms.out;
     int rc = norms.out ? parallel_for(threads, v->rows, NORM_ROWS, norms_range, &norms, NULL) : QUIRE_ENOMEM;
     if (rc < 0)
@@ -330,7 +330,7 @@ static int check_input(const struct vectors *base, const struct vectors *queries
 
 static int prepare(struct scan *s, unsigned threads, struct quire_error *err)
 {
-    size_t n = size_mul(s->queries->rows, s->k);
+    size_t n = memory_size_mul(s->queries->rows, s->k);
     s->row_bytes = s->base->dim * quire_type_bytes(s->base->type);
     s->block_rows = BLOCK_BYTES / s->row_bytes + 1;
     s->whole = s->base->type == s->queries->type && (s->base->type == QUIRE_TYPE_U8 || s->base->type == QUIRE_TYPE_I8);
@@ -347,8 +347,8 @@ static int prepare(struct scan *s, unsigned threads, struct quire_error *err)
         s->norm_max = fmax(s->norm_max, s->base_norms[row]);
     s->truth->n_queries = (uint32_t)s->queries->rows;
     s->truth->k = s->k;
-    s->truth->ids = malloc(size_mul(n, sizeof(uint32_t)));
-    s->truth->distances = malloc(size_mul(n, sizeof(float)));
+    s->truth->ids = malloc(memory_size_mul(n, sizeof(uint32_t)));
+    s->truth->distances = malloc(memory_size_mul(n, sizeof(float)));
     if (!s->truth->ids || !s->truth->distances)
         return error_set(err, QUIRE_ENOMEM, "no memory for %zu neighbours", n);
     return 0;

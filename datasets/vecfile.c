@@ -329,7 +329,7 @@ int vecfile_seek(struct vecfile *file, uint64_t row, struct quire_error *err)
 static int make_room(struct vectors *v, uint64_t rows, uint64_t used, size_t row_bytes, const char *name,
                      struct quire_error *err)
 {
-    void *data = memory_aligned(64, size_mul(rows, row_bytes));
+    void *data = memory_aligned(64, memory_size_mul(rows, row_bytes));
     if (!data)
         return error_set(err, QUIRE_ENOMEM, "no memory for %llu rows of %zu bytes of %s", (unsigned long long)rows,
                          row_bytes, name);

@@ -32,7 +32,7 @@ struct op_list {
     struct io_op *first, *last;
 };
 
-static inline void op_list_add(struct op_list *list, struct io_op *op)
+static inline void engine_op_list_add(struct op_list *list, struct io_op *op)
 {
     assert(!list->first == !list->last);
     op->next = NULL;
@@ -44,7 +44,7 @@ static inline void op_list_add(struct op_list *list, struct io_op *op)
     list->last = op;
 }
 
-static inline void op_list_remove(struct op_list *list, struct io_op *op)
+static inline void engine_op_list_remove(struct op_list *list, struct io_op *op)
 {
     assert((op->prev ? op->prev->next : list->first) == op);
     assert((op->next ? op->next->prev : list->last) == op);
@@ -59,11 +59,11 @@ static inline void op_list_remove(struct op_list *list, struct io_op *op)
     op->next = op->prev = NULL;
 }
 
-static inline struct io_op *op_list_take(struct op_list *list)
+static inline struct io_op *engine_op_list_take(struct op_list *list)
 {
     struct io_op *op = list->first;
     if (op)
-        op_list_remove(list, op);
+        engine_op_list_remove(list, op);
     return op;
 }
 

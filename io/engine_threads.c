@@ -85,7 +85,7 @@ static void *work(void *context)
     struct threads *t = context;
     pthread_mutex_lock(&t->lock);
     for (;;) {
-        struct io_op *op = op_list_take(&t->todo);
+        struct io_op *op = engine_op_list_take(&t->todo);
         if (!op && t->stop)
             break;
         if (!op) {
@@ -98,7 +98,7 @@ static void *work(void *context)
         pthread_mutex_lock(&t->lock);
         op->state[1] = (uint64_t)(int64_t)result;
         bool first = !t->ended.first;
-        op_list_add(&t->ended, op);
+        engine_op_list_add(&t->ended, op);
         if (first)
             kick(t);
     }
@@ -110,7 +110,7 @@ static void give_to_pool(struct threads *t, struct io_op *op)
 {
     op->state[0] = AT_POOL;
     pthread_mutex_lock(&t->lock);
-    op_list_add(&t->todo, op);
+    engine_op_list_add(&t->todo, op);
     pthread_cond_signal(&t->work);
     pthread_mutex_unlock(&t->lock);
 }
@@ -220,14 +220,14 @@ int engine_threads_create(const struct engine_config *config, struct engine **ou
 static void threads_queue(struct engine *engine, struct io_op *op)
 {
     memset(op->state, 0, sizeof op->state);
-    op_list_add(&threads_of(engine)->queued, op);
+    engine_op_list_add(&threads_of(engine)->queued, op);
 }
 
 static void finish_later(struct threads *t, struct io_op *op, int result)
 {
     op->state[0] = AT_END;
     op->state[1] = (uint64_t)(int64_t)result;
-    op_list_add(&t->finished, op);
+    engine_op_list_add(&t->finished, op);
 }
 
 static void start_timer(struct threads *t, struct io_op *op)
@@ -267,7 +267,7 @@ static void start_input(struct threads *t, struct io_op *op)
         return;
     }
     op->state[0] = AT_SOCKET;
-    op_list_add(&t->sockets, op);
+    engine_op_list_add(&t->sockets, op);
 }
 
 /* True when the send has come to its end, with its result; false when the socket is full. */
@@ -305,7 +305,7 @@ static void start_send(struct threads *t, struct io_op *op)
         return;
     }
     op->state[0] = AT_SEND;
-    op_list_add(&t->sends, op);
+    engine_op_list_add(&t->sends, op);
 }
 
 /* Ends the wait of a send; the next one on the same socket, if any, is tried in its turn. */
@@ -313,14 +313,14 @@ static void leave_sends(struct threads *t, struct io_op *op)
 {
     assert(op->state[0] == AT_SEND);
     bool was_first = send_before(t, op->fd) == op;
-    op_list_remove(&t->sends, op);
+    engine_op_list_remove(&t->sends, op);
     if (!was_first)
         return;
     epoll_ctl(t->output, EPOLL_CTL_DEL, op->fd, NULL);
     struct io_op *next = send_before(t, op->fd);
     int rc = next ? watch(t->output, next->fd, EPOLLOUT, next) : 0;
     if (rc < 0) {
-        op_list_remove(&t->sends, next);
+        engine_op_list_remove(&t->sends, next);
         finish_later(t, next, rc);
     }
 }
@@ -329,7 +329,7 @@ static void leave_sockets(struct threads *t, struct io_op *op)
 {
     assert(op->state[0] == AT_SOCKET);
     epoll_ctl(t->input, EPOLL_CTL_DEL, op->fd, NULL);
-    op_list_remove(&t->sockets, op);
+    engine_op_list_remove(&t->sockets, op);
 }
 
 /* Takes an op back from the pool unless a worker has begun it. */
@@ -338,7 +338,7 @@ static bool take_from_pool(struct threads *t, struct io_op *op)
     pthread_mutex_lock(&t->lock);
     bool mine = !op->state[2];
     if (mine)
-        op_list_remove(&t->todo, op);
+        engine_op_list_remove(&t->todo, op);
     pthread_mutex_unlock(&t->lock);
     if (mine && op->kind == IO_READ) {
         assert(t->base.stats.reads_in_flight > 0);
@@ -355,7 +355,7 @@ static bool withdraw(struct threads *t, struct io_op *op)
         return false;
     case AT_READS:
         assert(t->base.stats.reads_waiting > 0);
-        op_list_remove(&t->reads, op);
+        engine_op_list_remove(&t->reads, op);
         t->base.stats.reads_waiting--;
         return true;
     case AT_POOL:
@@ -367,7 +367,7 @@ static bool withdraw(struct threads *t, struct io_op *op)
         leave_sends(t, op);
         return true;
     case AT_TIMER:
-        op_list_remove(&t->timers, op);
+        engine_op_list_remove(&t->timers, op);
         return true;
     }
     return false;
@@ -387,7 +387,7 @@ static void start(struct threads *t, struct io_op *op)
     switch (op->kind) {
     case IO_READ:
         op->state[0] = AT_READS;
-        op_list_add(&t->reads, op);
+        engine_op_list_add(&t->reads, op);
         t->base.stats.reads_waiting++;
         break;
     case IO_WRITE:
@@ -414,7 +414,7 @@ static void move_queued(struct threads *t)
 {
     struct engine_stats *s = &t->base.stats;
     struct io_op *op;
-    while ((op = op_list_take(&t->queued))) {
+    while ((op = engine_op_list_take(&t->queued))) {
         int rc = engine_check_op(op);
         if (rc < 0)
             finish_later(t, op, rc);
@@ -422,7 +422,7 @@ static void move_queued(struct threads *t)
             start(t, op);
     }
     while (t->reads.first && s->reads_in_flight < t->reads_max) {
-        op = op_list_take(&t->reads);
+        op = engine_op_list_take(&t->reads);
         s->reads_waiting--;
         if (++s->reads_in_flight > s->reads_in_flight_peak)
             s->reads_in_flight_peak = s->reads_in_flight;
@@ -445,7 +445,7 @@ static void finish(struct threads *t, struct io_op *op, int result, unsigned fla
 static void end_list(struct threads *t, struct op_list list, bool from_pool)
 {
     struct io_op *op;
-    while ((op = op_list_take(&list))) {
+    while ((op = engine_op_list_take(&list))) {
         if (from_pool && op->kind == IO_READ) {
             assert(t->base.stats.reads_in_flight > 0);
             t->base.stats.reads_in_flight--;
@@ -475,7 +475,7 @@ static void end_timers(struct threads *t)
 {
     uint64_t now = t->timers.first ? clock_us() : 0;
     while (t->timers.first && t->timers.first->state[2] <= now) {
-        struct io_op *op = op_list_take(&t->timers);
+        struct io_op *op = engine_op_list_take(&t->timers);
         op->state[0] = AT_END;
         finish(t, op, 0, 0);
     }
@@ -652,7 +652,7 @@ static void drain(struct threads *t)
     cancel_list(t, &t->timers);
     while (t->queued.first || t->finished.first) {
         struct io_op *op;
-        while ((op = op_list_take(&t->queued)))
+        while ((op = engine_op_list_take(&t->queued)))
             finish_later(t, op, QUIRE_ECANCELLED);
         end_finished(t);
     }

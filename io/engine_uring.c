@@ -219,7 +219,7 @@ static int uring_register_buffers(struct engine *engine, void *base, size_t byte
 static void uring_queue(struct engine *engine, struct io_op *op)
 {
     memset(op->state, 0, sizeof op->state);
-    op_list_add(&uring_of(engine)->queued, op);
+    engine_op_list_add(&uring_of(engine)->queued, op);
 }
 
 static struct io_uring_sqe *get_sqe(struct uring *u)
@@ -296,7 +296,7 @@ static void prepare_socket_op(struct uring *u, struct io_uring_sqe *sqe, struct 
 static void finish_later(struct uring *u, struct io_op *op, int result)
 {
     op->state[1] = (uint64_t)(int64_t)result;
-    op_list_add(&u->finished, op);
+    engine_op_list_add(&u->finished, op);
 }
 
 static void cancel_target(struct uring *u, struct io_op *op)
@@ -308,7 +308,7 @@ static void cancel_target(struct uring *u, struct io_op *op)
         return;
     }
     if (target->state[0] & OP_WAITING) {
-        op_list_remove(&u->reads, target);
+        engine_op_list_remove(&u->reads, target);
         u->base.stats.reads_waiting--;
         target->state[0] = 0;
         finish_later(u, target, QUIRE_ECANCELLED);
@@ -338,7 +338,7 @@ static void start(struct uring *u, struct io_op *op)
         prepare_socket_op(u, sqe, op);
     io_uring_sqe_set_data(sqe, op);
     op->state[0] |= OP_FLYING;
-    op_list_add(&u->flying, op);
+    engine_op_list_add(&u->flying, op);
 }
 
 static void start_read(struct uring *u, struct io_op *op)
@@ -355,7 +355,7 @@ static void start_read(struct uring *u, struct io_op *op)
 static void move_queued(struct uring *u)
 {
     struct io_op *op;
-    while ((op = op_list_take(&u->queued))) {
+    while ((op = engine_op_list_take(&u->queued))) {
         bool file_op = op->kind == IO_READ || op->kind == IO_WRITE || op->kind == IO_SYNC;
         int rc = file_op ? engine_check_op(op) : 0;
         if (rc < 0) {
@@ -366,14 +366,14 @@ static void move_queued(struct uring *u)
             finish_later(u, op, engine_run_through_fs(op));
         } else if (op->kind == IO_READ) {
             op->state[0] = OP_WAITING;
-            op_list_add(&u->reads, op);
+            engine_op_list_add(&u->reads, op);
             u->base.stats.reads_waiting++;
         } else {
             start(u, op);
         }
     }
     while (u->reads.first && u->base.stats.reads_in_flight < u->reads_max) {
-        op = op_list_take(&u->reads);
+        op = engine_op_list_take(&u->reads);
         assert(op->state[0] == OP_WAITING);
         u->base.stats.reads_waiting--;
         op->state[0] = 0;
@@ -509,7 +509,7 @@ static void on_completion(struct uring *u, struct io_op *op, int result, unsigne
     bool more = cqe_flags & IORING_CQE_F_MORE;
     assert(op->state[0] & OP_FLYING);
     if (!more) {
-        op_list_remove(&u->flying, op);
+        engine_op_list_remove(&u->flying, op);
         op->state[0] &= ~(uint64_t)OP_FLYING;
     }
     switch (op->kind) {
@@ -566,7 +566,7 @@ static void take_completions(struct uring *u)
 static void end_finished(struct uring *u)
 {
     struct io_op *op;
-    while ((op = op_list_take(&u->finished))) {
+    while ((op = engine_op_list_take(&u->finished))) {
         if (op->state[0] & OP_READ_COUNTED)
             u->base.stats.reads_in_flight--;
         finish(u, op, (int)(int64_t)op->state[1], 0);
@@ -688,7 +688,7 @@ static void drain(struct uring *u)
             io_uring_sqe_set_data64(sqe, TAG_CANCEL);
             u->cancels_flying++;
         }
-        while ((op = op_list_take(&u->queued)) || (op = op_list_take(&u->reads)))
+        while ((op = engine_op_list_take(&u->queued)) || (op = engine_op_list_take(&u->reads)))
             finish_later(u, op, QUIRE_ECANCELLED);
         end_finished(u);
         if (u->flying.first || u->cancels_flying) {

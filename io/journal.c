@@ -74,7 +74,7 @@ static int payload_bytes(const struct journal_record *records, unsigned n, size_
         if (records[i].n_bytes > JOURNAL_RECORD_BYTES_MAX)
             return error_set(err, QUIRE_ELIMIT, "a record of %u bytes: a journal takes up to %u in one; split it",
                              records[i].n_bytes, JOURNAL_RECORD_BYTES_MAX);
-        *bytes += RECORD_HEADER_BYTES + record_padded(records[i].n_bytes);
+        *bytes += RECORD_HEADER_BYTES + journal_record_padded(records[i].n_bytes);
         if (before + *bytes > JOURNAL_FRAME_BYTES_MAX)
             return error_set(err, QUIRE_ELIMIT,
                              "a frame of %zu bytes: a journal takes up to %u in one; make smaller batches",

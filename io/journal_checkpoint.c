@@ -169,7 +169,7 @@ int journal_checkpoint_begin(struct journal *j, struct checkpoint **out, struct 
 int journal_checkpoint_put(struct checkpoint *c, uint8_t kind, uint64_t lsn, const void *bytes, uint32_t n,
                            struct quire_error *err)
 {
-    size_t need = RECORD_HEADER_BYTES + sizeof lsn + record_padded(n);
+    size_t need = RECORD_HEADER_BYTES + sizeof lsn + journal_record_padded(n);
     if (n > JOURNAL_RECORD_BYTES_MAX)
         return error_set(err, QUIRE_ELIMIT, "a record of %u bytes: a checkpoint takes up to %u in one; split it", n,
                          JOURNAL_RECORD_BYTES_MAX);

@@ -60,8 +60,8 @@ uint8_t *journal_put_record(uint8_t *at, uint8_t kind, const uint64_t *lsn, cons
     }
     if (n > 0)
         memcpy(at, bytes, n);
-    memset(at + n, 0, record_padded(n) - n);
-    return at + record_padded(n);
+    memset(at + n, 0, journal_record_padded(n) - n);
+    return at + journal_record_padded(n);
 }
 
 int journal_random_id(uint64_t *id, struct quire_error *err)

@@ -43,7 +43,7 @@ enum { FRAME_HEADER_BYTES = 48 };
 /* A record in a payload: u32 bytes, u8 kind, 3 zero, in a checkpoint u64 LSN, the bytes, zero up to a multiple of 8. */
 enum { RECORD_HEADER_BYTES = 8, RECORD_ALIGN = 8 };
 
-static inline uint64_t record_padded(uint64_t bytes)
+static inline uint64_t journal_record_padded(uint64_t bytes)
 {
     return (bytes + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
 }

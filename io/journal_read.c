@@ -146,7 +146,7 @@ static bool records_fit(const struct scan *scan, const uint8_t *payload, const s
     for (uint32_t i = 0; i < header->n_records; i++) {
         if (rest < record_header_bytes(scan))
             return false;
-        uint64_t bytes = record_header_bytes(scan) + record_padded(load_u32(payload));
+        uint64_t bytes = record_header_bytes(scan) + journal_record_padded(load_u32(payload));
         if (bytes > rest)
             return false;
         payload += bytes;
@@ -194,7 +194,7 @@ static int scan_search(struct scan *scan, uint64_t at, bool (*accept)(const stru
                        uint64_t lsn, struct found *out, struct quire_error *err)
 {
     int rc = 0;
-    for (at = record_padded(at); rc == 0 && at + FRAME_HEADER_BYTES <= scan->file->bytes; at += RECORD_ALIGN) {
+    for (at = journal_record_padded(at); rc == 0 && at + FRAME_HEADER_BYTES <= scan->file->bytes; at += RECORD_ALIGN) {
         rc = scan_frame(scan, at, out, err);
         if (rc > 0 && !accept(out, lsn))
             rc = 0;
@@ -224,7 +224,7 @@ static int each_record(const struct scan *scan, const struct found *found, recor
         uint32_t n = load_u32(at);
         uint64_t lsn = scan->with_lsn ? load_u64(at + RECORD_HEADER_BYTES) : found->header.number;
         rc = take(context, at[4], lsn, at + record_header_bytes(scan), n, err);
-        at += record_header_bytes(scan) + record_padded(n);
+        at += record_header_bytes(scan) + journal_record_padded(n);
     }
     assert(rc < 0 || !take || at == found->payload + found->header.payload_bytes);
     return rc < 0 ? rc : 0;

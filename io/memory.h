@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 /* n * size, or SIZE_MAX where that overflows (every allocator then answers NULL). */
-static inline size_t size_mul(size_t n, size_t size)
+static inline size_t memory_size_mul(size_t n, size_t size)
 {
     size_t product;
     return __builtin_mul_overflow(n, size, &product) ? SIZE_MAX : product;

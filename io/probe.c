@@ -100,7 +100,7 @@ static int measure(struct probe_lane *lane, uint8_t *buffers, struct probe_read 
 {
     int rc = engine_attach(lane->engine, lane->file);
     /* registered buffers are an extra: locked-memory limits may forbid them */
-    engine_register_buffers(lane->engine, buffers, size_mul(lane->depth, lane->block_bytes));
+    engine_register_buffers(lane->engine, buffers, memory_size_mul(lane->depth, lane->block_bytes));
     uint64_t now = clock_ns();
     assert(lane->depth > 0 && lane->n_blocks > 0);
     lane->begun_ns = now;
@@ -125,7 +125,7 @@ static int measure(struct probe_lane *lane, uint8_t *buffers, struct probe_read 
 static void *run_lane(void *context)
 {
     struct probe_lane *lane = context;
-    size_t bytes = size_mul(lane->depth, lane->block_bytes);
+    size_t bytes = memory_size_mul(lane->depth, lane->block_bytes);
     struct engine_config config = {.kind = lane->engine_kind,
                                    .reads_max = lane->depth,
                                    .entries = lane->depth > 256 ? lane->depth : 0,
@@ -312,7 +312,7 @@ int probe_run(const char *folder, const struct probe_config *config, struct prob
     int rc = check_config(config, report.file_bytes, err);
     if (rc < 0)
         return rc;
-    report.points = calloc(size_mul(config->n_blocks, config->n_depths), sizeof *report.points);
+    report.points = calloc(memory_size_mul(config->n_blocks, config->n_depths), sizeof *report.points);
     if (!report.points)
         return error_set(err, QUIRE_ENOMEM, "no memory for the probe's report");
     rc = open_file(folder, &file, err);

@@ -128,7 +128,7 @@ int server_create(struct config *config, struct log *log, struct server **out, s
     s->acl.changed = client_users_changed;
     s->acl.changed_context = s;
     s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->loops = memory_aligned(64, size_mul(s->service.n_lanes, sizeof *s->loops));
+    s->loops = memory_aligned(64, memory_size_mul(s->service.n_lanes, sizeof *s->loops));
     int rc = s->stop_fd < 0 ? error_set_errno(err, errno, "make", "an event descriptor") : 0;
     if (rc == 0 && !s->loops)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for %u lanes", s->service.n_lanes);
@@ -186,7 +186,7 @@ bool server_is_alive(const struct server *server)
 {
     uint64_t now = clock_us() / 1000;
     for (unsigned i = 0; i < server->service.n_lanes; i++)
-        if (stat_get(&server->loops[i].turned_ms) + ALIVE_MS < now)
+        if (lane_stat_get(&server->loops[i].turned_ms) + ALIVE_MS < now)
             return false;
     return true;
 }

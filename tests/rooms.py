@@ -5,7 +5,8 @@
                                  every arrow that it allows is used
     rooms.py readmes             sources that the README of their room does not name
     rooms.py symbols BUILD_DIR   by what the objects of a build define and call (nm)
-    rooms.py names BUILD_DIR     external functions that do not begin with the name of their module
+    rooms.py names BUILD_DIR     external functions, and inline ones in headers, that do not begin with the name of
+                                 their module
 
 Prints what is wrong, a line each, and exits with 1 if anything is.
 """
@@ -181,6 +182,11 @@ def check_names(build):
                 begins_with(name, path) for path in {source} | {h for h in headers[name] if room_of(h) == room_of(source)}):
             continue
         errors.append(f'{source}: {name} does not begin with the name of its module')
+    for header in tracked():
+        if header.endswith('.h') and room_of(header) != 'include':
+            names = re.findall(r'^static inline [^;{]*?\b(\w+)\([^;{]*\)\n\{', read(header), re.M)
+            errors += [f'{header}: {name} does not begin with the name of its module'
+                       for name in names if not begins_with(name, header)]
     return errors
 
 

@@ -86,8 +86,8 @@ static int load_lines(const char *path, struct cli_lines *out, struct quire_erro
     if (rc < 0)
         return rc;
     lines.n = cut_lines(lines.text, bytes, NULL);
-    lines.start = malloc(size_mul(lines.n + 1, sizeof *lines.start));
-    lines.bytes = malloc(size_mul(lines.n + 1, sizeof *lines.bytes));
+    lines.start = malloc(memory_size_mul(lines.n + 1, sizeof *lines.start));
+    lines.bytes = malloc(memory_size_mul(lines.n + 1, sizeof *lines.bytes));
     if (!lines.start || !lines.bytes) {
         cli_lines_free(&lines);
         return error_set(err, QUIRE_ENOMEM, "no memory for the %llu lines of %s", (unsigned long long)lines.n, path);

@@ -103,7 +103,7 @@ int cli_where_rows(struct cli *cli, const struct cli_where *w, const char *base,
     int rc = check_where(w, err);
     if (rc == 0)
         rc = load(cli, w, base, rows, &files, err);
-    if (rc == 0 && !(matches = malloc(size_mul(rows + 1, sizeof *matches))))
+    if (rc == 0 && !(matches = malloc(memory_size_mul(rows + 1, sizeof *matches))))
         rc = error_set(err, QUIRE_ENOMEM, "no memory for %llu rows", (unsigned long long)rows);
     for (uint64_t row = 0; rc == 0 && row < rows; row++)
         if (row_matches(w, &files, row))

@@ -119,7 +119,7 @@ static int keep_expected(const struct truth *truth, uint32_t n, uint32_t k, stru
     *out = (struct expected){.n = n, .by_distance = truth->distances != NULL};
     out->start = malloc(sizeof *out->start * (n + 1u));
     out->wanted = malloc(sizeof *out->wanted * (n + 1u));
-    out->ids = malloc(size_mul(total + 1, sizeof *out->ids));
+    out->ids = malloc(memory_size_mul(total + 1, sizeof *out->ids));
     out->open_tie = truth->distances ? malloc(sizeof *out->open_tie * (n + 1u)) : NULL;
     if (total > UINT32_MAX || !out->start || !out->wanted || !out->ids || (truth->distances && !out->open_tie))
         return error_set(err, QUIRE_ENOMEM, "no memory for %llu ids of the truth", (unsigned long long)total);
@@ -226,11 +226,11 @@ static int make_buffers(struct search_work *w, struct quire_error *err)
     w->chunk = w->exact || CHUNK_BYTES / row < least ? least : CHUNK_BYTES / row;
     if (w->chunk > w->rows)
         w->chunk = w->rows;
-    w->queries = malloc(size_mul(w->chunk * dim, sizeof(float)));
-    w->stored = w->stored_bytes == dim * sizeof(float) ? NULL : malloc(size_mul(w->chunk, w->stored_bytes));
-    w->hits = malloc(size_mul(w->chunk * w->k, sizeof *w->hits));
-    w->n_hits = malloc(size_mul(w->chunk, sizeof *w->n_hits));
-    w->stats = malloc(size_mul(w->chunk, sizeof *w->stats));
+    w->queries = malloc(memory_size_mul(w->chunk * dim, sizeof(float)));
+    w->stored = w->stored_bytes == dim * sizeof(float) ? NULL : malloc(memory_size_mul(w->chunk, w->stored_bytes));
+    w->hits = malloc(memory_size_mul(w->chunk * w->k, sizeof *w->hits));
+    w->n_hits = malloc(memory_size_mul(w->chunk, sizeof *w->n_hits));
+    w->stats = malloc(memory_size_mul(w->chunk, sizeof *w->stats));
     bool ok = w->queries && w->hits && w->n_hits && w->stats && (w->stored || w->stored_bytes == dim * sizeof(float));
     return ok ? 0
               : error_set(err, QUIRE_ENOMEM,

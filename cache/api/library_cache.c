@@ -177,7 +177,7 @@ static bool same_scope_keys(const struct cache_config *have, const struct quire_
     if (have->n_scope_keys != o->n_scope_keys || have->require_scope != o->require_scope)
         return false;
     for (uint32_t i = 0; i < o->n_scope_keys; i++)
-        if (!bytes_equal(have->scope_keys[i], o->scope_keys[i]))
+        if (!text_equal(have->scope_keys[i], o->scope_keys[i]))
             return false;
     return true;
 }
@@ -200,7 +200,7 @@ static int compare_config(const struct cache_config *have, const struct quire_ca
     if (o->dim && have->type != o->type)
         return error_set(err, QUIRE_ETYPE, "%s takes vectors of %s, not %s", path, quire_type_name(have->type),
                          quire_type_name(o->type));
-    if (o->encoder && !bytes_equal(bytes_of(o->encoder), own))
+    if (o->encoder && !text_equal(text_of(o->encoder), own))
         return error_set(err, QUIRE_EINVALID, "%s holds vectors of encoder '%.*s', not '%s': make another cache for it",
                          path, (int)own.n_bytes, (const char *)own.data, o->encoder);
     if (o->n_scope_keys && !same_scope_keys(have, o))
@@ -214,15 +214,15 @@ static int take_cache(struct quire_cache *c, const struct quire_cache_options *o
                       struct quire_error *err)
 {
     uint64_t lsn = 0;
-    c->cache = caches_find(c->caches, bytes_of(CACHE_NAME));
+    c->cache = caches_find(c->caches, text_of(CACHE_NAME));
     if (c->cache)
         return compare_config(cache_get_config(c->cache), o, path, err);
     if (!o->create)
         return error_set(err, QUIRE_ENOFILE, "%s holds no cache: open it with create to make one", path);
-    struct cache_config config = {.name = bytes_of(CACHE_NAME),
+    struct cache_config config = {.name = text_of(CACHE_NAME),
                                   .dim = o->dim,
                                   .type = o->type,
-                                  .encoder = bytes_of(o->encoder ? o->encoder : ""),
+                                  .encoder = text_of(o->encoder ? o->encoder : ""),
                                   .memory_bytes = o->memory_bytes,
                                   .disk_bytes = o->disk_bytes,
                                   .n_scope_keys = o->n_scope_keys,
@@ -398,7 +398,7 @@ static int decide_woken(struct quire_cache *c, const struct quire_cache_query *q
         return 0;
     }
     if (rc < 0 && how == LEASE_LEAD) /* the lease is given on; another caller's end of it is none of this one's */
-        cache_fail(c->cache, bytes_of(s->waiter.token), NULL);
+        cache_fail(c->cache, text_of(s->waiter.token), NULL);
     if (rc < 0 && err)
         *err = reason;
     return rc;
@@ -474,7 +474,7 @@ static int fetch(struct quire_cache *c, struct cache_decision *d, struct quire_e
         rc = cache_finish(c->cache, d, memory ? memory + before : NULL, d->at.bytes,
                           (struct quire_bytes *)(void *)memory);
     else if (d->answer.lease[0])
-        cache_fail(c->cache, bytes_of(d->answer.lease), NULL);
+        cache_fail(c->cache, text_of(d->answer.lease), NULL);
     if (rc == CACHE_ANSWERED)
         d->answer.memory = memory;
     else

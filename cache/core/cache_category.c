@@ -17,7 +17,7 @@
 static uint32_t find_name(const struct cache *cache, struct quire_bytes name)
 {
     for (uint32_t i = 0; i < cache->n_categories; i++)
-        if (!cache->categories[i]->dropped && bytes_equal(cache->categories[i]->name, name))
+        if (!cache->categories[i]->dropped && text_equal(cache->categories[i]->name, name))
             return i;
     return UINT32_MAX;
 }
@@ -135,7 +135,7 @@ int cache_category_put(struct cache *cache, struct quire_bytes name, const struc
     }
     cat->settings = *settings;
     refresh_quota(cache, number);
-    if (bytes_equal(name, bytes_of("*")))
+    if (text_equal(name, text_of("*")))
         cache->fallback = number;
     return 0;
 }

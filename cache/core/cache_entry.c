@@ -179,8 +179,8 @@ int cache_entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row)
                 cache_entry_give(cache, number);
             return QUIRE_ENOMEM;
         }
-        cache_set_place(cache, number, (struct place){0, graph_row ^ number});
-        cache_set_graph_entry(cache, graph_row, number);
+        sealed_set_place(cache, number, (struct place){0, graph_row ^ number});
+        sealed_set_graph_entry(cache, graph_row, number);
         *row = number;
     }
     atomic_store_explicit(&cache_entry_at(cache, *row)->word, ENTRY_TAKEN, memory_order_release);
@@ -204,6 +204,6 @@ int cache_entry_set_place(struct cache *cache, uint32_t row, struct place place)
         return 0;
     if (cache_entries_part(cache) < 0)
         return QUIRE_ENOMEM;
-    cache_set_place(cache, row, place);
+    sealed_set_place(cache, row, place);
     return 0;
 }

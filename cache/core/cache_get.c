@@ -72,7 +72,7 @@ uint64_t cache_tag_hash(struct quire_bytes tag)
 int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, struct quire_error *err)
 {
     struct quire_bytes own = cache->config.encoder;
-    if (encoder.n_bytes == 0 || bytes_equal(encoder, own))
+    if (encoder.n_bytes == 0 || text_equal(encoder, own))
         return 0;
     if (own.n_bytes == 0)
         return error_set(
@@ -245,8 +245,9 @@ static uint32_t first_fit(struct cache_lookup *l, double *similarity)
         const struct opinion opinion = evaluate(l, row, s);
         const char *name = names[opinion.verdict];
         /* what it does to the answer and, where no search before has given it to the counters, to those */
-        bool is_new = i >= l->counted && (!l->found || (cache_entry_is_sealed(l->cache, row) &&
-                                                        l->scratch->hits[i].distance > l->found->counted_distance));
+        bool is_new =
+            i >= l->counted &&
+            (!l->found || (sealed_holds(l->cache, row) && l->scratch->hits[i].distance > l->found->counted_distance));
         struct category *cat = l->category;
         bool near_enough = s >= l->answer->threshold;
         l->answer->guards_skipped |= opinion.guards_skipped;
@@ -278,7 +279,7 @@ static uint32_t first_fit(struct cache_lookup *l, double *similarity)
 static bool is_living(void *context, uint32_t row)
 {
     const struct cache_lookup *l = context;
-    uint64_t word = cache_entry_word(l->cache, cache_graph_row_entry(l->cache, l->apart, row));
+    uint64_t word = cache_entry_word(l->cache, sealed_graph_entry(l->cache, l->apart, row));
     return (word & ENTRY_LIVE) && (word & EXPIRE_NEVER) + l->stale_ms > l->now;
 }
 
@@ -350,8 +351,8 @@ static void take_entries(struct cache_lookup *l, uint32_t capacity)
     struct graph_hit *hits = l->scratch->hits;
     uint32_t n = 0;
     for (uint32_t i = 0; i < l->n_hits && cache->apart; i++) {
-        uint32_t row = cache_graph_row_entry(cache, true, hits[i].row);
-        if (cache_entry_has_graph_row(cache, row, hits[i].row))
+        uint32_t row = sealed_graph_entry(cache, true, hits[i].row);
+        if (sealed_has_graph_row(cache, row, hits[i].row))
             hits[n++] = (struct graph_hit){row, hits[i].distance};
     }
     l->n_hits = cache->apart ? n : l->n_hits;
@@ -562,7 +563,7 @@ static int conclude(struct cache_lookup *l, uint32_t row, double similarity)
 static struct quire_bytes model_of(const struct quire_cache_query *query)
 {
     for (uint32_t i = 0; i < query->n_scope; i++)
-        if (bytes_equal(query->scope[i].key, bytes_of("model")))
+        if (text_equal(query->scope[i].key, text_of("model")))
             return query->scope[i].value;
     return (struct quire_bytes){NULL, 0};
 }
@@ -641,8 +642,8 @@ static int look(struct cache_lookup *l, struct quire_error *err)
     if (!array_reserve(&scratch->rows, &scratch->rows_capacity, l->n_rows))
         return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->n_rows);
     for (uint32_t i = 0; i < l->n_rows; i++)
-        scratch->rows[i] = cache_entry_graph_row(cache, l->group->rows[i]);
-    l->linked = l->near && group_linked(l->group) > 0;
+        scratch->rows[i] = sealed_graph_row(cache, l->group->rows[i]);
+    l->linked = l->near && cache_group_linked(l->group) > 0;
     return LOOK_SEARCH;
 }
 
@@ -790,12 +791,12 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
         return rc;
     if (rc < 0) { /* the next one that waits leads */
         bool led;
-        lease_fail(cache->leases, bytes_of(waiter->token), cache_now(cache) + BASE_MS, &led);
+        lease_fail(cache->leases, text_of(waiter->token), cache_now(cache) + BASE_MS, &led);
         return rc;
     }
     uint64_t now_ms = l.now + BASE_MS;
     if (out->answer.status != QUIRE_CACHE_MISS) { /* it came from somewhere else meanwhile */
-        lease_done(cache->leases, bytes_of(waiter->token));
+        lease_done(cache->leases, text_of(waiter->token));
         return rc;
     }
     memcpy(out->answer.lease, waiter->token, sizeof out->answer.lease);
@@ -834,12 +835,12 @@ static bool is_of_entry(const struct cache *cache, uint32_t row, const struct do
         if (n == document->n_scope)
             return false;
         struct quire_pair told = document_scope(document, n);
-        if (!bytes_equal(pair.key, told.key) || !bytes_equal(pair.value, told.value))
+        if (!text_equal(pair.key, told.key) || !text_equal(pair.value, told.value))
             return false;
     }
     return n == document->n_scope && document->compat.low == group->compat.low &&
            document->compat.high == group->compat.high &&
-           bytes_equal(document->category, cache_category_at(cache, group->category)->name);
+           text_equal(document->category, cache_category_at(cache, group->category)->name);
 }
 
 int cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
@@ -904,7 +905,7 @@ int cache_finish(struct cache *cache, struct cache_decision *decision, const uin
     pthread_mutex_unlock(&cache->lock);
     if (!answers && decision->answer.lease[0]) { /* the next lookup asks for one of its own */
         bool led;
-        lease_fail(cache->leases, bytes_of(decision->answer.lease), cache_now(cache) + BASE_MS, &led);
+        lease_fail(cache->leases, text_of(decision->answer.lease), cache_now(cache) + BASE_MS, &led);
     }
     return answers ? CACHE_ANSWERED : CACHE_ENTRY_GONE;
 }

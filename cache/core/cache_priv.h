@@ -318,7 +318,7 @@ struct group *group_find(const struct cache *cache, const struct group_key *key)
 /* Makes it with the lowest free number, or `number` unless UINT32_MAX. (lock) QUIRE_ENOMEM. */
 struct group *group_make(struct cache *cache, const struct group_key *key, uint32_t number);
 /* Rows in its graph. */
-static inline uint32_t group_linked(const struct group *group)
+static inline uint32_t cache_group_linked(const struct group *group)
 {
     return atomic_load_explicit(&group->root.linked, memory_order_acquire);
 }

@@ -197,7 +197,7 @@ static int admit(struct put *p, struct quire_error *err)
     if (!p->group)
         return error_set(err, QUIRE_ENOMEM, "no memory for another scope");
     p->group->pending++;
-    p->linked = p->entry->vector && (group_linked(p->group) > 0 || p->group->linking);
+    p->linked = p->entry->vector && (cache_group_linked(p->group) > 0 || p->group->linking);
     /* A number comes with a later created time than it had before, however often it is given out within a millisecond:
      * so the id is one that nobody can have. */
     const struct cache_entry *e = cache_entry_at(p->cache, p->row);

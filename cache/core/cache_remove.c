@@ -92,8 +92,8 @@ uint32_t cache_reclaim(struct cache *cache, struct cache_scratch *scratch, uint3
         bool sealed = false;
         struct group *group = NULL;
         if (cache->dead_rows) {
-            sealed = cache_entry_is_sealed(cache, row);
-            graph_row = cache_entry_graph_row(cache, row);
+            sealed = sealed_holds(cache, row);
+            graph_row = sealed_graph_row(cache, row);
             group = cache->groups[cache_entry_at(cache, row)->group];
             cache->dead_rows = cache_entry_at(cache, row)->chain;
             assert(cache->n_dead_rows > 0 && group && group->pending > 0);
@@ -191,7 +191,7 @@ static bool scope_has(const struct scope *scope, const struct quire_pair *wanted
 {
     struct quire_pair pair;
     for (uint32_t at = 0; group_scope_pair(scope->bytes, scope->n_bytes, &at, &pair);)
-        if (bytes_equal(pair.key, wanted->key) && bytes_equal(pair.value, wanted->value))
+        if (text_equal(pair.key, wanted->key) && text_equal(pair.value, wanted->value))
             return true;
     return false;
 }
@@ -231,10 +231,9 @@ static bool is_selected(const struct selection *s, uint32_t row)
     case QUIRE_CACHE_BY_BEFORE:
         return cache_entry_created(e) < s->created_before;
     case QUIRE_CACHE_BY_NEAR:
-        if (!(cache_entry_word(cache, row) & ENTRY_VECTOR) ||
-            cache_entry_is_sealed(cache, row)) /* sealed_near finds it */
+        if (!(cache_entry_word(cache, row) & ENTRY_VECTOR) || sealed_holds(cache, row)) /* sealed_near finds it */
             return false;
-        graph_row = cache_entry_graph_row(cache, row);
+        graph_row = sealed_graph_row(cache, row);
         graph_score(cache->graph, s->scratch->graph, &graph_row, 1, &distance);
         return (double)cache_similarity_of(distance) >= s->selector->similarity;
     case QUIRE_CACHE_BY_ID:
@@ -312,7 +311,7 @@ static int selection_set(struct selection *s, struct quire_error *err)
         s->made.hashes[0] = (uint32_t)cache_tag_hash(selector->names[0]) | 1;
         break;
     case QUIRE_CACHE_BY_ENCODER:
-        s->everything = bytes_equal(s->cache->config.encoder, selector->names[0]);
+        s->everything = text_equal(s->cache->config.encoder, selector->names[0]);
         break;
     case QUIRE_CACHE_BY_NEAR:
         return set_near(s, err);

@@ -462,9 +462,9 @@ static struct group *group_of(const struct cache *cache, uint32_t row)
 static struct graph_root *root_of(void *context, uint32_t graph_row)
 {
     struct cache *cache = context;
-    uint32_t row = cache_graph_row_entry(cache, cache->apart, graph_row);
+    uint32_t row = sealed_graph_entry(cache, cache->apart, graph_row);
     bool lives = row < cache->n_rows && (cache_entry_word(cache, row) & ENTRY_LIVE) &&
-                 cache_entry_has_graph_row(cache, row, graph_row);
+                 sealed_has_graph_row(cache, row, graph_row);
     struct group *group = lives ? group_of(cache, row) : NULL;
     if (group)
         atomic_fetch_or(&cache_entry_at(cache, row)->word, ENTRY_TAKEN);
@@ -475,7 +475,7 @@ static struct graph_root *root_of(void *context, uint32_t graph_row)
 static void mark_unlinked(void *context, uint32_t graph_row)
 {
     struct cache *cache = context;
-    atomic_fetch_or(&cache_entry_at(cache, cache_graph_row_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
+    atomic_fetch_or(&cache_entry_at(cache, sealed_graph_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
 }
 
 static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quire_error *err)
@@ -490,7 +490,7 @@ static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quir
     struct document_at at = cache_entry_document(e);
     uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
     bool over = expire != EXPIRE_NEVER && expire + cat->settings.stale_ms <= now;
-    struct place place = cache_entry_place(cache, row);
+    struct place place = sealed_place_of(cache, row);
     struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     bool has_vector = place.segment ? sealed && place.row < sealed->n_rows && bitmap_has(sealed->dead, place.row)
                                     : (word & ENTRY_TAKEN) != 0;

@@ -81,9 +81,9 @@ static int save_rows(struct cache *cache, struct checkpoint *checkpoint, struct 
                 const struct blob_head *head = blob_head(&cache->blobs, e->blob);
                 cache_record_entry(&r, e, word, (const uint8_t *)head, e->blob ? blob_bytes(head) : 0);
                 if (cache->apart) {
-                    cache_record_u32(&r, cache_entry_place(cache, row).segment);
-                    cache_record_u32(&r, cache_entry_is_sealed(cache, row) ? cache_entry_place(cache, row).row
-                                                                           : cache_entry_graph_row(cache, row));
+                    cache_record_u32(&r, sealed_place_of(cache, row).segment);
+                    cache_record_u32(&r, sealed_holds(cache, row) ? sealed_place_of(cache, row).row
+                                                                  : sealed_graph_row(cache, row));
                 }
             }
         }

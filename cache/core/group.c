@@ -36,7 +36,7 @@ bool group_scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct qui
 static bool has_key(const struct quire_pair *const *pairs, uint32_t n, struct quire_bytes key)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (bytes_equal(pairs[i]->key, key))
+        if (text_equal(pairs[i]->key, key))
             return true;
     return false;
 }
@@ -54,7 +54,7 @@ int group_key_make(const struct cache *cache, const struct category_settings *se
         const struct cache_config *config = &cache->config;
         bool known = config->n_scope_keys == 0;
         for (uint32_t k = 0; k < config->n_scope_keys && !known; k++)
-            known = bytes_equal(config->scope_keys[k], scope[i].key);
+            known = text_equal(config->scope_keys[k], scope[i].key);
         if (scope[i].key.n_bytes == 0 || scope[i].key.n_bytes > CATEGORY_SCOPE_KEY_BYTES ||
             scope[i].value.n_bytes == 0 || scope[i].value.n_bytes > 1024)
             return error_set(err, QUIRE_ERANGE,
@@ -90,7 +90,7 @@ int group_key_make(const struct cache *cache, const struct category_settings *se
                              "scope key '%.*s' is missing: this cache requires it (SCOPE key value)",
                              (int)cache->config.scope_keys[i].n_bytes, (const char *)cache->config.scope_keys[i].data);
     for (uint32_t i = 0; i < settings->n_scope_keys; i++)
-        if (!has_key(sorted, n_scope, bytes_of(settings->scope_keys[i])))
+        if (!has_key(sorted, n_scope, text_of(settings->scope_keys[i])))
             return error_set(err, QUIRE_EINVALID,
                              "scope key '%s' is missing: this category requires it (SCOPE key value)",
                              settings->scope_keys[i]);
@@ -321,7 +321,7 @@ static bool next_to_link(struct cache *cache, struct group **group, uint32_t *ro
         if (first->n_rows) {
             *group = first;
             *row = first->rows[first->n_rows - 1];
-            *graph_row = cache_entry_graph_row(cache, *row);
+            *graph_row = sealed_graph_row(cache, *row);
             return true;
         }
         cache->to_link = first->next_link;
@@ -346,7 +346,7 @@ uint32_t groups_link(struct cache *cache, struct cache_scratch *scratch, uint32_
             pthread_mutex_lock(&cache->lock);
             const struct cache_entry *e = cache_entry_at(cache, row);
             if ((cache_entry_word(cache, row) & (ENTRY_LIVE | ENTRY_LISTED)) == (ENTRY_LIVE | ENTRY_LISTED) &&
-                e->group == group->number && cache_entry_has_graph_row(cache, row, graph_row))
+                e->group == group->number && sealed_has_graph_row(cache, row, graph_row))
                 group_unlist(cache, group, row);
             pthread_mutex_unlock(&cache->lock);
         }

@@ -61,7 +61,7 @@ struct seal {
 /* Vectors of a group; entries that are found by their hash only have none. */
 static uint32_t in_memory(const struct group *group)
 {
-    return group_linked(group) + group->n_rows;
+    return cache_group_linked(group) + group->n_rows;
 }
 
 /* ---- what is due ------------------------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static void each_row(struct seal *s, bool (*visit)(struct seal *s, uint32_t row,
         for (uint32_t row = first; row < first + LOOK_BATCH && row < cache->n_rows && more; row++) {
             uint64_t word = cache_entry_word(cache, row), has_vector = ENTRY_LIVE | ENTRY_VECTOR;
             if ((word & has_vector) == has_vector && cache_entry_at(cache, row)->group == s->group->number &&
-                !cache_entry_is_sealed(cache, row))
+                !sealed_holds(cache, row))
                 more = visit(s, row, context);
         }
         more = more && first + LOOK_BATCH < cache->n_rows;
@@ -192,8 +192,7 @@ static bool take_row(struct seal *s, uint32_t row, void *context)
     (void)context;
     assert(s->n_rows < s->rows_capacity);
     if (cache_entry_created(e) <= s->until)
-        s->rows[s->n_rows++] =
-            (struct sealing){cache_entry_id(e, row), cache_entry_graph_row(s->cache, row), UINT32_MAX};
+        s->rows[s->n_rows++] = (struct sealing){cache_entry_id(e, row), sealed_graph_row(s->cache, row), UINT32_MAX};
     return s->n_rows < s->rows_capacity;
 }
 
@@ -234,7 +233,7 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
     unsigned slot = epoch_enter(cache->of->epochs);
     pthread_mutex_lock(&cache->lock);
     uint32_t row = cache_entry_find(cache, sealing->id);
-    bool there = row != UINT32_MAX && cache_entry_has_graph_row(cache, row, sealing->graph_row);
+    bool there = row != UINT32_MAX && sealed_has_graph_row(cache, row, sealing->graph_row);
     pthread_mutex_unlock(&cache->lock);
     if (there) { /* the row keeps its code as long as this epoch lasts */
         const uint8_t *code;
@@ -386,7 +385,7 @@ static int move_some(struct seal *s, struct sealing *batch, uint32_t n, struct q
     assert(lock_is_held(&cache->lock) && cache->near_scans == 0 && s->added && n <= MOVE_BATCH);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = cache_entry_find(cache, batch[i].id);
-        if (row != UINT32_MAX && cache_entry_has_graph_row(cache, row, batch[i].graph_row))
+        if (row != UINT32_MAX && sealed_has_graph_row(cache, row, batch[i].graph_row))
             batch[kept++] = batch[i];
     }
     int rc = kept ? cache_log_sealed(cache, s->added, batch, kept, err) : 0;
@@ -453,7 +452,7 @@ static int move_parts(struct seal *s, struct quire_error *err)
         uint32_t n = 0;
         assert(lock_is_held(&cache->lock) && s->added && last - first <= MOVE_BATCH);
         for (uint32_t row = first; row < last; row++) {
-            struct place place = cache_entry_place(cache, row);
+            struct place place = sealed_place_of(cache, row);
             uint32_t from = part_of(s, place.segment);
             if ((cache_entry_word(cache, row) & ENTRY_LIVE) && from < s->n_parts &&
                 s->result.rows_of[from][place.row] != UINT32_MAX)
@@ -462,7 +461,7 @@ static int move_parts(struct seal *s, struct quire_error *err)
         }
         rc = n ? cache_log_sealed(cache, s->added, batch, n, err) : 0;
         for (uint32_t i = 0; i < n && rc == 0; i++) {
-            struct place place = cache_entry_place(cache, (uint32_t)batch[i].id);
+            struct place place = sealed_place_of(cache, (uint32_t)batch[i].id);
             bitmap_add(s->moved[part_of(s, place.segment)], place.row); /* what could not be logged has not moved */
             sealed_place(cache, (uint32_t)batch[i].id, s->added, batch[i].segment_row);
         }

@@ -252,7 +252,7 @@ static void count(struct cache *cache, uint32_t row, struct sealed *sealed, int 
 
 void sealed_kill(struct cache *cache, uint32_t row)
 {
-    struct place place = cache_entry_place(cache, row);
+    struct place place = sealed_place_of(cache, row);
     struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     if (!sealed)
         return;
@@ -270,12 +270,12 @@ void sealed_revive(struct cache *cache, uint32_t row, struct sealed *sealed, uin
 
 void sealed_place(struct cache *cache, uint32_t row, struct sealed *sealed, uint32_t segment_row)
 {
-    struct place place = cache_entry_place(cache, row);
+    struct place place = sealed_place_of(cache, row);
     struct sealed *old = place.segment ? sealed_find(cache, place.segment) : NULL;
     assert(lock_is_held(&cache->lock) && old != sealed && (cache_entry_word(cache, row) & ENTRY_LIVE));
     if (old) /* its row there stays alive, so that searches which began before find the entry in one of both */
         count(cache, row, old, -1);
-    cache_set_place(cache, row, (struct place){sealed->number, segment_row});
+    sealed_set_place(cache, row, (struct place){sealed->number, segment_row});
     sealed_revive(cache, row, sealed, segment_row);
 }
 
@@ -288,7 +288,7 @@ static int note_places(struct cache *cache, struct quire_error *err)
     if (stable_array_reserve(&cache->graph_entries, cache->n_rows) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to open a cache of %u entries", cache->n_rows);
     for (uint32_t row = 0; row < cache->n_rows; row++) {
-        struct place place = cache_entry_place(cache, row);
+        struct place place = sealed_place_of(cache, row);
         if (!(cache_entry_word(cache, row) & ENTRY_LIVE))
             continue;
         struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
@@ -297,11 +297,11 @@ static int note_places(struct cache *cache, struct quire_error *err)
                              row, place.segment);
         if (sealed)
             sealed->is_named = true;
-        else if (cache_entry_graph_row(cache, row) >= n_graph)
+        else if (sealed_graph_row(cache, row) >= n_graph)
             return error_set(err, QUIRE_ECORRUPT, "entry %u is said to have vector %u of %u", row,
-                             cache_entry_graph_row(cache, row), n_graph);
+                             sealed_graph_row(cache, row), n_graph);
         else
-            cache_set_graph_entry(cache, cache_entry_graph_row(cache, row), row);
+            sealed_set_graph_entry(cache, sealed_graph_row(cache, row), row);
     }
     return 0;
 }
@@ -364,7 +364,7 @@ static int check_row(void *context, const struct scanned_row *row)
                          p->sealed->number, row->key_bytes);
     memcpy(&id, row->key, sizeof id);
     uint32_t entry = cache_entry_find(p->cache, id);
-    struct place place = entry == UINT32_MAX ? (struct place){0, 0} : cache_entry_place(p->cache, entry);
+    struct place place = entry == UINT32_MAX ? (struct place){0, 0} : sealed_place_of(p->cache, entry);
     if (place.segment != p->sealed->number || place.row != row->row)
         return error_set(p->reason, QUIRE_ECORRUPT, "row %u of segment %u is living, but entry %016llx is not there",
                          row->row, p->sealed->number, (unsigned long long)id);
@@ -392,13 +392,13 @@ static int check_segment(struct cache *cache, struct sealed *sealed, struct quir
 /* One entry: its place. */
 static int check_place(const struct cache *cache, uint32_t row, struct quire_error *reason)
 {
-    struct place place = cache_entry_place(cache, row);
+    struct place place = sealed_place_of(cache, row);
     const struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     if (place.segment == 0)
-        return cache_graph_row_entry(cache, true, cache_entry_graph_row(cache, row)) == row
+        return sealed_graph_entry(cache, true, sealed_graph_row(cache, row)) == row
                    ? 0
                    : error_set(reason, QUIRE_ECORRUPT, "entry %u has vector %u, which is another one's", row,
-                               cache_entry_graph_row(cache, row));
+                               sealed_graph_row(cache, row));
     if (!sealed || sealed->group != cache_entry_at(cache, row)->group || place.row >= sealed->n_rows ||
         bitmap_has(sealed->dead, place.row) || (cache_entry_word(cache, row) & ENTRY_LISTED))
         return error_set(reason, QUIRE_ECORRUPT, "entry %u is said to be in row %u of segment %u, and is not", row,
@@ -414,7 +414,7 @@ int sealed_check(struct cache *cache, struct quire_error *reason)
     for (uint32_t row = 0; cache->apart && row < cache->n_rows && rc == 0; row++)
         if (cache_entry_word(cache, row) & ENTRY_LIVE) {
             rc = check_place(cache, row, reason);
-            n += cache_entry_is_sealed(cache, row);
+            n += sealed_holds(cache, row);
         }
     for (uint32_t at = cache->free_rows; at && rc == 0; at = cache_entry_at(cache, at - 1)->chain)
         if (cache_entry_word(cache, at - 1) != ENTRY_TAKEN)

@@ -32,43 +32,43 @@ struct place {
     uint32_t row;     /* in the segment; in memory: of the graph, as the difference (xor) to the entry's number */
 };
 
-static inline struct place cache_entry_place(const struct cache *cache, uint32_t row)
+static inline struct place sealed_place_of(const struct cache *cache, uint32_t row)
 {
     return cache->apart ? *(const struct place *)stable_array_at(&cache->places, row) : (struct place){0, 0};
 }
 
-static inline bool cache_entry_is_sealed(const struct cache *cache, uint32_t row)
+static inline bool sealed_holds(const struct cache *cache, uint32_t row)
 {
-    return cache_entry_place(cache, row).segment != 0;
+    return sealed_place_of(cache, row).segment != 0;
 }
 
 /* The row of the graph of an entry in memory. */
-static inline uint32_t cache_entry_graph_row(const struct cache *cache, uint32_t row)
+static inline uint32_t sealed_graph_row(const struct cache *cache, uint32_t row)
 {
-    return cache_entry_place(cache, row).row ^ row;
+    return sealed_place_of(cache, row).row ^ row;
 }
 
 /* Whether it is this row of the graph that an entry has: not another one since, and not one in a segment. */
-static inline bool cache_entry_has_graph_row(const struct cache *cache, uint32_t row, uint32_t graph_row)
+static inline bool sealed_has_graph_row(const struct cache *cache, uint32_t row, uint32_t graph_row)
 {
-    return !cache_entry_is_sealed(cache, row) && cache_entry_graph_row(cache, row) == graph_row;
+    return !sealed_holds(cache, row) && sealed_graph_row(cache, row) == graph_row;
 }
 
 /* The entry of a row of the graph. Without the lock, inside an epoch: as it is or was a moment ago. */
-static inline uint32_t cache_graph_row_entry(const struct cache *cache, bool apart, uint32_t graph_row)
+static inline uint32_t sealed_graph_entry(const struct cache *cache, bool apart, uint32_t graph_row)
 {
     const uint32_t *difference = apart ? stable_array_at(&cache->graph_entries, graph_row) : NULL;
     return difference ? __atomic_load_n(difference, __ATOMIC_RELAXED) ^ graph_row : graph_row;
 }
 
 /* These write the tables as they are; the tables are there. */
-static inline void cache_set_place(struct cache *cache, uint32_t row, struct place place)
+static inline void sealed_set_place(struct cache *cache, uint32_t row, struct place place)
 {
     assert(cache->apart);
     *(struct place *)stable_array_at(&cache->places, row) = place;
 }
 
-static inline void cache_set_graph_entry(struct cache *cache, uint32_t graph_row, uint32_t row)
+static inline void sealed_set_graph_entry(struct cache *cache, uint32_t graph_row, uint32_t row)
 {
     assert(cache->apart);
     __atomic_store_n((uint32_t *)stable_array_at(&cache->graph_entries, graph_row), row ^ graph_row, __ATOMIC_RELAXED);

@@ -26,7 +26,7 @@ const char *guard_name(enum guard_kind kind)
 unsigned guard_find(struct quire_bytes name)
 {
     for (unsigned i = 0; i < GUARD_KINDS; i++)
-        if (bytes_equal(bytes_of(names[i]), name))
+        if (text_equal(text_of(names[i]), name))
             return 1u << i;
     return 0;
 }

@@ -139,7 +139,7 @@ void guard_read_literals(struct guard_reader *r)
         struct quire_bytes a = canonical(r, backwards ? right : left), b = canonical(r, backwards ? left : right);
         int bytes = snprintf(payload, sizeof payload, "%.*s>%.*s", (int)(a.n_bytes < 22 ? a.n_bytes : 22),
                              (const char *)a.data, (int)(b.n_bytes < 22 ? b.n_bytes : 22), (const char *)b.data);
-        if (!bytes_equal(a, b))
+        if (!text_equal(a, b))
             guard_emit(r, RECORD_ORDER, payload, (size_t)bytes);
     }
 }

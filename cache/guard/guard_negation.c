@@ -26,7 +26,7 @@ static bool is_negation(const struct guard_reader *r, uint32_t i)
         const struct guard_meaning *means = &r->tables->meanings[m];
         struct quire_bytes language = guard_meaning_text(r->tables, means);
         if (means->kind == MEANS_NOT &&
-            (bytes_equal(language, bytes_of("not")) || bytes_equal(language, bytes_of(r->language))))
+            (text_equal(language, text_of("not")) || text_equal(language, text_of(r->language))))
             return true;
     }
     return r->tokens[i].kind == TOKEN_WORD && ends_in(guard_token_text(r, i), "n't");

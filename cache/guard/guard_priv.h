@@ -164,7 +164,7 @@ static inline struct quire_bytes guard_token_text(const struct guard_reader *r, 
 /* Whether token i exists and is this lower-case word. */
 static inline bool guard_is(const struct guard_reader *r, uint32_t i, const char *word)
 {
-    return i < r->n_tokens && bytes_equal(guard_token_text(r, i), bytes_of(word));
+    return i < r->n_tokens && text_equal(guard_token_text(r, i), text_of(word));
 }
 static inline const struct guard_meaning *guard_token_means(const struct guard_reader *r, uint32_t i,
                                                             enum guard_meaning_kind kind)

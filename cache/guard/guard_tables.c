@@ -286,7 +286,7 @@ static int parse_line(const struct place *at, struct quire_bytes line)
     const struct section *section = NULL;
     for (unsigned i = 0; i < sizeof sections / sizeof *sections && !section; i++)
         if (strcmp(sections[i].file, at->file) == 0 &&
-            (bytes_equal(bytes_of(sections[i].name), name) || (sections[i].name[0] == '*' && name.n_bytes == 2)))
+            (text_equal(text_of(sections[i].name), name) || (sections[i].name[0] == '*' && name.n_bytes == 2)))
             section = &sections[i];
     if (!section)
         return complain(at, "this file has no such section", name);

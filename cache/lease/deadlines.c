@@ -14,7 +14,7 @@
 
 int deadlines_init(struct deadlines *deadlines, uint32_t max)
 {
-    *deadlines = (struct deadlines){.items = malloc(size_mul(max, sizeof *deadlines->items)), .max = max};
+    *deadlines = (struct deadlines){.items = malloc(memory_size_mul(max, sizeof *deadlines->items)), .max = max};
     return deadlines->items ? 0 : QUIRE_ENOMEM;
 }
 

@@ -85,7 +85,7 @@ static int allocate(struct lease_table *table, uint32_t waiters_max)
     if (!table->leases || !table->by_exact || !table->by_group)
         return QUIRE_ENOMEM;
     if (table->dim) {
-        table->vectors = memory_map(size_mul(n, size_mul(table->dim, sizeof(float))), 0);
+        table->vectors = memory_map(memory_size_mul(n, memory_size_mul(table->dim, sizeof(float))), 0);
         if (!table->vectors)
             return QUIRE_ENOMEM;
     }

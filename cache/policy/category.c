@@ -148,7 +148,7 @@ static const struct row *find_row(struct quire_bytes word)
 
 static bool is_given(const struct parse *p, const char *word)
 {
-    return p->given >> (find_row(bytes_of(word)) - rows) & 1;
+    return p->given >> (find_row(text_of(word)) - rows) & 1;
 }
 
 static bool has_value(const struct parse *p)
@@ -279,7 +279,7 @@ static int parse_guards(struct parse *p, const struct row *row)
         for (char *c = text; *c; c++)
             *c = (char)tolower((unsigned char)*c);
         bool all = strcmp(text, "all") == 0, none = strcmp(text, "none") == 0;
-        unsigned bits = all ? GUARD_ALL : plain && !none ? guard_find(bytes_of(text)) : 0;
+        unsigned bits = all ? GUARD_ALL : plain && !none ? guard_find(text_of(text)) : 0;
         alone |= all || none;
         if (bits == 0 && !none)
             return error_set(p->err, QUIRE_EINVALID, "%s: '%s' is not a guard: give names such as %s, or all, or none",

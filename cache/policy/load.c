@@ -70,7 +70,7 @@ static void advance(struct load_model *model, uint64_t now_ms)
 static struct load_model *find_model(struct load *load, struct quire_bytes name)
 {
     for (unsigned i = 0; i < load->n; i++)
-        if (bytes_equal(bytes_of(load->models[i].name), name))
+        if (text_equal(text_of(load->models[i].name), name))
             return &load->models[i];
     return NULL;
 }

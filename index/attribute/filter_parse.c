@@ -532,9 +532,9 @@ static int make_room(struct filter *f, const char *text, size_t bytes)
 {
     size_t n = bytes + 1;
     f->text = malloc(2 * n);
-    f->nodes = malloc(size_mul(n, sizeof *f->nodes));
-    f->constants = malloc(size_mul(n, sizeof *f->constants));
-    f->members = malloc(size_mul(n, sizeof *f->members));
+    f->nodes = malloc(memory_size_mul(n, sizeof *f->nodes));
+    f->constants = malloc(memory_size_mul(n, sizeof *f->constants));
+    f->members = malloc(memory_size_mul(n, sizeof *f->members));
     if (!f->text || !f->nodes || !f->constants || !f->members)
         return QUIRE_ENOMEM;
     if (bytes)

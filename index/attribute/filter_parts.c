@@ -475,9 +475,9 @@ int filter_make_parts(struct filter *filter)
 {
     struct maker m = {.filter = filter};
     uint32_t n = filter->n_nodes;
-    m.chain = malloc(size_mul(n, sizeof *m.chain));
-    filter->parts = malloc(size_mul(2 * (size_t)n, sizeof *filter->parts));
-    filter->texts = malloc(size_mul((size_t)filter->n_constants + filter->n_members + 1, sizeof *filter->texts));
+    m.chain = malloc(memory_size_mul(n, sizeof *m.chain));
+    filter->parts = malloc(memory_size_mul(2 * (size_t)n, sizeof *filter->parts));
+    filter->texts = malloc(memory_size_mul((size_t)filter->n_constants + filter->n_members + 1, sizeof *filter->texts));
     if (m.chain && filter->parts && filter->texts)
         filter->root = make(&m, n - 1);
     else

@@ -121,7 +121,7 @@ static void choose_kind(struct build *b)
     struct quire_build_options *o = &b->options;
     char *folder = strdup(b->path);
     struct index_kind_facts facts = {.budget = o->memory_bytes};
-    b->space.code_dim = code_dim_of(o->metric == QUIRE_METRIC_IP ? b->dim + 1 : b->dim);
+    b->space.code_dim = rotation_code_dim(o->metric == QUIRE_METRIC_IP ? b->dim + 1 : b->dim);
     facts.lists_fit = build_lists_fit(b);
     facts.graph_bytes = build_graph_bytes(b);
     if (b->n >= DEVICE_ROWS && folder)

@@ -268,7 +268,7 @@ static int make_block(const struct batch *batch, struct scratch *s, uint32_t blo
     const struct build *b = batch->b;
     const struct segment_params *p = &b->params;
     uint32_t first = block * p->slots_per_block;
-    uint32_t n = params_block_rows(p, block);
+    uint32_t n = format_block_rows(p, block);
     for (uint32_t i = 0; i < n; i++)
         encode_slot(b, s, block, i, batch->vectors + (first + i - batch->edges.first) * b->row_bytes);
     uint32_t bare = block_fixed_bytes(n, p->slot_bytes, p->factor_bytes, 0);

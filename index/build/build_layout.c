@@ -69,8 +69,8 @@ static uint32_t slots_that_fit(uint32_t block_bytes, uint32_t per_slot)
 static uint32_t bytes_per_slot(const struct build *b, enum quire_slot slot, bool edge_codes)
 {
     uint32_t edges = b->options.index == QUIRE_INDEX_SPANN ? 0
-                     : edge_codes                          ? CODED_EDGES * (edge_code_bytes_of(b->space.code_dim) + 2)
-                                                           : EDGE_BYTES;
+                     : edge_codes ? CODED_EDGES * (format_edge_code_bytes(b->space.code_dim) + 2)
+                                  : EDGE_BYTES;
     return 4 + slot_bytes_of(b, slot) + factor_bytes_of(b, slot) + key_bytes(b) + edges;
 }
 
@@ -94,7 +94,7 @@ static void lay_out(const struct build *b, enum quire_slot slot, bool edge_codes
     if (slots_that_fit(bytes, per_slot) == 0)
         bytes = (least + QUIRE_BLOCK_BYTES_MIN - 1) / QUIRE_BLOCK_BYTES_MIN * QUIRE_BLOCK_BYTES_MIN;
     assert(bytes <= QUIRE_BLOCK_BYTES_MAX); /* 16,384 floats are 64 KiB, and a key's bytes are few */
-    p->edge_code_bytes = edge_codes ? edge_code_bytes_of(b->space.code_dim) : 0;
+    p->edge_code_bytes = edge_codes ? format_edge_code_bytes(b->space.code_dim) : 0;
     p->block_bytes = bytes;
     p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
     p->n_blocks = (b->n + p->slots_per_block - 1) / p->slots_per_block;
@@ -105,8 +105,8 @@ uint64_t build_graph_bytes(const struct build *b)
 {
     struct segment_params plain;
     lay_out(b, build_slot(b->options.slot, b->type), false, &plain);
-    return (uint64_t)b->n * edge_code_bytes_of(b->space.code_dim) + entry_bytes_of(plain.n_blocks, b->space.code_dim) +
-           build_columns_bytes(b);
+    return (uint64_t)b->n * format_edge_code_bytes(b->space.code_dim) +
+           entry_bytes_of(plain.n_blocks, b->space.code_dim) + build_columns_bytes(b);
 }
 
 /* Whether the blocks carry the codes of their edges. If left open, where an index without them could not be searched
@@ -123,7 +123,7 @@ static bool wants_edge_codes(const struct build *b)
 uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options)
 {
     struct build b = {.n = (uint32_t)rows, .dim = dim, .type = type, .options = *options};
-    b.space.code_dim = code_dim_of(options->metric == QUIRE_METRIC_IP ? dim + 1 : dim);
+    b.space.code_dim = rotation_code_dim(options->metric == QUIRE_METRIC_IP ? dim + 1 : dim);
     enum quire_slot slot = build_slot(options->slot, type);
     return doubled_for_slots(QUIRE_BLOCK_BYTES_MIN, bytes_per_slot(&b, slot, wants_edge_codes(&b)), SLOTS_WANTED_MIN);
 }

@@ -442,7 +442,7 @@ static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struc
         if (block == own)
             continue;
         samples[at++] = (struct spread_sample){near[i].distance, segment_block_rms(c->segment, block),
-                                               truth[WIDTH_K - 1].distance, params_block_rows(p, block)};
+                                               truth[WIDTH_K - 1].distance, format_block_rows(p, block)};
         for (uint32_t k = 0; k < WIDTH_K; k++)
             count += truth[k].row / p->slots_per_block == block;
     }

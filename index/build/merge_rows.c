@@ -104,7 +104,7 @@ int merge_input_init(struct merge_input *input, struct io_fs *fs, const char *pa
     input->row_bytes = dim * quire_type_bytes(type);
     bool in_file = n * input->row_bytes > memory_bytes;
     input->n_buffer = in_file ? (uint32_t)(BUFFER_BYTES / input->row_bytes) + 1 : n;
-    input->vectors = malloc(size_mul(input->n_buffer, input->row_bytes));
+    input->vectors = malloc(memory_size_mul(input->n_buffer, input->row_bytes));
     input->floats = malloc(sizeof(float) * dim);
     input->keys = malloc(sizeof *input->keys * n);
     input->key_bytes = malloc(sizeof *input->key_bytes * n);

@@ -233,7 +233,7 @@ static int visit_block(struct scan *scan, const uint8_t *bytes, uint32_t number)
     struct quire_error why = {0}, err = {0};
     int rc = block_open(bytes, &s->shape, number, s->segment_id, &view, &why);
     if (rc == 0 &&
-        (view.first_row != number * s->params.slots_per_block || view.n_slots != params_block_rows(&s->params, number)))
+        (view.first_row != number * s->params.slots_per_block || view.n_slots != format_block_rows(&s->params, number)))
         rc = error_set(&why, QUIRE_ECORRUPT, "it holds other rows");
     if (rc < 0) {
         error_set(&err, rc, "block %u of %s at offset %llu is damaged: %s", number, section_file_io(s->blocks)->path,

@@ -108,7 +108,7 @@ int collection_scope_resolve_locked(const struct collection *c, const struct ten
     *out = NULL;
     if (!scope)
         return 0;
-    size_t bytes = sizeof *scope + size_mul(scope->n, sizeof *scope->tenants);
+    size_t bytes = sizeof *scope + memory_size_mul(scope->n, sizeof *scope->tenants);
     size_t names_at = bytes;
     for (uint32_t i = 0; i < scope->n; i++)
         bytes += scope->tenants[i].bytes;
@@ -381,7 +381,7 @@ static int find_void(struct collection *c, const struct part *part, roaring_bitm
     if (!columns)
         return 0;
     columns_get_stats(columns, &stats);
-    struct grant *items = malloc(size_mul(2 * (size_t)stats.n_tenants + 1, sizeof *items));
+    struct grant *items = malloc(memory_size_mul(2 * (size_t)stats.n_tenants + 1, sizeof *items));
     if (!items)
         return QUIRE_ENOMEM;
     struct tenant_scope gone = {.tenants = items}, living = {.tenants = items + stats.n_tenants};

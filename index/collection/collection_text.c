@@ -76,7 +76,7 @@ static int granted_init(struct granted *granted, const struct collection *c, con
     uint32_t at = 0, n = 0;
     while (grants_next(text, bytes, &at, &grant))
         n++;
-    *granted = (struct granted){.items = malloc(size_mul((size_t)n + n_more + 1, sizeof *granted->items)),
+    *granted = (struct granted){.items = malloc(memory_size_mul((size_t)n + n_more + 1, sizeof *granted->items)),
                                 .capacity = n + n_more + 1};
     if (!granted->items)
         return QUIRE_ENOMEM;

@@ -185,7 +185,7 @@ static bool numbers_are_valid(const struct column_table *t)
 {
     for (uint32_t i = 0; i < t->n; i++) {
         double number = column_table_number(t, i);
-        if (isnan(number) || (i && numbers_compare(number, column_table_number(t, i - 1)) <= 0))
+        if (isnan(number) || (i && column_numbers_compare(number, column_table_number(t, i - 1)) <= 0))
             return false;
     }
     return true;
@@ -533,13 +533,13 @@ int columns_scope(const struct columns *columns, const struct tenant_scope *scop
         n += columns_find_tenant(columns, &scope->tenants[i], &set) ? set.n : 0;
     if (n < columns->n_rows / 32 || n == 0)
         return scope_of_few(columns, scope, n, out);
-    uint64_t *bits = calloc(universe_words(&all), sizeof *bits);
+    uint64_t *bits = calloc(row_set_words(&all), sizeof *bits);
     if (!bits)
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < scope->n; i++)
         if (columns_find_tenant(columns, &scope->tenants[i], &set))
             row_set_add(&set, &all, bits);
-    struct row_view view = {.bits = bits, .n = universe_words(&all)};
+    struct row_view view = {.bits = bits, .n = row_set_words(&all)};
     int rc = row_view_roaring(&view, out);
     free(bits);
     return rc;

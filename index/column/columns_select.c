@@ -589,7 +589,7 @@ int columns_select(const struct columns *columns, const struct filter *filter, c
     s.keys = keys ? &keys_set : NULL;
     if (rc == 0)
         rc = choose_universe(&s, within ? &within_set : NULL, &rows);
-    s.words = universe_words(&s.universe);
+    s.words = row_set_words(&s.universe);
     if (rc == 0)
         rc = select_part(&s, filter_root(filter), &result);
     if (rc == 0)

@@ -76,7 +76,7 @@ void column_walk_from(struct column_walk *walk, const struct column_table *table
 bool column_walk_next(struct column_walk *walk, struct json_value *value, struct row_set *set);
 
 /* -0 before 0: 1 / .x tells them apart. Neither is NaN. */
-static inline int numbers_compare(double a, double b)
+static inline int column_numbers_compare(double a, double b)
 {
     if (a != b)
         return a < b ? -1 : 1;

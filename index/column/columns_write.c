@@ -487,7 +487,7 @@ static void table_out_fini(struct table_out *t)
 static int by_number(const void *a, const void *b)
 {
     const struct number_entry *x = a, *y = b;
-    int order = numbers_compare(x->number, y->number);
+    int order = column_numbers_compare(x->number, y->number);
     if (order)
         return order;
     return (x->row > y->row) - (x->row < y->row);
@@ -502,7 +502,7 @@ static void choose_width(struct table_out *t, const struct number_entry *entries
     if (!(fabs(least) < 9e15) || !(range <= UINT32_MAX))
         return;
     for (uint64_t i = 0; i < n; i++)
-        if (entries[i].number != floor(entries[i].number) || numbers_compare(entries[i].number, -0.0) == 0)
+        if (entries[i].number != floor(entries[i].number) || column_numbers_compare(entries[i].number, -0.0) == 0)
             return;
     t->base = least;
     t->width = range < 256 ? 1 : range < 65536 ? 2 : 4;
@@ -528,7 +528,7 @@ static void order_numbers(struct table_out *t, struct collected *c)
     choose_width(t, entries, c->n);
     uint64_t kept = 0;
     for (uint64_t i = 0; i < c->n; i++) {
-        bool again = i && numbers_compare(entries[i].number, entries[i - 1].number) == 0;
+        bool again = i && column_numbers_compare(entries[i].number, entries[i - 1].number) == 0;
         if (again && entries[i].row == entries[i - 1].row)
             continue;
         if (!again) {

@@ -608,7 +608,7 @@ static void add_roaring(const struct row_set *set, const struct universe *u, uin
         return;
     while (chunks_next(&chunks, &chunk)) {
         if (!u->rows) {
-            add_chunk(&chunk, bits, universe_words(u));
+            add_chunk(&chunk, bits, row_set_words(u));
             continue;
         }
         place = rows_place(u->rows, place, u->n, chunk.base);

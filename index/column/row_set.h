@@ -41,7 +41,7 @@ struct universe {
     const uint32_t *rows; /* ascending; NULL: all */
     uint64_t n;
 };
-static inline size_t universe_words(const struct universe *u)
+static inline size_t row_set_words(const struct universe *u)
 {
     return (size_t)(u->n + 63) / 64;
 }

@@ -133,7 +133,7 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
         p->slot > QUIRE_SLOT_BF16)
         return error_set(err, QUIRE_ECORRUPT, "parameters name metric %u, type %u, slot %u: unknown", p->metric,
                          p->type, p->slot);
-    if (p->dim == 0 || p->dim > QUIRE_DIM_MAX || p->code_dim != code_dim_of(work_dim))
+    if (p->dim == 0 || p->dim > QUIRE_DIM_MAX || p->code_dim != rotation_code_dim(work_dim))
         return error_set(err, QUIRE_ECORRUPT, "parameters name dimension %u, code dimension %u: out of range", p->dim,
                          p->code_dim);
     if (p->rows == 0 || p->rows > QUIRE_ROWS_MAX || p->slots_per_block == 0 || p->slots_per_block > SLOTS_MAX ||
@@ -157,9 +157,9 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
         return error_set(err, QUIRE_ECORRUPT,
                          "parameters name effort factor %g for edge codes, spread %g: out of range",
                          (double)p->edge_effort_factor, (double)p->spread);
-    if (p->edge_code_bytes && p->edge_code_bytes != edge_code_bytes_of(p->code_dim))
+    if (p->edge_code_bytes && p->edge_code_bytes != format_edge_code_bytes(p->code_dim))
         return error_set(err, QUIRE_ECORRUPT, "parameters name edge codes of %u bytes, expected %u", p->edge_code_bytes,
-                         edge_code_bytes_of(p->code_dim));
+                         format_edge_code_bytes(p->code_dim));
     if (p->run_rows > p->rows)
         return error_set(err, QUIRE_ECORRUPT, "parameters name %u rows of small tenants among %llu", p->run_rows,
                          (unsigned long long)p->rows);

@@ -90,7 +90,7 @@ struct segment_params {
     uint32_t run_rows; /* of small tenants, the last ones: in groups of blocks that are not theirs, guests of lists */
 };
 
-static inline uint32_t edge_code_bytes_of(uint32_t code_dim)
+static inline uint32_t format_edge_code_bytes(uint32_t code_dim)
 {
     return code_dim / 8 * nav_bits[EDGE_CODE_WIDTH] + EDGE_CODE_FACTOR_BYTES;
 }
@@ -99,7 +99,7 @@ static inline uint32_t edge_code_bytes_of(uint32_t code_dim)
 enum quire_type format_slot_type(uint32_t slot);
 
 /* Rows of a block: as many as it has slots, but for the last. */
-static inline uint32_t params_block_rows(const struct segment_params *p, uint32_t block)
+static inline uint32_t format_block_rows(const struct segment_params *p, uint32_t block)
 {
     uint64_t left = p->rows - (uint64_t)block * p->slots_per_block;
     return left < p->slots_per_block ? (uint32_t)left : p->slots_per_block;

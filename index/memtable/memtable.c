@@ -29,8 +29,8 @@
 
 uint32_t memtable_stored_bytes(const struct memtable_config *config)
 {
-    if (is_coded(config))
-        return code_dim_of(config->dim) + 2 * (uint32_t)sizeof(float);
+    if (memtable_is_coded(config))
+        return rotation_code_dim(config->dim) + 2 * (uint32_t)sizeof(float);
     return config->dim * (uint32_t)quire_type_bytes(config->type);
 }
 
@@ -42,7 +42,7 @@ int memtable_create(const struct memtable_config *config, struct memtable **out,
     if (!table)
         return error_set(err, QUIRE_ENOMEM, "no memory for a memtable");
     table->config = *config;
-    table->coded = is_coded(config);
+    table->coded = memtable_is_coded(config);
     table->stored_bytes = memtable_stored_bytes(config);
     bool inverse = config->metric == QUIRE_METRIC_COSINE && !table->coded;
     table->kept_bytes = table->stored_bytes + (inverse ? (uint32_t)sizeof(float) : 0);
@@ -175,19 +175,19 @@ static int make_record(struct memtable *table, const void *key, uint32_t key_byt
 static void end_row(struct memtable *table, uint32_t row, uint64_t lsn)
 {
     struct slot *slot = memtable_slot(table, row);
-    assert(slot_record(slot) && slot_end_lsn(slot) == MEMTABLE_LSN_MAX);
+    assert(memtable_slot_record(slot) && memtable_slot_end_lsn(slot) == MEMTABLE_LSN_MAX);
     assert(atomic_load(&table->living) > 0);
     atomic_store_explicit(&slot->end_lsn, lsn, memory_order_release);
     if (table->dead_last == MEMTABLE_NONE)
         table->dead_first = row;
     else
-        slot_record(memtable_slot(table, table->dead_last))->next_dead = row;
+        memtable_slot_record(memtable_slot(table, table->dead_last))->next_dead = row;
     table->dead_last = row;
     atomic_fetch_sub(&table->living, 1);
     atomic_fetch_add(&table->dead, 1);
 }
 
-/* floats: code_dim_of(dim + 1). */
+/* floats: rotation_code_dim(dim + 1). */
 static int prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, float *floats,
                    const void *attributes, uint32_t attribute_bytes, struct memtable_pending *out)
 {
@@ -203,7 +203,7 @@ static int prepare(struct memtable *table, const void *key, uint32_t key_bytes, 
 
 static size_t floats_bytes(const struct memtable *table)
 {
-    return sizeof(float) * code_dim_of(table->config.dim + 1);
+    return sizeof(float) * rotation_code_dim(table->config.dim + 1);
 }
 
 int memtable_prepare(struct memtable *table, const void *key, uint32_t key_bytes, const void *stored,
@@ -221,7 +221,7 @@ uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *
     assert(lsn < MEMTABLE_LSN_MAX);
     uint32_t row = memtable_rows_publish(table, pending->record, lsn);
     atomic_fetch_add(&table->living, 1);
-    assert(row != pending->old && slot_record(memtable_slot(table, row)) == pending->record);
+    assert(row != pending->old && memtable_slot_record(memtable_slot(table, row)) == pending->record);
     if (pending->old == MEMTABLE_NONE) {
         memtable_keys_add(table, row);
     } else {
@@ -270,8 +270,8 @@ void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn)
 
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes)
 {
-    struct memtable_record *record = slot_record(memtable_slot(table, row));
-    assert(record && slot_end_lsn(memtable_slot(table, row)) == MEMTABLE_LSN_MAX);
+    struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
+    assert(record && memtable_slot_end_lsn(memtable_slot(table, row)) == MEMTABLE_LSN_MAX);
     struct memtable_text *old = atomic_load_explicit(&record->attributes, memory_order_relaxed);
     struct retired *retired = old ? memtable_retired_new(1) : NULL;
     struct memtable_text *text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
@@ -321,12 +321,12 @@ static void settle(struct memtable *table, uint64_t horizon)
 static bool has_settled(const struct memtable *table)
 {
     return table->dead_first != MEMTABLE_NONE &&
-           slot_end_lsn(memtable_slot(table, table->dead_first)) <= atomic_load(&table->settled);
+           memtable_slot_end_lsn(memtable_slot(table, table->dead_first)) <= atomic_load(&table->settled);
 }
 
 bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon)
 {
-    if (table->dead_first == MEMTABLE_NONE || slot_end_lsn(memtable_slot(table, table->dead_first)) > horizon)
+    if (table->dead_first == MEMTABLE_NONE || memtable_slot_end_lsn(memtable_slot(table, table->dead_first)) > horizon)
         return false;
     assert(table->dead_last != MEMTABLE_NONE && atomic_load(&table->dead) > 0);
     if (!has_settled(table))
@@ -342,7 +342,7 @@ bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uin
     unsigned slot = epoch_enter(table->config.epochs);
     for (uint32_t i = 0; i < most && has_settled(table); i++) {
         uint32_t row = table->dead_first;
-        struct memtable_record *record = slot_record(memtable_slot(table, row));
+        struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         busy = navigated && !memtable_graph_remove(table, scratch, record);
         if (busy)
             break;
@@ -364,7 +364,7 @@ bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uin
 void memtable_row(const struct memtable *table, uint32_t row, struct memtable_row *out)
 {
     const struct slot *slot = memtable_slot(table, row);
-    const struct memtable_record *record = slot_record(slot);
+    const struct memtable_record *record = memtable_slot_record(slot);
     *out = (struct memtable_row){.begin_lsn = MEMTABLE_LSN_MAX};
     if (!record)
         return;
@@ -373,8 +373,8 @@ void memtable_row(const struct memtable *table, uint32_t row, struct memtable_ro
     out->key_bytes = record->key_bytes;
     out->attributes = attributes ? attributes->text : NULL;
     out->attribute_bytes = attributes ? attributes->bytes : 0;
-    out->end_lsn = slot_end_lsn(slot);
-    out->begin_lsn = slot_begin_lsn(slot);
+    out->end_lsn = memtable_slot_end_lsn(slot);
+    out->begin_lsn = memtable_slot_begin_lsn(slot);
 }
 
 bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapshot, struct memtable_row *out)
@@ -388,8 +388,8 @@ bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapsh
 uint64_t memtable_end_lsn(const struct memtable *table, uint32_t row)
 {
     const struct slot *slot = memtable_slot(table, row);
-    uint64_t end_lsn = slot_end_lsn(slot); /* of one whose record is still to come there is nothing to read */
-    return slot_record(slot) ? end_lsn : 0;
+    uint64_t end_lsn = memtable_slot_end_lsn(slot); /* of one whose record is still to come there is nothing to read */
+    return memtable_slot_record(slot) ? end_lsn : 0;
 }
 
 const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f,
@@ -407,7 +407,7 @@ const uint8_t *memtable_record_code(const struct memtable *table, const struct m
 
 void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
 {
-    const struct memtable_record *record = slot_record(memtable_slot(table, row));
+    const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
     uint8_t *bytes = out;
     if (record->has_vector) {
         memcpy(bytes, record->bytes, table->stored_bytes);
@@ -421,7 +421,7 @@ void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
 
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out)
 {
-    const struct memtable_record *record = slot_record(memtable_slot(table, row));
+    const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
     uint32_t dim = table->config.dim;
     if (table->coded) {
         float f, norm2;
@@ -461,9 +461,9 @@ static int verify_chains(const struct memtable *table, uint32_t n_free, uint32_t
 {
     uint32_t n = 0;
     for (uint32_t row = table->free_row; row != MEMTABLE_NONE && n <= n_free; n++) {
-        if (row >= atomic_load(&table->row_end) || slot_record(memtable_slot(table, row)))
+        if (row >= atomic_load(&table->row_end) || memtable_slot_record(memtable_slot(table, row)))
             return error_set(reason, QUIRE_ECORRUPT, "row %u is in the chain of free rows but holds something", row);
-        row = (uint32_t)slot_end_lsn(memtable_slot(table, row));
+        row = (uint32_t)memtable_slot_end_lsn(memtable_slot(table, row));
     }
     if (n != n_free)
         return error_set(reason, QUIRE_ECORRUPT, "%u rows are free, their chain has %u", n_free, n);
@@ -471,10 +471,11 @@ static int verify_chains(const struct memtable *table, uint32_t n_free, uint32_t
     uint64_t before = 0;
     for (uint32_t row = table->dead_first; row != MEMTABLE_NONE && n <= n_dead; n++) {
         const struct slot *slot = memtable_slot(table, row);
-        if (!slot_record(slot) || slot_end_lsn(slot) == MEMTABLE_LSN_MAX || slot_end_lsn(slot) < before)
+        if (!memtable_slot_record(slot) || memtable_slot_end_lsn(slot) == MEMTABLE_LSN_MAX ||
+            memtable_slot_end_lsn(slot) < before)
             return error_set(reason, QUIRE_ECORRUPT, "row %u is in the queue of the dead out of its order", row);
-        before = slot_end_lsn(slot);
-        row = slot_record(slot)->next_dead;
+        before = memtable_slot_end_lsn(slot);
+        row = memtable_slot_record(slot)->next_dead;
     }
     if (n != n_dead)
         return error_set(reason, QUIRE_ECORRUPT, "%u rows are dead, their queue has %u", n_dead, n);
@@ -486,11 +487,11 @@ int memtable_check(const struct memtable *table, struct quire_error *reason)
     uint32_t row_end = atomic_load(&table->row_end), n_free = 0, n_dead = 0;
     for (uint32_t row = 0; row < row_end; row++) {
         const struct slot *slot = memtable_slot(table, row);
-        if (!slot_record(slot))
+        if (!memtable_slot_record(slot))
             n_free++;
-        else if (slot_end_lsn(slot) != MEMTABLE_LSN_MAX)
+        else if (memtable_slot_end_lsn(slot) != MEMTABLE_LSN_MAX)
             n_dead++;
-        if (slot_record(slot) && slot_begin_lsn(slot) > slot_end_lsn(slot))
+        if (memtable_slot_record(slot) && memtable_slot_begin_lsn(slot) > memtable_slot_end_lsn(slot))
             return error_set(reason, QUIRE_ECORRUPT, "row %u died before it was born", row);
     }
     if (n_dead != atomic_load(&table->dead) || row_end - n_free - n_dead != atomic_load(&table->living))

@@ -100,7 +100,7 @@ static double longest_norm2(const struct memtable *table, const void *vector, fl
     space_floats(table->config.type, vector, table->config.dim, floats);
     double longest = memtable_norm2(floats, table->config.dim);
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
-        const struct memtable_record *record = slot_record(memtable_slot(table, row));
+        const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         if (!record)
             continue;
         space_floats(table->config.type, record->bytes, table->config.dim, floats);
@@ -119,7 +119,7 @@ static int set_mean(struct memtable *table, float *floats)
     if (!sum)
         return QUIRE_ENOMEM;
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
-        const struct memtable_record *record = slot_record(memtable_slot(table, row));
+        const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         if (!record)
             continue;
         space_floats(table->config.type, record->bytes, table->config.dim, floats);
@@ -250,7 +250,7 @@ static int carry_row(struct memtable *table, struct navigation *navigation, stru
 static int carry_rows(struct memtable *table, struct navigation *navigation, struct memtable_record **successors)
 {
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
-        struct memtable_record *record = slot_record(memtable_slot(table, row));
+        struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         int rc = record ? carry_row(table, navigation, record, &successors[row]) : 0;
         if (rc < 0)
             return rc;
@@ -269,13 +269,13 @@ static void publish(struct memtable *table, struct navigation *navigation, struc
         if (!successors[row])
             continue;
         memtable_graph_place(navigation, successors[row], row);
-        slot_record(memtable_slot(table, row))->queued = successors[row]->queued;
+        memtable_slot_record(memtable_slot(table, row))->queued = successors[row]->queued;
         memtable_graph_queue(navigation, row);
     }
     atomic_store_explicit(&table->navigation, navigation, memory_order_release);
     for (uint32_t row = 0; row < row_end; row++) {
         struct slot *slot = memtable_slot(table, row);
-        struct memtable_record *record = slot_record(slot);
+        struct memtable_record *record = memtable_slot_record(slot);
         if (!successors[row] || successors[row] == record)
             continue;
         atomic_store_explicit(&slot->record, successors[row], memory_order_release);
@@ -388,7 +388,7 @@ struct slot *memtable_queue_slot(const struct memtable *table, const struct navi
     struct ring *ring = atomic_load_explicit(&navigation->ring, memory_order_acquire);
     *row = atomic_load_explicit(&ring->rows[index & ring->mask], memory_order_acquire);
     struct slot *slot = memtable_slot(table, *row);
-    *record = slot_record(slot);
+    *record = memtable_slot_record(slot);
     return *record && (*record)->queued == index ? slot : NULL;
 }
 
@@ -443,7 +443,7 @@ static int link_entry(struct memtable *table, struct navigation *navigation, str
     struct slot *slot = memtable_queue_slot(table, navigation, index, &record, &row);
     if (!slot || !become(record, ROW_WAITING, ROW_LINKING))
         return 0;
-    bool seen = slot_end_lsn(slot) > atomic_load(&table->settled);
+    bool seen = memtable_slot_end_lsn(slot) > atomic_load(&table->settled);
     int rc = seen ? graph_link(navigation->graph, &navigation->root, scratch, record->node) : 0;
     if (rc == 0)
         atomic_fetch_sub(&navigation->waiting, 1);
@@ -483,7 +483,7 @@ int memtable_graph_check(const struct memtable *table, struct quire_error *reaso
     const struct nodes *nodes = atomic_load(&navigation->nodes);
     uint32_t waiting = 0, queued = 0;
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
-        const struct memtable_record *record = slot_record(memtable_slot(table, row));
+        const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         if (!record)
             continue;
         if (record->node >= navigation->node_end || atomic_load(&nodes->rows[record->node]) != row)

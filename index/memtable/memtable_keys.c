@@ -27,7 +27,7 @@ static uint32_t hash_of(const struct memtable *table, const void *key, uint32_t 
 
 static uint32_t hash_of_row(const struct memtable *table, uint32_t row)
 {
-    const struct memtable_record *record = slot_record(memtable_slot(table, row));
+    const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
     return hash_of(table, memtable_record_key(table, record), record->key_bytes);
 }
 
@@ -42,8 +42,8 @@ static uint32_t scan(const struct memtable *table, const void *key, uint32_t key
 {
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
         const struct slot *slot = memtable_slot(table, row);
-        const struct memtable_record *record = slot_record(slot);
-        if (record && slot_end_lsn(slot) == MEMTABLE_LSN_MAX && has_key(table, record, key, key_bytes))
+        const struct memtable_record *record = memtable_slot_record(slot);
+        if (record && memtable_slot_end_lsn(slot) == MEMTABLE_LSN_MAX && has_key(table, record, key, key_bytes))
             return row;
     }
     return MEMTABLE_NONE;
@@ -57,7 +57,8 @@ uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t k
     uint32_t hash = hash_of(table, key, key_bytes);
     for (uint32_t at = hash & map->mask; map->entries[at].row != MEMTABLE_NONE; at = (at + 1) & map->mask) {
         const struct key_entry *entry = &map->entries[at];
-        if (entry->hash == hash && has_key(table, slot_record(memtable_slot(table, entry->row)), key, key_bytes))
+        if (entry->hash == hash &&
+            has_key(table, memtable_slot_record(memtable_slot(table, entry->row)), key, key_bytes))
             return entry->row;
     }
     return MEMTABLE_NONE;
@@ -85,7 +86,7 @@ static int resize(struct memtable *table, uint32_t capacity)
     } else {
         for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
             const struct slot *slot = memtable_slot(table, row);
-            if (slot_record(slot) && slot_end_lsn(slot) == MEMTABLE_LSN_MAX)
+            if (memtable_slot_record(slot) && memtable_slot_end_lsn(slot) == MEMTABLE_LSN_MAX)
                 insert(&map, (struct key_entry){row, hash_of_row(table, row)});
         }
     }
@@ -156,8 +157,8 @@ int memtable_keys_check(const struct memtable *table, struct quire_error *reason
         return error_set(reason, QUIRE_ECORRUPT, "the key map counts %u keys, %u rows live", table->keys.n, living);
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
         const struct slot *slot = memtable_slot(table, row);
-        const struct memtable_record *record = slot_record(slot);
-        if (!record || slot_end_lsn(slot) != MEMTABLE_LSN_MAX)
+        const struct memtable_record *record = memtable_slot_record(slot);
+        if (!record || memtable_slot_end_lsn(slot) != MEMTABLE_LSN_MAX)
             continue;
         uint32_t found = memtable_find(table, memtable_record_key(table, record), record->key_bytes);
         if (found != row)

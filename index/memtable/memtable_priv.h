@@ -129,26 +129,26 @@ static inline struct slot *memtable_slot(const struct memtable *table, uint32_t 
     return &chunk[row % CHUNK_ROWS];
 }
 
-static inline struct memtable_record *slot_record(const struct slot *slot)
+static inline struct memtable_record *memtable_slot_record(const struct slot *slot)
 {
     return atomic_load_explicit(&slot->record, memory_order_acquire);
 }
 
-static inline uint64_t slot_begin_lsn(const struct slot *slot)
+static inline uint64_t memtable_slot_begin_lsn(const struct slot *slot)
 {
     return atomic_load_explicit(&slot->begin_lsn, memory_order_acquire);
 }
 
-static inline uint64_t slot_end_lsn(const struct slot *slot)
+static inline uint64_t memtable_slot_end_lsn(const struct slot *slot)
 {
     return atomic_load_explicit(&slot->end_lsn, memory_order_acquire);
 }
 
 /* Of a slot that has a record. */
-static inline bool slot_visible(const struct slot *slot, uint64_t snapshot)
+static inline bool memtable_slot_visible(const struct slot *slot, uint64_t snapshot)
 {
-    uint64_t end_lsn = slot_end_lsn(slot);
-    return snapshot < end_lsn && slot_begin_lsn(slot) <= snapshot;
+    uint64_t end_lsn = memtable_slot_end_lsn(slot);
+    return snapshot < end_lsn && memtable_slot_begin_lsn(slot) <= snapshot;
 }
 
 static inline struct navigation *memtable_navigation(const struct memtable *table)
@@ -166,7 +166,7 @@ static inline const uint8_t *memtable_record_key(const struct memtable *table, c
     return record->bytes + (record->has_vector ? table->kept_bytes : 0);
 }
 
-static inline bool is_coded(const struct memtable_config *config)
+static inline bool memtable_is_coded(const struct memtable_config *config)
 {
     return config->metric == QUIRE_METRIC_COSINE && config->slot == QUIRE_SLOT_Q8;
 }

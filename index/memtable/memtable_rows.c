@@ -115,9 +115,9 @@ static struct slot *chunk_new(struct memtable *table, uint32_t n, const struct s
     if (!chunk)
         return NULL;
     for (uint32_t i = 0; i < n; i++) {
-        atomic_init(&chunk[i].record, i < n_from ? slot_record(&from[i]) : NULL);
-        atomic_init(&chunk[i].begin_lsn, i < n_from ? slot_begin_lsn(&from[i]) : MEMTABLE_LSN_MAX);
-        atomic_init(&chunk[i].end_lsn, i < n_from ? slot_end_lsn(&from[i]) : 0);
+        atomic_init(&chunk[i].record, i < n_from ? memtable_slot_record(&from[i]) : NULL);
+        atomic_init(&chunk[i].begin_lsn, i < n_from ? memtable_slot_begin_lsn(&from[i]) : MEMTABLE_LSN_MAX);
+        atomic_init(&chunk[i].end_lsn, i < n_from ? memtable_slot_end_lsn(&from[i]) : 0);
     }
     return chunk;
 }
@@ -192,9 +192,9 @@ uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *r
     uint32_t row = is_free ? table->free_row : atomic_load(&table->row_end);
     assert(row < table->capacity && lsn < MEMTABLE_LSN_MAX);
     struct slot *slot = memtable_slot(table, row);
-    assert(!slot_record(slot));
+    assert(!memtable_slot_record(slot));
     if (is_free)
-        table->free_row = (uint32_t)slot_end_lsn(slot);
+        table->free_row = (uint32_t)memtable_slot_end_lsn(slot);
     atomic_store_explicit(&slot->end_lsn, MEMTABLE_LSN_MAX, memory_order_release);
     atomic_store_explicit(&slot->begin_lsn, lsn, memory_order_relaxed);
     if (memtable_navigation(table))
@@ -208,7 +208,7 @@ uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *r
 void memtable_rows_release(struct memtable *table, uint32_t row)
 {
     struct slot *slot = memtable_slot(table, row);
-    assert(slot_record(slot) && slot_end_lsn(slot) != MEMTABLE_LSN_MAX);
+    assert(memtable_slot_record(slot) && memtable_slot_end_lsn(slot) != MEMTABLE_LSN_MAX);
     atomic_store_explicit(&slot->record, NULL, memory_order_release);
     atomic_store_explicit(&slot->begin_lsn, MEMTABLE_LSN_MAX, memory_order_release);
     atomic_store_explicit(&slot->end_lsn, table->free_row, memory_order_release);
@@ -249,7 +249,7 @@ void memtable_rows_destroy(struct memtable *table)
 {
     struct directory *directory = atomic_load(&table->directory);
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
-        struct memtable_record *record = slot_record(memtable_slot(table, row));
+        struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         if (record)
             free(atomic_load(&record->attributes));
         free(record);

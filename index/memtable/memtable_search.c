@@ -47,7 +47,7 @@ struct scorer {
 
 static size_t scorer_bytes(const struct memtable *table)
 {
-    size_t dim = table->config.dim, code_dim = code_dim_of(table->config.dim + 1);
+    size_t dim = table->config.dim, code_dim = rotation_code_dim(table->config.dim + 1);
     return sizeof(float) * (code_dim + dim) + (dim + 7) / 8 * 8;
 }
 
@@ -84,7 +84,7 @@ static void scorer_begin(struct scorer *s, const struct memtable *table, const f
     uint32_t dim = table->config.dim;
     s->table = table;
     s->rotated = memory;
-    s->query = s->rotated + code_dim_of(dim + 1);
+    s->query = s->rotated + rotation_code_dim(dim + 1);
     s->bytes = (uint8_t *)(void *)(s->query + dim);
     double norm2 = memtable_norm2(query, dim);
     float scale = table->config.metric == QUIRE_METRIC_COSINE && norm2 > 0 ? (float)(1 / sqrt(norm2)) : 1;
@@ -236,7 +236,7 @@ static bool passes(const struct search *search, uint32_t number)
 
 static void consider(struct search *search, uint32_t row, const struct slot *slot, const struct memtable_record *record)
 {
-    if (!slot_visible(slot, search->snapshot) || !passes(search, row))
+    if (!memtable_slot_visible(slot, search->snapshot) || !passes(search, row))
         return;
     nearest_offer(&search->nearest, (struct memtable_hit){row, score(&search->scorer, record)});
     search->work.scored++;
@@ -250,7 +250,7 @@ static void scan_rows(struct search *search, uint32_t except)
     uint32_t row_end = atomic_load_explicit(&table->row_end, memory_order_acquire);
     for (uint32_t row = 0; row < row_end; row++) {
         const struct slot *slot = memtable_slot(table, row);
-        const struct memtable_record *record = slot_record(slot);
+        const struct memtable_record *record = memtable_slot_record(slot);
         if (record && row != except)
             consider(search, row, slot, record);
     }
@@ -280,7 +280,7 @@ static bool is_visible(void *context, uint32_t node)
     const struct memtable *table = search->scorer.table;
     uint32_t row = node_row(memtable_navigation(table), node);
     const struct slot *slot = memtable_slot(table, row);
-    return slot_record(slot) && slot_visible(slot, search->snapshot) && passes(search, row);
+    return memtable_slot_record(slot) && memtable_slot_visible(slot, search->snapshot) && passes(search, row);
 }
 
 /* Takes over what the graph nominates. */
@@ -290,7 +290,7 @@ static void consider_nominees(struct search *search, const struct navigation *na
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = node_row(navigation, hits[i].row);
         const struct slot *slot = memtable_slot(search->scorer.table, row);
-        const struct memtable_record *record = slot_record(slot);
+        const struct memtable_record *record = memtable_slot_record(slot);
         if (!record)
             continue;
         bool walked = record->queued - head < tail - head;
@@ -337,7 +337,7 @@ static uint64_t estimate_matches(const struct search *search, uint32_t row_end)
     uint32_t step = row_end / SAMPLE_ROWS ? row_end / SAMPLE_ROWS : 1, n = 0, n_pass = 0;
     for (uint32_t i = 0; i < SAMPLE_ROWS && i < row_end; i++) {
         const struct slot *slot = memtable_slot(table, i * step);
-        if (!slot_record(slot) || !slot_visible(slot, search->snapshot))
+        if (!memtable_slot_record(slot) || !memtable_slot_visible(slot, search->snapshot))
             continue;
         n++;
         n_pass += passes(search, i * step);
@@ -404,7 +404,7 @@ static void consider_links(struct search *search, const struct navigation *navig
     for (uint32_t i = 0; i < n; i++) {
         uint32_t row = node_row(navigation, nodes[i]);
         const struct slot *slot = memtable_slot(search->scorer.table, row);
-        const struct memtable_record *neighbour = slot_record(slot);
+        const struct memtable_record *neighbour = memtable_slot_record(slot);
         if (neighbour)
             consider(search, row, slot, neighbour);
     }
@@ -414,12 +414,12 @@ int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot
                    struct memtable_hit *hits, uint32_t hits_max)
 {
     struct workspace workspace;
-    size_t dim = table->config.dim, code_dim = code_dim_of(table->config.dim + 1);
+    size_t dim = table->config.dim, code_dim = rotation_code_dim(table->config.dim + 1);
     float *vector = memtable_workspace_begin(&workspace, sizeof(float) * (dim + code_dim) + scorer_bytes(table));
     struct search search = {.nearest = {hits, 0, hits_max}, .snapshot = snapshot, .test = test};
     if (vector) {
         const struct navigation *navigation = memtable_navigation(table);
-        const struct memtable_record *record = slot_record(memtable_slot(table, row));
+        const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         memtable_vector(table, row, vector + dim, vector);
         scorer_begin(&search.scorer, table, vector, vector + dim + code_dim);
         if (navigation && memtable_record_state(record) == ROW_LINKED)

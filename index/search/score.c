@@ -153,7 +153,7 @@ void score_rows(struct task *t, uint32_t n)
 
 void score_prefetch_block(const struct segment *g, uint32_t block)
 {
-    size_t first = (size_t)block * g->params.slots_per_block, n = params_block_rows(&g->params, block);
+    size_t first = (size_t)block * g->params.slots_per_block, n = format_block_rows(&g->params, block);
     for (size_t at = 0; at < n * g->nav_bytes; at += 64)
         __builtin_prefetch(g->nav_codes + first * g->nav_bytes + at, 0, 2);
     for (size_t at = 0; at < n; at += 16)
@@ -165,7 +165,7 @@ uint32_t score_block_rows(struct task *t, uint32_t block, float centre, uint32_t
     struct scratch *s = &t->searcher->scratch;
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
-    uint32_t first = block * p->slots_per_block, n = params_block_rows(p, block);
+    uint32_t first = block * p->slots_per_block, n = format_block_rows(p, block);
     struct code_scales scales = estimate_scales(t, g->width);
     scales.base = centre;
     for (uint32_t i = 0; i < n; i++)

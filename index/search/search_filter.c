@@ -380,7 +380,7 @@ uint64_t search_selected_seeds(const struct task *t, uint32_t n)
     const struct cells *cells = t->segment->cells;
     uint64_t found = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t cell = t->searcher->found.nearest[i].row, rows = params_block_rows(p, cell);
+        uint32_t cell = t->searcher->found.nearest[i].row, rows = format_block_rows(p, cell);
         if (!cells)
             found += search_selects(t->search.selection, cell * p->slots_per_block, rows);
         for (uint32_t r = 0; cells && r < rows; r++)

@@ -137,7 +137,7 @@ static float seed_cells(struct task *t, uint32_t begin, uint32_t end, float limi
     const struct cells *cells = t->segment->cells;
     uint32_t n = 0;
     for (uint32_t i = begin; i < end; i++) {
-        uint32_t cell = f->nearest[i].row, rows = params_block_rows(&t->segment->params, cell);
+        uint32_t cell = f->nearest[i].row, rows = format_block_rows(&t->segment->params, cell);
         if (bitmap_has(q->probed, cell))
             continue;
         bitmap_add(q->probed, cell);
@@ -194,7 +194,7 @@ int search_seed_blocks(struct task *t, uint32_t n_blocks)
     for (uint32_t i = 0; i < n_blocks; i++) {
         struct candidate c = f->nearest[i];
         float rms = segment_block_rms(g, c.row);
-        c.weight = (float)params_block_rows(p, c.row);
+        c.weight = (float)format_block_rows(p, c.row);
         if (q->selection)
             c.weight = (float)search_selects(q->selection, c.row * p->slots_per_block, (uint32_t)c.weight);
         c.sigma = 2 * sqrtf(c.distance) * rms * p->spread;

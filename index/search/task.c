@@ -487,7 +487,7 @@ static int open_at(struct task *t, uint32_t i, uint32_t block, const uint8_t *ba
     const struct read_slot *r = &t->reads[i];
     struct quire_error err = {0};
     int rc = block_open(base, &s->shape, block, r->cached ? NULL : s->segment_id, view, &err);
-    uint32_t first = block * s->params.slots_per_block, expected = params_block_rows(&s->params, block);
+    uint32_t first = block * s->params.slots_per_block, expected = format_block_rows(&s->params, block);
     if (rc == 0 && (view->first_row != first || view->n_slots != expected))
         rc = error_set(&err, QUIRE_ECORRUPT, "holds %u rows from %u, expected %u from %u", view->n_slots,
                        view->first_row, expected, first);

@@ -160,7 +160,7 @@ int block_cache_create(uint64_t memory_bytes, uint32_t block_bytes, uint32_t n_b
     c->n_frames = n_frames;
     c->books_bytes = l.books_bytes;
     c->shard_bits = l.shard_bits;
-    c->frames = memory_map(size_mul(n_frames, block_bytes), 1);
+    c->frames = memory_map(memory_size_mul(n_frames, block_bytes), 1);
     int rc = c->frames ? 0 : QUIRE_ENOMEM;
     size_t arrays_bytes = l.frames_bytes + l.places_bytes + l.ghosts_bytes;
     uint8_t *at = (uint8_t *)(c->shards + (1u << c->shard_bits));
@@ -172,7 +172,7 @@ int block_cache_create(uint64_t memory_bytes, uint32_t block_bytes, uint32_t n_b
     if (rc) {
         while (n_ready > 0)
             pthread_mutex_destroy(&c->shards[--n_ready].mutex);
-        memory_unmap(c->frames, size_mul(n_frames, block_bytes));
+        memory_unmap(c->frames, memory_size_mul(n_frames, block_bytes));
         memory_unmap(c, l.books_bytes);
         return rc;
     }
@@ -186,7 +186,7 @@ void block_cache_destroy(struct block_cache *cache)
         return;
     for (uint32_t s = 0; s < 1u << cache->shard_bits; s++)
         pthread_mutex_destroy(&cache->shards[s].mutex);
-    memory_unmap(cache->frames, size_mul(cache->n_frames, cache->block_bytes));
+    memory_unmap(cache->frames, memory_size_mul(cache->n_frames, cache->block_bytes));
     memory_unmap(cache, cache->books_bytes);
 }
 

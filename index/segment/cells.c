@@ -68,7 +68,7 @@ static int load_rows(struct cells *g, const struct segment_params *p, struct sec
     g->of = bytes;
     for (uint32_t row = 0; rc == 0 && wrong == UINT32_MAX && row < p->rows; row++) {
         uint32_t cell = g->of[row] = load_u32((const uint8_t *)&g->of[row]);
-        if (cell >= g->n || filled[cell] == params_block_rows(p, cell))
+        if (cell >= g->n || filled[cell] == format_block_rows(p, cell))
             wrong = row;
         else
             g->rows[(size_t)cell * g->capacity + filled[cell]++] = row;

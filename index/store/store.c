@@ -81,7 +81,7 @@ struct collection *store_lookup(const struct store *store, uint64_t uid)
         return NULL;
     struct collection *c = *bucket_of(store, uid);
     while (c && collection_uid(c) != uid)
-        c = upkeep_of(c)->next;
+        c = store_upkeep(c)->next;
     return c;
 }
 
@@ -96,8 +96,8 @@ static int grow_table(struct store *store)
     for (uint32_t i = 0; i < old; i++)
         for (struct collection *c = before[i], *next; c; c = next) {
             struct collection **bucket = bucket_of(store, collection_uid(c));
-            next = upkeep_of(c)->next;
-            upkeep_of(c)->next = *bucket;
+            next = store_upkeep(c)->next;
+            store_upkeep(c)->next = *bucket;
             *bucket = c;
         }
     free(before);
@@ -114,7 +114,7 @@ static int add_locked(struct store *store, struct collection *collection)
     }
     assert(lock_is_held(&store->lock) && !store_lookup(store, collection_uid(collection)));
     struct collection **bucket = bucket_of(store, collection_uid(collection));
-    upkeep_of(collection)->next = *bucket;
+    store_upkeep(collection)->next = *bucket;
     *bucket = collection;
     store->n_collections++;
     if (collection_uid(collection) >= store->next_collection)
@@ -150,11 +150,11 @@ static void add_counted(struct store *store, const struct upkeep *u, bool add)
 /* (lock) */
 static void take_out_locked(struct store *store, struct collection *collection)
 {
-    struct upkeep *u = upkeep_of(collection);
+    struct upkeep *u = store_upkeep(collection);
     assert(lock_is_held(&store->lock) && store->n_collections > 0);
     struct collection **place = bucket_of(store, collection_uid(collection));
     while (*place != collection)
-        place = &upkeep_of(*place)->next;
+        place = &store_upkeep(*place)->next;
     *place = u->next;
     u->next = NULL;
     add_counted(store, u, false);
@@ -185,10 +185,10 @@ struct collection *store_find(struct store *store, uint64_t uid)
 int store_list(struct store *store, struct collection ***out, uint32_t *n, struct quire_error *err)
 {
     pthread_mutex_lock(&store->lock);
-    struct collection **list = malloc(size_mul(store->n_collections + 1u, sizeof(struct collection *)));
+    struct collection **list = malloc(memory_size_mul(store->n_collections + 1u, sizeof(struct collection *)));
     uint32_t count = 0;
     for (uint32_t i = 0; list && i < store->n_buckets; i++)
-        for (struct collection *c = store->buckets[i]; c; c = upkeep_of(c)->next)
+        for (struct collection *c = store->buckets[i]; c; c = store_upkeep(c)->next)
             list[count++] = collection_ref(c);
     pthread_mutex_unlock(&store->lock);
     if (!list)
@@ -295,11 +295,11 @@ int store_drop_collection(struct store *store, struct collection *collection, ui
 bool store_claim(struct store *store, struct collection *collection, unsigned bits, bool wait)
 {
     pthread_mutex_lock(&store->lock);
-    while (wait && (upkeep_of(collection)->busy & bits))
+    while (wait && (store_upkeep(collection)->busy & bits))
         pthread_cond_wait(&store->changed, &store->lock);
-    bool claimed = !(upkeep_of(collection)->busy & bits);
+    bool claimed = !(store_upkeep(collection)->busy & bits);
     if (claimed)
-        upkeep_of(collection)->busy |= bits;
+        store_upkeep(collection)->busy |= bits;
     pthread_mutex_unlock(&store->lock);
     return claimed;
 }
@@ -307,8 +307,8 @@ bool store_claim(struct store *store, struct collection *collection, unsigned bi
 void store_release(struct store *store, struct collection *collection, unsigned bits)
 {
     pthread_mutex_lock(&store->lock);
-    assert((upkeep_of(collection)->busy & bits) == bits); /* claimed, and by the caller */
-    upkeep_of(collection)->busy &= ~bits;
+    assert((store_upkeep(collection)->busy & bits) == bits); /* claimed, and by the caller */
+    store_upkeep(collection)->busy &= ~bits;
     pthread_cond_broadcast(&store->changed);
     pthread_mutex_unlock(&store->lock);
 }
@@ -360,7 +360,7 @@ static unsigned backlog_of(const struct store *store, const struct upkeep *u)
 void store_count(struct store *store, struct collection *c)
 {
     bool flags[UINT8_MAX];
-    struct upkeep *u = upkeep_of(c);
+    struct upkeep *u = store_upkeep(c);
     struct view *view = collection_view(c);
     unsigned due = store_seal_is_due(store, view) ? BUSY_SEAL : 0;
     if (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0)
@@ -425,7 +425,7 @@ static int admit(void *context, const struct collection *collection, struct quir
     struct store *store = context;
     const struct store_options *o = &store->options;
     unsigned refusal = atomic_load_explicit(&store->refusal, memory_order_relaxed);
-    unsigned backlog = atomic_load_explicit(&upkeep_of(collection)->backlog, memory_order_relaxed);
+    unsigned backlog = atomic_load_explicit(&store_upkeep(collection)->backlog, memory_order_relaxed);
     if (refusal & REFUSE_MEMORY)
         return error_set(err, QUIRE_ENOMEM,
                          "vectors take %.1f MiB of memory and maxmemory is %.1f MiB: remove elements, or raise it",
@@ -459,9 +459,9 @@ bool store_is_behind(const struct store *store)
 void store_wake(struct store *store, struct collection *collection)
 {
     pthread_mutex_lock(&store->wake_lock);
-    if (!upkeep_of(collection)->woken && !atomic_load(&store->stopping)) {
-        upkeep_of(collection)->woken = true;
-        upkeep_of(collection)->next_woken = store->woken;
+    if (!store_upkeep(collection)->woken && !atomic_load(&store->stopping)) {
+        store_upkeep(collection)->woken = true;
+        store_upkeep(collection)->next_woken = store->woken;
         store->woken = collection_ref(collection);
         store->n_wakes++;
         pthread_cond_broadcast(&store->wake);
@@ -477,7 +477,7 @@ static void note_memtable(void *context, struct collection *collection, uint32_t
     if (bytes <= o->memtable_bytes || rows < SEAL_ROWS_MIN)
         return;
     if (bytes > 2 * o->memtable_bytes) {
-        atomic_store_explicit(&upkeep_of(collection)->backlog,
+        atomic_store_explicit(&store_upkeep(collection)->backlog,
                               bytes > backlog_max(o) ? BACKLOG_MEMTABLES : BACKLOG_SOFT, memory_order_relaxed);
         atomic_store_explicit(&store->behind, true, memory_order_relaxed);
     }

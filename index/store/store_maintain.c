@@ -48,7 +48,7 @@ static uint64_t backoff_ms(unsigned failures)
 static void note_result(struct store *store, struct collection *c, const char *what, int rc,
                         const struct quire_error *err)
 {
-    struct upkeep *u = upkeep_of(c);
+    struct upkeep *u = store_upkeep(c);
     bool failed = rc < 0 && rc != QUIRE_ECANCELLED && rc != QUIRE_ECLOSED;
     pthread_mutex_lock(&store->lock);
     u->retry_ms = failed ? store_now_ms() + backoff_ms(u->n_failures) : 0;
@@ -83,10 +83,10 @@ static int upkeep_woken(struct maintainer *m)
     pthread_mutex_lock(&store->wake_lock);
     struct collection *c = store->woken;
     if (c) {
-        assert(upkeep_of(c)->woken);
-        store->woken = upkeep_of(c)->next_woken;
-        upkeep_of(c)->next_woken = NULL;
-        upkeep_of(c)->woken = false;
+        assert(store_upkeep(c)->woken);
+        store->woken = store_upkeep(c)->next_woken;
+        store_upkeep(c)->next_woken = NULL;
+        store_upkeep(c)->woken = false;
     }
     pthread_mutex_unlock(&store->wake_lock);
     if (!c)
@@ -176,11 +176,11 @@ static struct collection *choose(struct store *store, unsigned bit)
     if (store->n_due[bit == BUSY_MERGE] == 0 && !pressed)
         return NULL;
     for (uint32_t i = 0; i < store->n_buckets; i++)
-        for (struct collection *c = store->buckets[i]; c; c = upkeep_of(c)->next) {
-            const struct upkeep *u = upkeep_of(c);
+        for (struct collection *c = store->buckets[i]; c; c = store_upkeep(c)->next) {
+            const struct upkeep *u = store_upkeep(c);
             bool wanted = (u->due & bit) || (pressed && u->counted.memtable_rows >= SEAL_ROWS_MIN);
             if (wanted && !(u->busy & bit) && u->retry_ms <= now &&
-                (!best || u->counted.memtable_bytes > upkeep_of(best)->counted.memtable_bytes))
+                (!best || u->counted.memtable_bytes > store_upkeep(best)->counted.memtable_bytes))
                 best = c;
         }
     return best;
@@ -192,8 +192,8 @@ static int serve(struct store *store, unsigned bit, struct quire_error *err)
     pthread_mutex_lock(&store->lock);
     struct collection *c = choose(store, bit);
     if (c) {
-        assert(!(upkeep_of(c)->busy & bit));
-        upkeep_of(c)->busy |= bit;
+        assert(!(store_upkeep(c)->busy & bit));
+        store_upkeep(c)->busy |= bit;
         collection_ref(c);
     }
     pthread_mutex_unlock(&store->lock);
@@ -440,8 +440,8 @@ static bool is_due(struct store *store)
     pthread_mutex_lock(&store->lock);
     due = due || choose(store, BUSY_SEAL) || choose(store, BUSY_MERGE) || store->stats.checkpointing;
     for (uint32_t i = 0; i < store->n_buckets && !due; i++)
-        for (struct collection *c = store->buckets[i]; c && !due; c = upkeep_of(c)->next)
-            due = upkeep_of(c)->busy != 0;
+        for (struct collection *c = store->buckets[i]; c && !due; c = store_upkeep(c)->next)
+            due = store_upkeep(c)->busy != 0;
     bool waits = store_now_ms() < store->checkpoint_retry_ms;
     pthread_mutex_unlock(&store->lock);
     return due || (!waits && checkpoint_is_due(store, 1));

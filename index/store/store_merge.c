@@ -133,7 +133,7 @@ static int list_rows(struct rebuild *r)
     uint64_t capacity = 0;
     for (uint32_t t = 0; t < r->n_memtables; t++)
         capacity += view_memtable_rows(r->memtables[t]->memtable);
-    r->sources = malloc(size_mul(capacity + 1, sizeof *r->sources));
+    r->sources = malloc(memory_size_mul(capacity + 1, sizeof *r->sources));
     if (!r->sources)
         return QUIRE_ENOMEM;
     for (uint32_t t = 0; t < r->n_memtables; t++) {
@@ -159,7 +159,7 @@ static int gather(struct rebuild *r, struct quire_error *err)
     r->segments = calloc(r->n_parts + 1u, sizeof *r->segments);
     r->dead = calloc(r->n_parts + 1u, sizeof *r->dead);
     r->memtable_rows_of = calloc(r->n_memtables + 1u, sizeof *r->memtable_rows_of);
-    r->scratch = malloc(sizeof(float) * (size_mul(config->dim, 2) + 1024));
+    r->scratch = malloc(sizeof(float) * (memory_size_mul(config->dim, 2) + 1024));
     int rc = r->segments && r->dead && r->memtable_rows_of && r->scratch ? 0 : QUIRE_ENOMEM;
     /* tombstones as of now, so that what dies afterwards is seen by collection_publish */
     for (uint32_t i = 0; i < r->n_parts && rc == 0; i++) {
@@ -372,7 +372,7 @@ static int rebuild_and_count(struct rebuild *r, bool is_seal, uint64_t started_u
     if (is_seal ? r->n_memtables > 0 : r->n_parts > 0) {
         bool *working = is_seal ? &stats->sealing : &stats->merging;
         pthread_mutex_lock(&store->lock);
-        assert(upkeep_of(r->collection)->busy & (is_seal ? BUSY_SEAL : BUSY_MERGE));
+        assert(store_upkeep(r->collection)->busy & (is_seal ? BUSY_SEAL : BUSY_MERGE));
         *working = true;
         pthread_mutex_unlock(&store->lock);
         rc = rebuild(r, err);

@@ -450,7 +450,7 @@ void store_free(struct store *store)
 {
     while (store->woken) { /* collections that were woken and not looked at: references */
         struct collection *c = store->woken;
-        store->woken = upkeep_of(c)->next_woken;
+        store->woken = store_upkeep(c)->next_woken;
         collection_unref(c);
     }
     for (uint32_t i = 0; i < store->n_buckets; i++)

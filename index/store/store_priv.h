@@ -54,7 +54,7 @@ struct upkeep {
     bool woken;
     atomic_uint backlog; /* enum store_backlog */
 };
-static inline struct upkeep *upkeep_of(const struct collection *collection)
+static inline struct upkeep *store_upkeep(const struct collection *collection)
 {
     return collection_host_data(collection);
 }

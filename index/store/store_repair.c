@@ -173,7 +173,7 @@ static int take_text(struct repair *r, const char *text, uint32_t bytes, struct 
                     (unsigned long long)collection_uid(r->source));
         return 0;
     }
-    *grants = malloc(size_mul((size_t)n + 1, sizeof **grants));
+    *grants = malloc(memory_size_mul((size_t)n + 1, sizeof **grants));
     if (!*grants)
         return error_set(r->err, QUIRE_ENOMEM, "no memory for the grants of an element");
     while (grants_next(text, bytes, &at, &grant))
@@ -330,7 +330,7 @@ static int save_collection(struct repair *r)
     if (rc < 0)
         return rc;
     struct view *view = collection_view(r->source);
-    r->vector = malloc(size_mul(config->dim, quire_type_bytes(config->type)));
+    r->vector = malloc(memory_size_mul(config->dim, quire_type_bytes(config->type)));
     r->floats = malloc(sizeof(float) * (3 * (size_t)config->dim + 1024));
     rc = r->vector && r->floats ? collection_take_dropped_tenants(r->target, r->source, r->err)
                                 : error_set(r->err, QUIRE_ENOMEM, "no memory for a vector");

@@ -405,7 +405,7 @@ static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, str
 /* With both bits of busy: no seal or merge changes what was looked at. */
 static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, struct quire_error *err)
 {
-    assert((upkeep_of(a->collection)->busy & (BUSY_SEAL | BUSY_MERGE)) == (BUSY_SEAL | BUSY_MERGE));
+    assert((store_upkeep(a->collection)->busy & (BUSY_SEAL | BUSY_MERGE)) == (BUSY_SEAL | BUSY_MERGE));
     int rc = link_index(a, path, err);
     bool again = rc == 0;
     for (unsigned try = 0; again; try++) {

@@ -7,7 +7,7 @@
 /* Codes are padded to a multiple of this many dimensions. */
 #define CODE_DIM_ALIGN 32u
 
-static inline uint32_t code_dim_of(uint32_t dim)
+static inline uint32_t rotation_code_dim(uint32_t dim)
 {
     return (dim + CODE_DIM_ALIGN - 1) / CODE_DIM_ALIGN * CODE_DIM_ALIGN;
 }

@@ -17,7 +17,7 @@
 int rows_alloc(struct rows *rows, uint32_t n, uint32_t code_dim)
 {
     assert(code_dim % 32 == 0);
-    uint8_t *base = malloc(size_mul(n ? n : 1, rows_bytes(code_dim)));
+    uint8_t *base = malloc(memory_size_mul(n ? n : 1, rows_bytes(code_dim)));
     if (!base)
         return QUIRE_ENOMEM;
     float *numbers = (float *)(void *)(base + (size_t)n * code_dim); /* code_dim is a multiple of 32 */

@@ -30,7 +30,7 @@ int space_init(struct space *space, enum quire_metric metric, enum quire_type ty
     space->type = type;
     space->dim = dim;
     space->work_dim = metric == QUIRE_METRIC_IP ? dim + 1 : dim;
-    space->code_dim = code_dim_of(space->work_dim);
+    space->code_dim = rotation_code_dim(space->work_dim);
     space->seed = seed;
     space->mean = calloc(space->code_dim, sizeof(float));
     if (!space->mean)

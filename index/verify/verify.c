@@ -302,7 +302,7 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
     struct block_view view;
     struct quire_error err = {0};
     uint32_t first = number * p->slots_per_block;
-    uint32_t expected = params_block_rows(p, number);
+    uint32_t expected = format_block_rows(p, number);
     v->report.blocks++;
     v->links.at[number + 1] = v->links.at[number];
     int rc = block_open(bytes, &s->shape, number, s->segment_id, &view, &err);
@@ -417,7 +417,7 @@ static int count_rows_by_edges(struct verification *v)
         uint32_t block = queue[at];
         assert(n <= p->n_blocks && v->links.at[block] <= v->links.at[block + 1]);
         if (bitmap_has(v->sound, block))
-            v->report.rows_by_edges += params_block_rows(p, block);
+            v->report.rows_by_edges += format_block_rows(p, block);
         for (uint64_t i = v->links.at[block]; i < v->links.at[block + 1]; i++)
             if (!bitmap_has(seen, v->links.targets[i])) {
                 bitmap_add(seen, v->links.targets[i]);

@@ -56,9 +56,9 @@ static void found_missing(struct comparison *c, const struct column *column, uin
 static uint32_t find_number(const struct column_table *table, double number)
 {
     uint32_t i = column_table_bound(table, number, false);
-    while (i < table->n && numbers_compare(column_table_number(table, i), number) < 0)
+    while (i < table->n && column_numbers_compare(column_table_number(table, i), number) < 0)
         i++;
-    return i < table->n && numbers_compare(column_table_number(table, i), number) == 0 ? i : table->n;
+    return i < table->n && column_numbers_compare(column_table_number(table, i), number) == 0 ? i : table->n;
 }
 
 static int find_value(struct comparison *c, const struct column_table *table, const struct json_value *value,
@@ -330,15 +330,15 @@ static int compare_page(struct comparison *c, uint32_t first)
 
 static bool same_rows(const struct row_set *set, const uint64_t *bits, uint64_t *scratch, const struct universe *all)
 {
-    memset(scratch, 0, universe_words(all) * sizeof *scratch);
+    memset(scratch, 0, row_set_words(all) * sizeof *scratch);
     row_set_add(set, all, scratch);
-    return memcmp(scratch, bits, universe_words(all) * sizeof *bits) == 0;
+    return memcmp(scratch, bits, row_set_words(all) * sizeof *bits) == 0;
 }
 
 static int compare_marks(struct comparison *c, const struct column *column, const struct column_table *table)
 {
     struct universe all = {NULL, c->columns->n_rows};
-    uint64_t *bits = calloc(universe_words(&all), sizeof *bits), *scratch = malloc(universe_words(&all) * sizeof *bits);
+    uint64_t *bits = calloc(row_set_words(&all), sizeof *bits), *scratch = malloc(row_set_words(&all) * sizeof *bits);
     int rc = bits && scratch ? 0 : QUIRE_ENOMEM;
     struct column_walk walk;
     struct json_value value;

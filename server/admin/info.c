@@ -55,11 +55,11 @@ void info_sum(const struct server *server, struct info_totals *sums)
     histogram_init(&sums->latency, sums->latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);
     for (unsigned i = 0; i < server->service.n_lanes; i++) {
         const struct loop *loop = &server->loops[i];
-#define X(name) sums->name += stat_get(&loop->lane.stats.name);
+#define X(name) sums->name += lane_stat_get(&loop->lane.stats.name);
         LANE_STATS(X)
 #undef X
         sums->clients += atomic_load(&loop->n_clients);
-        uint64_t peak = stat_get(&loop->lane.stats.output_bytes_peak);
+        uint64_t peak = lane_stat_get(&loop->lane.stats.output_bytes_peak);
         sums->output_bytes_peak = peak > largest ? peak : largest;
         largest = sums->output_bytes_peak;
         histogram_merge(&sums->latency, &loop->lane.stats.latency);
@@ -218,7 +218,7 @@ static void section_stats(struct page *p)
     line(p, "total_commands_processed:%" PRIu64, p->sums.commands);
     line(p, "total_net_input_bytes:%" PRIu64, p->sums.net_input_bytes);
     line(p, "total_net_output_bytes:%" PRIu64, p->sums.net_output_bytes);
-    line(p, "instantaneous_ops_per_sec:%" PRIu64, stat_get(&p->server->ops_per_second));
+    line(p, "instantaneous_ops_per_sec:%" PRIu64, lane_stat_get(&p->server->ops_per_second));
     line(p, "rejected_connections:%" PRIu64, (uint64_t)atomic_load(&p->server->rejected_connections));
     line(p, "client_output_buffer_limit_disconnections:%" PRIu64, p->sums.closed_output_limit);
     line(p, "client_query_buffer_limit_disconnections:%" PRIu64, p->sums.closed_query_limit);
@@ -255,10 +255,10 @@ void info_row(const struct server *server, unsigned row, struct info_row_totals 
     memset(out, 0, sizeof *out);
     for (unsigned i = 0; i < server->service.n_lanes; i++) {
         const struct command_stats *s = &server->loops[i].lane.stats.commands_by_row[row];
-        out->calls += stat_get(&s->calls);
-        out->us += stat_get(&s->us);
-        out->failed += stat_get(&s->failed);
-        out->rejected += stat_get(&s->rejected);
+        out->calls += lane_stat_get(&s->calls);
+        out->us += lane_stat_get(&s->us);
+        out->failed += lane_stat_get(&s->failed);
+        out->rejected += lane_stat_get(&s->rejected);
     }
 }
 
@@ -301,7 +301,7 @@ static uint64_t errors_of_code(const struct server *server, unsigned lane, const
             bool same = strcmp(stats->errors[i].code, code) == 0;
             if (same && l < lane)
                 return 0;
-            count += same ? stat_get(&stats->errors[i].count) : 0;
+            count += same ? lane_stat_get(&stats->errors[i].count) : 0;
         }
     }
     return count;

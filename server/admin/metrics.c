@@ -206,7 +206,7 @@ static void put_searches(const struct info_totals *f, struct resp_buffer *text)
             histogram_below(&f->latency, 1u << power));
     uint64_t count = histogram_count(&f->latency);
     put(text, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, count);
-    put(text, "%s_sum %.17g\n%s_count %" PRIu64 "\n", name, (double)stat_get(&f->latency.sum) * 1e-6, name, count);
+    put(text, "%s_sum %.17g\n%s_count %" PRIu64 "\n", name, (double)lane_stat_get(&f->latency.sum) * 1e-6, name, count);
     number(text, "quire_searches_total", "Searches that ended well.", (double)f->searches);
     number(text, "quire_search_errors_total", "Searches that failed.", (double)f->search_errors);
     number(text, "quire_search_reads_total", "Blocks read by searches.", (double)f->search_reads);

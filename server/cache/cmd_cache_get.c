@@ -118,7 +118,7 @@ static void put_answer(const struct lookup *l, int rc, const struct quire_error 
         for (uint32_t i = 0; a->n_chunks > 1 && i < a->n_chunks; i++)
             resp_bulk(out, a->chunks[i].data, a->chunks[i].n_bytes);
     }
-    cache_field_bytes(out, "lease", bytes_of(a->lease));
+    cache_field_bytes(out, "lease", text_of(a->lease));
     if (lease)
         cache_field_integer(out, "lease_ms", (long long)a->lease_ms);
     if (a->audit)
@@ -297,12 +297,12 @@ static void woken(struct get_call *call, enum lease_wake how)
     leave_waits(call);
     l->waited = true;
     if (how == LEASE_LEAD && call->pending.caller->leaving) {
-        cache_fail(l->cache, bytes_of(call->waiter.token), &err);
+        cache_fail(l->cache, text_of(call->waiter.token), &err);
         how = LEASE_CLOSED;
     }
     int rc = cache_woken(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, how, &l->decision, &err);
     if (rc < 0 && how == LEASE_LEAD)
-        cache_fail(l->cache, bytes_of(call->waiter.token), NULL);
+        cache_fail(l->cache, text_of(call->waiter.token), NULL);
     go_on(call, settle(l, rc, &err), &err);
 }
 

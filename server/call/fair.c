@@ -260,7 +260,7 @@ static const char *who(const struct fair_share *share, char text[LABEL_BYTES + 8
 
 static int refuse(struct fair_share *share, enum fair_refusal why)
 {
-    stat_add(&share->stats->refused[why], 1);
+    lane_stat_add(&share->stats->refused[why], 1);
     return QUIRE_ELIMIT;
 }
 
@@ -392,8 +392,8 @@ void fair_leave(struct fair_pass *pass)
 
 static void count_now(struct fair_share *share)
 {
-    stat_set(&share->stats->running, share->flow.n_running);
-    stat_set(&share->stats->waiting, share->flow.n_waiting);
+    lane_stat_set(&share->stats->running, share->flow.n_running);
+    lane_stat_set(&share->stats->waiting, share->flow.n_waiting);
 }
 
 /* Whether others than the one that asked last have asked in the last seconds. */
@@ -465,7 +465,7 @@ static void release_clients(struct lane *lane, struct fair_share *share)
 static void drop_ticket(struct lane *lane, struct fair_ticket *ticket)
 {
     struct fair_share *share = ticket->pass->share;
-    stat_add(&share->stats->cancelled, 1);
+    lane_stat_add(&share->stats->cancelled, 1);
     count_now(share);
     release_clients(lane, share);
     ticket->run(ticket, QUIRE_ECANCELLED);
@@ -503,7 +503,7 @@ void fair_start(struct fair_pass *pass, struct fair_ticket *ticket)
         f->last_share = share;
     }
     if (f->closed) {
-        stat_add(&share->stats->cancelled, 1);
+        lane_stat_add(&share->stats->cancelled, 1);
         ticket->run(ticket, QUIRE_ECANCELLED);
         return;
     }
@@ -541,15 +541,15 @@ void fair_end(struct fair_ticket *ticket, const struct quire_search_stats *stats
             f->spent_us += cpu_us - share->cpu_us; /* it began and ended in one go, and was longer than thought */
         share->cpu_us += (cpu_us - share->cpu_us) / 8;
         fair_queue_end(f->queue, &ticket->item, cost_us);
-        stat_add(&s->queries, 1);
-        stat_add(&s->reads, stats->reads);
-        stat_add(&s->cpu_us, (uint64_t)cpu_us);
-        stat_add(&s->cost_us, (uint64_t)cost_us);
+        lane_stat_add(&s->queries, 1);
+        lane_stat_add(&s->reads, stats->reads);
+        lane_stat_add(&s->cpu_us, (uint64_t)cpu_us);
+        lane_stat_add(&s->cost_us, (uint64_t)cost_us);
         histogram_add(&s->wait, wait_us);
         histogram_add(&s->latency, wait_us + stats->latency_ns / 1000);
     } else {
         fair_queue_undo(f->queue, &ticket->item);
-        stat_add(&s->failed, 1);
+        lane_stat_add(&s->failed, 1);
     }
     count_now(share);
     dispatch(lane);
@@ -683,17 +683,17 @@ void fair_reset_stats(struct lane *lane)
             struct fair_stats *s = t->lanes[lane->index];
             if (!s)
                 continue;
-#define X(name) stat_set(&s->name, 0);
+#define X(name) lane_stat_set(&s->name, 0);
             FAIR_COUNTS(X)
 #undef X
             for (unsigned k = 0; k < N_REFUSALS; k++)
-                stat_set(&s->refused[k], 0);
+                lane_stat_set(&s->refused[k], 0);
             for (unsigned k = 0; k < FAIR_BUCKETS; k++) {
-                stat_set(&s->wait_counts[k], 0);
-                stat_set(&s->latency_counts[k], 0);
+                lane_stat_set(&s->wait_counts[k], 0);
+                lane_stat_set(&s->latency_counts[k], 0);
             }
-            stat_set(&s->wait.sum, 0);
-            stat_set(&s->latency.sum, 0);
+            lane_stat_set(&s->wait.sum, 0);
+            lane_stat_set(&s->latency.sum, 0);
         }
     pthread_mutex_unlock(&fair->lock);
 }

@@ -17,13 +17,13 @@ struct candidate {
 
 void fair_sums_add(struct fair_sums *sums, const struct fair_stats *s)
 {
-#define X(name) sums->name += stat_get(&s->name);
+#define X(name) sums->name += lane_stat_get(&s->name);
     FAIR_COUNTS(X)
 #undef X
-    sums->running += stat_get(&s->running);
-    sums->waiting += stat_get(&s->waiting);
+    sums->running += lane_stat_get(&s->running);
+    sums->waiting += lane_stat_get(&s->waiting);
     for (unsigned i = 0; i < N_REFUSALS; i++)
-        sums->refused[i] += stat_get(&s->refused[i]);
+        sums->refused[i] += lane_stat_get(&s->refused[i]);
 }
 
 uint64_t fair_refused(const struct fair_sums *sums)

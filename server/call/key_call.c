@@ -12,7 +12,7 @@ static void reply_wrong_type(struct caller *c)
 void key_count_look_up(struct caller *c, bool found)
 {
     struct lane_stats *stats = &c->lane->stats;
-    stat_add(found ? &stats->keyspace_hits : &stats->keyspace_misses, 1);
+    lane_stat_add(found ? &stats->keyspace_hits : &stats->keyspace_misses, 1);
 }
 
 bool key_fits(struct caller *c, struct resp_arg key)

@@ -77,17 +77,17 @@ struct lane_stats {
 };
 
 /* Only the owning lane writes, so no locked instruction is needed. */
-static inline void stat_add(_Atomic uint64_t *stat, uint64_t n)
+static inline void lane_stat_add(_Atomic uint64_t *stat, uint64_t n)
 {
     atomic_store_explicit(stat, atomic_load_explicit(stat, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-static inline void stat_set(_Atomic uint64_t *stat, uint64_t n)
+static inline void lane_stat_set(_Atomic uint64_t *stat, uint64_t n)
 {
     atomic_store_explicit(stat, n, memory_order_relaxed);
 }
 
-static inline uint64_t stat_get(const _Atomic uint64_t *stat)
+static inline uint64_t lane_stat_get(const _Atomic uint64_t *stat)
 {
     return atomic_load_explicit(stat, memory_order_relaxed);
 }

@@ -115,9 +115,9 @@ static void count_error(struct loop *loop, int row, const uint8_t *reply, size_t
         length++;
     memcpy(code, reply + 1, length);
     code[length] = 0;
-    stat_add(&stats->error_replies, 1);
+    lane_stat_add(&stats->error_replies, 1);
     if (row >= 0)
-        stat_add(&stats->commands_by_row[row].failed, 1);
+        lane_stat_add(&stats->commands_by_row[row].failed, 1);
     while (i < n && strcmp(stats->errors[i].code, code) != 0)
         i++;
     if (i == ERRORS_MAX)
@@ -126,7 +126,7 @@ static void count_error(struct loop *loop, int row, const uint8_t *reply, size_t
         memcpy(stats->errors[i].code, code, sizeof code);
         atomic_store_explicit(&stats->n_errors, n + 1, memory_order_release);
     }
-    stat_add(&stats->errors[i].count, 1);
+    lane_stat_add(&stats->errors[i].count, 1);
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static uint64_t end_run(struct loop *loop)
     if (loop->run_n == 0)
         return 0;
     uint64_t us = stamp(loop);
-    stat_add(&stats->us, us);
+    lane_stat_add(&stats->us, us);
     histogram_add_many(&stats->latency, us / loop->run_n, loop->run_n);
     loop->run_n = 0;
     return us;
@@ -219,7 +219,7 @@ static int route_and_admit(struct client *c, const struct resp_arg *args, uint32
         return -1;
     if (admit(c, (unsigned)*row, args, n))
         return *row;
-    stat_add(&c->loop->lane.stats.commands_by_row[*row].rejected, 1);
+    lane_stat_add(&c->loop->lane.stats.commands_by_row[*row].rejected, 1);
     return -1;
 }
 
@@ -249,7 +249,7 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
     c->muted = c->reply_off || c->reply_skip;
     c->reply_skip = false;
     loop->discard.bytes = 0;
-    stat_add(&loop->lane.stats.commands, 1);
+    lane_stat_add(&loop->lane.stats.commands, 1);
     bool ran;
     if (transaction_is_open(c)) {
         ran = run_in_multi(c, args, n);
@@ -279,7 +279,7 @@ void command_call(struct client *c, unsigned row, const struct resp_arg *args, u
     c->row = row;
     loop->args = args;
     loop->n_args = n;
-    stat_add(&loop->lane.stats.commands_by_row[row].calls, 1);
+    lane_stat_add(&loop->lane.stats.commands_by_row[row].calls, 1);
     if (atomic_load_explicit(&loop->server->n_monitors, memory_order_relaxed) && !(commands[row].flags & CMD_ADMIN))
         monitor_feed(c, row, args, n);
     struct reply_mark mark = mark_reply(c);
@@ -314,7 +314,7 @@ static void command_ended(struct client *c, struct pending *p)
     struct command_stats *stats = &loop->lane.stats.commands_by_row[p->row];
     uint64_t us = clock_us() - p->started_us;
     count_error(loop, (int)p->row, p->out.data, p->out.bytes);
-    stat_add(&stats->us, us);
+    lane_stat_add(&stats->us, us);
     histogram_add(&stats->latency, us);
     note_slow(c, p->row, us, p);
 }

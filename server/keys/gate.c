@@ -22,7 +22,7 @@ struct gate_lane {
 
 int gate_init(struct gate *gate, unsigned n_lanes, struct quire_error *err)
 {
-    gate->lanes = memory_aligned(64, size_mul(n_lanes, sizeof *gate->lanes));
+    gate->lanes = memory_aligned(64, memory_size_mul(n_lanes, sizeof *gate->lanes));
     if (!gate->lanes)
         return error_set(err, QUIRE_ENOMEM, "no memory for the gate of %u lanes", n_lanes);
     gate->n = n_lanes;

@@ -209,7 +209,7 @@ struct client *client_create(struct loop *loop, int fd, bool tls)
     c->send = (struct io_op){.kind = IO_SEND, .fd = fd, .done = on_send, .owner = c};
     c->receiving = true;
     engine_queue(loop->lane.engine, &c->recv);
-    stat_add(&loop->lane.stats.connections, 1);
+    lane_stat_add(&loop->lane.stats.connections, 1);
     return c;
 }
 
@@ -482,7 +482,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         }
         if (status == RESP_BROKEN) {
             resp_error(client_reply(c), "%s", message);
-            stat_add(&loop->lane.stats.closed_protocol, 1);
+            lane_stat_add(&loop->lane.stats.closed_protocol, 1);
             client_end(c);
             at = n;
             break;
@@ -551,7 +551,7 @@ void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
         log_line(loop->server->service.log, LOG_LEVEL_WARNING,
                  "client %llu sent more than client-query-buffer-limit (%llu bytes) ahead: closed",
                  (unsigned long long)c->caller.id, (unsigned long long)loop->server->service.config->query_buffer_max);
-        stat_add(&c->loop->lane.stats.closed_query_limit, 1);
+        lane_stat_add(&c->loop->lane.stats.closed_query_limit, 1);
         client_abort(c);
     } else if (used == 0) {
         consume_kept(c);
@@ -604,7 +604,7 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
         return;
     }
     if (result > 0) {
-        stat_add(&c->loop->lane.stats.net_input_bytes, (uint64_t)result);
+        lane_stat_add(&c->loop->lane.stats.net_input_bytes, (uint64_t)result);
         c->loop->window_receives++;
         c->last_ms = c->loop->lane.now_ms;
         if (c->state == CLIENT_OPEN && c->tls)
@@ -631,7 +631,7 @@ static void on_send(struct io_op *op, int result, unsigned flags)
         client_kill(c);
         return;
     }
-    stat_add(&c->loop->lane.stats.net_output_bytes, (uint64_t)result);
+    lane_stat_add(&c->loop->lane.stats.net_output_bytes, (uint64_t)result);
     c->last_ms = c->loop->lane.now_ms;
     c->send_buffer_sent += (size_t)result;
     c->deadline_ms = c->loop->lane.now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
@@ -670,14 +670,14 @@ static void check_output(struct client *c)
 {
     const struct config *config = c->loop->server->service.config;
     size_t held = held_bytes(c);
-    if (held > stat_get(&c->loop->lane.stats.output_bytes_peak))
-        stat_set(&c->loop->lane.stats.output_bytes_peak, held);
+    if (held > lane_stat_get(&c->loop->lane.stats.output_bytes_peak))
+        lane_stat_set(&c->loop->lane.stats.output_bytes_peak, held);
     if (c->state == CLIENT_DEAD || (held <= config->output_buffer_max && !c->out.failed))
         return;
     log_line(c->loop->server->service.log, LOG_LEVEL_WARNING,
              "client %llu does not read its replies: more than client-output-buffer-limit (%llu bytes): closed",
              (unsigned long long)c->caller.id, (unsigned long long)config->output_buffer_max);
-    stat_add(&c->loop->lane.stats.closed_output_limit, 1);
+    lane_stat_add(&c->loop->lane.stats.closed_output_limit, 1);
     client_abort(c);
 }
 

@@ -73,7 +73,7 @@ bool client_authenticate(struct client *c, struct resp_arg name, struct resp_arg
         c->authenticated = true;
         return true;
     }
-    stat_add(&c->loop->lane.stats.auth_failures, 1);
+    lane_stat_add(&c->loop->lane.stats.auth_failures, 1);
     acl_log_add(&c->loop->server->acl, describe(c), "auth", commands[c->row].name, commands[c->row].name_bytes,
                 name.data, name.bytes);
     return false;
@@ -93,11 +93,11 @@ bool client_permits(struct client *c, unsigned row, const struct resp_arg *args,
     acl_denial(sentence, sizeof sentence, c->user, verdict, row, args[key_at], false);
     resp_error(client_reply(c), "NOPERM %s", sentence);
     if (verdict == ACL_DENIED_KEY) {
-        stat_add(&c->loop->lane.stats.acl_denied_keys, 1);
+        lane_stat_add(&c->loop->lane.stats.acl_denied_keys, 1);
         acl_log_add(&c->loop->server->acl, describe(c), "key", args[key_at].data, args[key_at].bytes, c->user->name,
                     c->user->name_bytes);
     } else {
-        stat_add(&c->loop->lane.stats.acl_denied_commands, 1);
+        lane_stat_add(&c->loop->lane.stats.acl_denied_commands, 1);
         acl_log_add(&c->loop->server->acl, describe(c), "command", commands[row].name, commands[row].name_bytes,
                     c->user->name, c->user->name_bytes);
     }

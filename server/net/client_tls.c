@@ -22,8 +22,8 @@ bool client_tls_begin(struct client *c)
     c->tls = tls_accept(c->loop->server->tls);
     if (!c->tls)
         return false;
-    stat_add(&stats->tls_connections, 1);
-    stat_add(&stats->tls_clients, 1);
+    lane_stat_add(&stats->tls_connections, 1);
+    lane_stat_add(&stats->tls_clients, 1);
     return true;
 }
 
@@ -33,14 +33,14 @@ void client_tls_end(struct client *c)
         return;
     tls_free(c->tls);
     resp_buffer_fini(&c->plain);
-    stat_set(&c->loop->lane.stats.tls_clients, stat_get(&c->loop->lane.stats.tls_clients) - 1);
+    lane_stat_set(&c->loop->lane.stats.tls_clients, lane_stat_get(&c->loop->lane.stats.tls_clients) - 1);
 }
 
 static void complain(struct client *c, const char *reason)
 {
     struct loop *loop = c->loop;
     char address[CLIENT_ADDRESS_BYTES];
-    stat_add(&loop->lane.stats.tls_failures, 1);
+    lane_stat_add(&loop->lane.stats.tls_failures, 1);
     if (loop->lane.now_ms - loop->last_tls_complaint_ms < 1000) {
         loop->tls_complaints_kept_back++;
         return;

@@ -212,7 +212,7 @@ static void measure_rate(struct server *server, uint64_t now_ms)
     if (passed < 1000)
         return;
     for (unsigned i = 0; i < server->service.n_lanes; i++)
-        ops += stat_get(&server->loops[i].lane.stats.commands);
+        ops += lane_stat_get(&server->loops[i].lane.stats.commands);
     uint64_t more = ops > server->counted_ops ? ops - server->counted_ops : 0;
     atomic_store(&server->ops_per_second, server->counted_ms ? more * 1000 / passed : 0);
     server->counted_ops = ops;
@@ -233,12 +233,12 @@ static void scan_clients(struct loop *loop)
                     loop->lane.now_ms - c->last_ms >= timeout_ms;
         bool stop = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
         if (idle)
-            stat_add(&loop->lane.stats.closed_idle, 1);
+            lane_stat_add(&loop->lane.stats.closed_idle, 1);
         if (late && c->state == CLIENT_OPEN && !c->eof) {
             log_line(loop->server->service.log, LOG_LEVEL_WARNING,
                      "client %llu does not read its replies (a quarter of client-output-buffer-limit waits): closed",
                      (unsigned long long)c->caller.id);
-            stat_add(&loop->lane.stats.closed_output_limit, 1);
+            lane_stat_add(&loop->lane.stats.closed_output_limit, 1);
             client_abort(c);
         } else if (client_tls_is_late(c)) {
             client_abort(c);
@@ -293,14 +293,14 @@ void loop_end_pause(struct loop *loop)
 static void publish_engine(struct loop *loop)
 {
     const struct engine_stats *s = engine_stats(loop->lane.engine);
-    stat_set(&loop->lane.stats.engine_reads, s->reads);
-    stat_set(&loop->lane.stats.engine_read_bytes, s->read_bytes);
-    stat_set(&loop->lane.stats.engine_read_errors, s->read_errors);
-    stat_set(&loop->lane.stats.engine_submissions, s->submissions);
-    stat_set(&loop->lane.stats.reads_in_flight, s->reads_in_flight);
-    stat_set(&loop->lane.stats.reads_in_flight_peak, s->reads_in_flight_peak);
-    stat_set(&loop->lane.stats.reads_waiting, s->reads_waiting);
-    stat_set(&loop->lane.stats.searches_at_once, fair_at_once(&loop->lane));
+    lane_stat_set(&loop->lane.stats.engine_reads, s->reads);
+    lane_stat_set(&loop->lane.stats.engine_read_bytes, s->read_bytes);
+    lane_stat_set(&loop->lane.stats.engine_read_errors, s->read_errors);
+    lane_stat_set(&loop->lane.stats.engine_submissions, s->submissions);
+    lane_stat_set(&loop->lane.stats.reads_in_flight, s->reads_in_flight);
+    lane_stat_set(&loop->lane.stats.reads_in_flight_peak, s->reads_in_flight_peak);
+    lane_stat_set(&loop->lane.stats.reads_waiting, s->reads_waiting);
+    lane_stat_set(&loop->lane.stats.searches_at_once, fair_at_once(&loop->lane));
     /* what the kernel does not know shows at the first use */
     if (strcmp(loop->engine_note, engine_note(loop->lane.engine)) != 0) {
         pthread_mutex_lock(&loop->inbox_lock);
@@ -312,32 +312,32 @@ static void publish_engine(struct loop *loop)
 static void zero(_Atomic uint64_t *counts, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (stat_get(&counts[i]))
-            stat_set(&counts[i], 0);
+        if (lane_stat_get(&counts[i]))
+            lane_stat_set(&counts[i], 0);
 }
 
 void loop_reset_stats(struct loop *loop)
 {
     struct lane_stats *s = &loop->lane.stats;
-    uint64_t tls_clients = stat_get(&s->tls_clients);
-#define X(name) stat_set(&s->name, 0);
+    uint64_t tls_clients = lane_stat_get(&s->tls_clients);
+#define X(name) lane_stat_set(&s->name, 0);
     LANE_STATS(X)
 #undef X
-    stat_set(&s->tls_clients, tls_clients);
+    lane_stat_set(&s->tls_clients, tls_clients);
     zero(s->latency_counts, LATENCY_BUCKETS);
     atomic_store(&s->latency.sum, 0);
     zero(s->row_counts, (size_t)n_commands * ROW_BUCKETS);
     for (unsigned row = 0; row < n_commands; row++) {
         struct command_stats *c = &s->commands_by_row[row];
-        stat_set(&c->calls, 0);
-        stat_set(&c->us, 0);
-        stat_set(&c->failed, 0);
-        stat_set(&c->rejected, 0);
-        stat_set(&c->latency.sum, 0);
+        lane_stat_set(&c->calls, 0);
+        lane_stat_set(&c->us, 0);
+        lane_stat_set(&c->failed, 0);
+        lane_stat_set(&c->rejected, 0);
+        lane_stat_set(&c->latency.sum, 0);
     }
     /* the codes stay: others may be reading them */
     for (unsigned i = 0; i < atomic_load(&s->n_errors); i++)
-        stat_set(&s->errors[i].count, 0);
+        lane_stat_set(&s->errors[i].count, 0);
     publish_engine(loop);
     fair_reset_stats(&loop->lane);
 }
@@ -436,7 +436,7 @@ static void turn(struct loop *loop)
         engine_flush(lane->engine);
         searcher_work(lane->searcher, STEPS_NS);
     }
-    stat_set(&loop->turned_ms, lane->now_ms);
+    lane_stat_set(&loop->turned_ms, lane->now_ms);
     lane_enter(lane);
     loop_run_messages(loop);
     if (lane->now_ms - loop->last_expire_ms >= EXPIRE_MS) {

@@ -45,8 +45,8 @@ unsigned vector_links(const struct collection_config *config)
 
 void vector_count_fetch(struct lane *lane, uint32_t reads)
 {
-    stat_add(&lane->stats.fetches, 1);
-    stat_add(&lane->stats.fetch_reads, reads);
+    lane_stat_add(&lane->stats.fetches, 1);
+    lane_stat_add(&lane->stats.fetch_reads, reads);
 }
 
 void vector_put_numbers(struct resp_buffer *out, const float *vector, uint32_t dim)

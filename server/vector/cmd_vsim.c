@@ -271,14 +271,14 @@ static void on_search(struct collection_search *search)
     struct lane_stats *stats = &q->call->base.lane->stats;
     fair_end(&q->ticket, &search->stats);
     if (search->code < 0) {
-        stat_add(&stats->search_errors, 1);
+        lane_stat_add(&stats->search_errors, 1);
         query_failed(q, &search->error);
         return;
     }
-    stat_add(&stats->searches, 1);
-    stat_add(&stats->search_reads, search->stats.reads);
-    stat_add(&stats->search_rounds, search->stats.rounds);
-    stat_add(&stats->search_cpu_ns, search->stats.cpu_ns);
+    lane_stat_add(&stats->searches, 1);
+    lane_stat_add(&stats->search_reads, search->stats.reads);
+    lane_stat_add(&stats->search_rounds, search->stats.rounds);
+    lane_stat_add(&stats->search_cpu_ns, search->stats.cpu_ns);
     histogram_add(&stats->latency, search->stats.latency_ns / 1000);
     if (q->call->options.explain)
         resp_array(&q->out, 2);
@@ -312,7 +312,7 @@ static void begin_search(struct fair_ticket *ticket, int code)
     if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)
         return;
     fair_end(ticket, NULL);
-    stat_add(&call->base.lane->stats.search_errors, 1);
+    lane_stat_add(&call->base.lane->stats.search_errors, 1);
     query_failed(q, &err);
 }
 

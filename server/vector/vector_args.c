@@ -136,7 +136,7 @@ enum vector_fit vector_fits(const struct collection_config *config, uint32_t dim
 int vector_reduce(const struct collection_config *config, const float *vector, float *out)
 {
     struct rotation rotation;
-    uint32_t padded = code_dim_of(config->input_dim);
+    uint32_t padded = rotation_code_dim(config->input_dim);
     float *x = calloc(padded, sizeof *x);
     if (!x || rotation_init(&rotation, padded, config->seed ^ config->input_dim) < 0) {
         free(x);

@@ -62,7 +62,7 @@ static void open_rest(struct world *world)
                      0);
     assert_int_equal(searcher_create(world->engine, &(struct searcher_config){.tasks_max = 8}, &world->searcher, &err),
                      0);
-    world->cache = caches_find(world->caches, bytes_of("c"));
+    world->cache = caches_find(world->caches, text_of("c"));
 }
 
 static void init(struct world *world, const char *folder, uint32_t dim, uint64_t now_ms,
@@ -93,7 +93,7 @@ void world_make(struct world *world, const char *folder, const struct cache_conf
     uint64_t lsn;
     init(world, folder, made.dim, BASE_MS + 1000000, options);
     if (made.name.n_bytes == 0)
-        made.name = bytes_of("c");
+        made.name = text_of("c");
     if (open_folder(world, &err) < 0 || caches_add(world->caches, &made, &lsn, &err) < 0)
         fail_msg("%s", err.message);
     open_rest(world);
@@ -170,7 +170,7 @@ void world_category(struct world *world, const char *name, const char *words)
         list[n++] = (struct quire_bytes){at, bytes};
         at += bytes;
     }
-    if (cache_set_category(world->cache, bytes_of(name), list, n, &lsn, &err) < 0)
+    if (cache_set_category(world->cache, text_of(name), list, n, &lsn, &err) < 0)
         fail_msg("%s: %s", words, err.message);
 }
 
@@ -283,7 +283,7 @@ enum quire_cache_status ask_simple(struct world *world, const char *text, const 
 {
     struct asked asked;
     struct quire_error err = {0};
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of(text ? text : ""), .vector = vector};
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of(text ? text : ""), .vector = vector};
     if (ask(world, &query, &asked, &err) < 0)
         fail_msg("%s", err.message);
     enum quire_cache_status status = asked.answer.status;
@@ -296,9 +296,9 @@ enum quire_cache_status ask_simple(struct world *world, const char *text, const 
 int put(struct world *world, struct quire_cache_entry *entry, const char *value, struct quire_cache_put_result *result,
         struct quire_error *err)
 {
-    struct quire_bytes chunk = bytes_of(value);
+    struct quire_bytes chunk = text_of(value);
     if (entry->category.n_bytes == 0)
-        entry->category = bytes_of("k");
+        entry->category = text_of("k");
     if (entry->n_chunks == 0) {
         entry->chunks = &chunk;
         entry->n_chunks = 1;
@@ -308,7 +308,7 @@ int put(struct world *world, struct quire_cache_entry *entry, const char *value,
 
 uint64_t put_simple(struct world *world, const char *text, const float *vector, const char *value)
 {
-    struct quire_cache_entry entry = {.text = bytes_of(text ? text : ""), .vector = vector};
+    struct quire_cache_entry entry = {.text = text_of(text ? text : ""), .vector = vector};
     struct quire_cache_put_result result;
     struct quire_error err = {0};
     if (put(world, &entry, value, &result, &err) < 0)
@@ -321,7 +321,7 @@ void lease_of(struct world *world, const char *text, const float *vector, char t
 {
     struct asked asked;
     struct quire_error err = {0};
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of(text ? text : ""), .vector = vector};
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of(text ? text : ""), .vector = vector};
     if (ask(world, &query, &asked, &err) < 0)
         fail_msg("%s", err.message);
     memcpy(token, asked.answer.lease, QUIRE_CACHE_TOKEN_BYTES);
@@ -342,7 +342,7 @@ struct quire_cache_stats stats_of(struct world *world, const char *category)
 {
     struct quire_cache_stats stats;
     struct quire_error err = {0};
-    if (cache_get_stats(world->cache, bytes_of(category), &stats, &err) < 0)
+    if (cache_get_stats(world->cache, text_of(category), &stats, &err) < 0)
         fail_msg("%s", err.message);
     return stats;
 }

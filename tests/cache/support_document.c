@@ -30,7 +30,7 @@ uint8_t *support_document(uint64_t id, uint64_t expire_ms, size_t room, uint32_t
                                 .created_ms = random_next(&random),
                                 .expire_ms = expire_ms,
                                 .exact = {random_next(&random), random_next(&random)},
-                                .category = bytes_of("support"),
+                                .category = text_of("support"),
                                 .text = {noise, random_below(&random, 40)},
                                 .scope = scope,
                                 .tags = tags,

@@ -87,7 +87,7 @@ static inline int category_code(struct quire_cache *c, const char *name, const c
         list[n++] = (struct quire_bytes){at, strcspn(at, " ")};
         at += strcspn(at, " ");
     }
-    return quire_cache_set_category(c, bytes_of(name), list, n, err);
+    return quire_cache_set_category(c, text_of(name), list, n, err);
 }
 
 static inline void category(struct quire_cache *c, const char *name, const char *words)
@@ -102,10 +102,10 @@ static inline struct quire_cache_put_result store(struct quire_cache *c, const s
 {
     struct quire_cache_entry entry = *wanted;
     struct quire_cache_put_result result = {0};
-    struct quire_bytes chunk = bytes_of(value ? value : "");
+    struct quire_bytes chunk = text_of(value ? value : "");
     struct quire_error err = {0};
     if (!entry.category.n_bytes)
-        entry.category = bytes_of("k");
+        entry.category = text_of("k");
     if (!entry.n_chunks) {
         entry.chunks = &chunk;
         entry.n_chunks = 1;
@@ -118,7 +118,7 @@ static inline struct quire_cache_put_result store(struct quire_cache *c, const s
 static inline uint64_t store_simple(struct quire_cache *c, const char *text, const float *vector, const char *value)
 {
     struct quire_cache_put_result result =
-        store(c, &(struct quire_cache_entry){.text = bytes_of(text), .vector = vector}, value);
+        store(c, &(struct quire_cache_entry){.text = text_of(text), .vector = vector}, value);
     assert_in_range(result.outcome, QUIRE_CACHE_STORED, QUIRE_CACHE_REPLACED);
     assert_int_not_equal(result.id, 0);
     return result.id;
@@ -130,7 +130,7 @@ static inline struct quire_cache_answer answer_of(struct quire_cache *c, const s
     struct quire_cache_answer answer = {0};
     struct quire_error err = {0};
     if (!query.category.n_bytes)
-        query.category = bytes_of("k");
+        query.category = text_of("k");
     if (quire_cache_get(c, &query, &answer, &err) < 0)
         fail_msg("%s", err.message);
     assert_non_null(answer.reason);
@@ -139,7 +139,7 @@ static inline struct quire_cache_answer answer_of(struct quire_cache *c, const s
 
 static inline struct quire_cache_answer ask_text(struct quire_cache *c, const char *text, const float *vector)
 {
-    return answer_of(c, &(struct quire_cache_query){.text = bytes_of(text), .vector = vector});
+    return answer_of(c, &(struct quire_cache_query){.text = text_of(text), .vector = vector});
 }
 
 static inline enum quire_cache_status status_of(struct quire_cache *c, const char *text, const float *vector)

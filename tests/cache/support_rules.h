@@ -34,7 +34,7 @@ static inline struct quire_cache_answer ask_for(struct world *w, const struct qu
     struct quire_error err = {0};
     struct quire_cache_query made = *query;
     if (made.category.n_bytes == 0)
-        made.category = bytes_of("k");
+        made.category = text_of("k");
     if (ask(w, &made, &asked, &err) < 0)
         fail_msg("%s", err.message);
     struct quire_cache_answer answer = asked.answer;

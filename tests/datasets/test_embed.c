@@ -129,7 +129,7 @@ static uint32_t count_features(const char *text, size_t bytes)
     struct quire_error err;
     assert_ok(embed_features_of(&f, text, bytes, &err), &err);
     for (uint32_t i = 1; i < f.n; i++)
-        assert_true(feature_bucket(f.entries[i - 1]) < feature_bucket(f.entries[i]));
+        assert_true(embed_feature_bucket(f.entries[i - 1]) < embed_feature_bucket(f.entries[i]));
     uint32_t n = f.n;
     embed_features_fini(&f);
     return n;
@@ -176,8 +176,8 @@ static void test_feature_counts_and_groups(void **state)
     assert_ok(embed_features_of(&f, text, sizeof text, &err), &err);
     assert_int_equal(f.n, 3);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(feature_count(f.entries[i]), EMBED_COUNT_MAX);
-        assert_int_equal(embed_bucket_group(feature_bucket(f.entries[i])), i); /* word, pair, part */
+        assert_int_equal(embed_feature_count(f.entries[i]), EMBED_COUNT_MAX);
+        assert_int_equal(embed_bucket_group(embed_feature_bucket(f.entries[i])), i); /* word, pair, part */
     }
     embed_features_fini(&f);
 }
@@ -849,8 +849,8 @@ static void test_zero_projection(void **state)
     float v[2];
     struct made m = GOOD;
     assert_ok(embed_features_of(&f, "x", 1, &err), &err);
-    m.bucket[0] = feature_bucket(f.entries[0]);
-    m.bucket[1] = feature_bucket(f.entries[1]);
+    m.bucket[0] = embed_feature_bucket(f.entries[0]);
+    m.bucket[1] = embed_feature_bucket(f.entries[1]);
     embed_features_fini(&f);
     assert_ok(open_made(&m, &err), &err);
     assert_ok(embed_model_open(in_folder("made"), &model, &err), &err);

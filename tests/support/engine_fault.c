@@ -67,27 +67,27 @@ static void fault_queue(struct engine *engine, struct io_op *op)
         return;
     }
     memset(op->state, 0, sizeof op->state);
-    op_list_add(&f->queued, op);
+    engine_op_list_add(&f->queued, op);
 }
 
 static void finish_later(struct fault_engine *f, struct io_op *op, int result)
 {
     op->state[0] = AT_END;
     op->state[1] = (uint64_t)(int64_t)result;
-    op_list_add(&f->finished, op);
+    engine_op_list_add(&f->finished, op);
 }
 
 static void fly(struct fault_engine *f, struct io_op *op)
 {
     op->state[0] = AT_FLYING;
     op->state[2] = random_below(&f->random, PASSES_MAX);
-    op_list_add(&f->flying, op);
+    engine_op_list_add(&f->flying, op);
     f->n_flying++;
 }
 
 static void land(struct fault_engine *f, struct io_op *op, int result)
 {
-    op_list_remove(&f->flying, op);
+    engine_op_list_remove(&f->flying, op);
     f->n_flying--;
     f->base.stats.reads_in_flight -= op->kind == IO_READ;
     finish_later(f, op, result);
@@ -98,7 +98,7 @@ static void cancel_target(struct fault_engine *f, struct io_op *op)
     struct io_op *target = op->target;
     int result = target->state[0] == AT_END ? QUIRE_ENOTFOUND : 0;
     if (target->state[0] == AT_READS) {
-        op_list_remove(&f->reads, target);
+        engine_op_list_remove(&f->reads, target);
         f->base.stats.reads_waiting--;
         finish_later(f, target, QUIRE_ECANCELLED);
     } else if (target->state[0] == AT_FLYING && random_below(&f->random, 2) == 0) {
@@ -111,7 +111,7 @@ static void move_queued(struct fault_engine *f)
 {
     struct engine_stats *s = &f->base.stats;
     struct io_op *op;
-    while ((op = op_list_take(&f->queued))) {
+    while ((op = engine_op_list_take(&f->queued))) {
         int rc = engine_check_op(op);
         if (rc < 0) {
             finish_later(f, op, rc);
@@ -119,14 +119,14 @@ static void move_queued(struct fault_engine *f)
             cancel_target(f, op);
         } else if (op->kind == IO_READ) {
             op->state[0] = AT_READS;
-            op_list_add(&f->reads, op);
+            engine_op_list_add(&f->reads, op);
             s->reads_waiting++;
         } else {
             fly(f, op);
         }
     }
     while (f->reads.first && s->reads_in_flight < f->reads_max) {
-        op = op_list_take(&f->reads);
+        op = engine_op_list_take(&f->reads);
         s->reads_waiting--;
         if (++s->reads_in_flight > s->reads_in_flight_peak)
             s->reads_in_flight_peak = s->reads_in_flight;
@@ -140,8 +140,8 @@ static void make_pass(struct fault_engine *f)
     uint64_t skip = f->n_flying ? random_below(&f->random, f->n_flying) : 0;
     bool backwards = random_below(&f->random, 2);
     for (unsigned left = f->n_flying; left > 0 && skip > 0; left--, skip--) {
-        struct io_op *op = op_list_take(&f->flying);
-        op_list_add(&f->flying, op);
+        struct io_op *op = engine_op_list_take(&f->flying);
+        engine_op_list_add(&f->flying, op);
     }
     struct io_op *next, *op = backwards ? f->flying.last : f->flying.first;
     for (; op; op = next) {
@@ -158,7 +158,7 @@ static void end_finished(struct fault_engine *f)
     struct op_list list = f->finished;
     struct io_op *op;
     f->finished = (struct op_list){0};
-    while ((op = op_list_take(&list))) {
+    while ((op = engine_op_list_take(&list))) {
         engine_count(&f->base, op, (int)(int64_t)op->state[1]);
         f->dispatched++;
         op->done(op, (int)(int64_t)op->state[1], 0);
@@ -223,7 +223,7 @@ static void drain(struct fault_engine *f)
     while (f->flying.first)
         land(f, f->flying.first, QUIRE_ECANCELLED);
     while (f->queued.first || f->reads.first || f->finished.first) {
-        while ((op = op_list_take(&f->queued)) || (op = op_list_take(&f->reads)))
+        while ((op = engine_op_list_take(&f->queued)) || (op = engine_op_list_take(&f->reads)))
             finish_later(f, op, QUIRE_ECANCELLED);
         end_finished(f);
     }

@@ -59,7 +59,7 @@ static void refuses_to_open_what_is_not_there(void **state)
 
 static void compares_options_with_what_is_there(void **state)
 {
-    struct quire_bytes keys[] = {bytes_of("tenant"), bytes_of("user")};
+    struct quire_bytes keys[] = {text_of("tenant"), text_of("user")};
     struct quire_cache_options o = defaults();
     o.encoder = "e5@1";
     o.memory_bytes = 64 << 20;
@@ -122,7 +122,7 @@ static void is_not_opened_as_a_collection(void **state)
     assert_int_equal(quire_collection_open(*state, &o, &collection, &err), QUIRE_EUNSUPPORTED);
     assert_null(collection);
     c = open_with(*state, NULL);
-    assert_int_equal(quire_cache_get_stats(c, bytes_of("k"), &stats, &err), 0);
+    assert_int_equal(quire_cache_get_stats(c, text_of("k"), &stats, &err), 0);
     close_it(c);
 }
 
@@ -173,7 +173,7 @@ static void answers_are_whole_copies(void **state)
 {
     struct quire_cache *c = open_new(*state);
     float v[DIM], near[DIM];
-    struct quire_bytes chunks[] = {bytes_of("one, "), NONE, bytes_of("two, three")};
+    struct quire_bytes chunks[] = {text_of("one, "), NONE, text_of("two, three")};
     vector_make(v, DIM, 1);
     vector_near(near, v, DIM, 0.96, 2);
     category(c, "k", "SIM 0.9 TTL 60000 JITTER 0");
@@ -183,12 +183,12 @@ static void answers_are_whole_copies(void **state)
     assert_true(miss.similarity < 0);
     assert_null(miss.memory);
     struct quire_cache_put_result result = store(c,
-                                                 &(struct quire_cache_entry){.lease = bytes_of(miss.lease),
-                                                                             .text = bytes_of("count"),
+                                                 &(struct quire_cache_entry){.lease = text_of(miss.lease),
+                                                                             .text = text_of("count"),
                                                                              .vector = v,
                                                                              .chunks = chunks,
                                                                              .n_chunks = 3,
-                                                                             .model = bytes_of("m-1"),
+                                                                             .model = text_of("m-1"),
                                                                              .tokens_in = 10,
                                                                              .tokens_out = 20,
                                                                              .llm_ms = 300,
@@ -197,7 +197,7 @@ static void answers_are_whole_copies(void **state)
     assert_int_equal(result.outcome, QUIRE_CACHE_STORED);
     struct quire_cache_answer exact = ask_text(c, "count", NULL), hit = ask_text(c, "please count", near);
     struct quire_cache_answer told =
-        answer_of(c, &(struct quire_cache_query){.text = bytes_of("count it"), .vector = near, .explain = true});
+        answer_of(c, &(struct quire_cache_query){.text = text_of("count it"), .vector = near, .explain = true});
     assert_int_equal(hit.status, QUIRE_CACHE_HIT);
     assert_float_equal(hit.similarity, 0.96, 0.02);
     assert_float_equal(hit.threshold, 0.9, 1e-9);
@@ -224,7 +224,7 @@ static void answers_are_whole_copies(void **state)
 
 static void questions_that_are_refused(void **state)
 {
-    struct quire_bytes keys[] = {bytes_of("tenant")};
+    struct quire_bytes keys[] = {text_of("tenant")};
     struct quire_cache_options o = defaults();
     float v[DIM], bad[DIM], zero[DIM] = {0};
     o.encoder = "e5@1";
@@ -236,18 +236,18 @@ static void questions_that_are_refused(void **state)
     memcpy(bad, v, sizeof v);
     bad[3] = NAN;
     category(c, "k", "SIM 0.9");
-    struct quire_pair tenant = {bytes_of("tenant"), bytes_of("acme")}, twice[] = {tenant, tenant};
-    struct quire_pair unknown[] = {tenant, {bytes_of("colour"), bytes_of("red")}};
+    struct quire_pair tenant = {text_of("tenant"), text_of("acme")}, twice[] = {tenant, tenant};
+    struct quire_pair unknown[] = {tenant, {text_of("colour"), text_of("red")}};
     struct quire_cache_query good = {
-        .category = bytes_of("k"), .scope = &tenant, .n_scope = 1, .vector = v, .text = bytes_of("hello")};
+        .category = text_of("k"), .scope = &tenant, .n_scope = 1, .vector = v, .text = text_of("hello")};
     struct quire_cache_query q = good;
     assert_int_equal(get_code(c, &q), 0);
-    q.encoder = bytes_of("e5@1");
+    q.encoder = text_of("e5@1");
     assert_int_equal(get_code(c, &q), 0);
-    q.encoder = bytes_of("e5@2");
+    q.encoder = text_of("e5@2");
     assert_int_equal(get_code(c, &q), QUIRE_EINVALID);
     q = good;
-    q.category = bytes_of("nobody");
+    q.category = text_of("nobody");
     assert_int_equal(get_code(c, &q), QUIRE_ENOTFOUND);
     q.category = NONE;
     assert_int_equal(get_code(c, &q), QUIRE_ENOTFOUND);
@@ -301,7 +301,7 @@ static void answers_that_are_refused(void **state)
 {
     struct quire_cache *c = open_new(*state);
     float v[DIM], bad[DIM], zero[DIM] = {0};
-    struct quire_bytes chunk = bytes_of("x"), tags[65];
+    struct quire_bytes chunk = text_of("x"), tags[65];
     vector_make(v, DIM, 1);
     memcpy(bad, v, sizeof v);
     bad[0] = INFINITY;
@@ -309,7 +309,7 @@ static void answers_that_are_refused(void **state)
         tags[i] = chunk;
     category(c, "k", "SIM 0.9");
     const struct quire_cache_entry good = {
-        .category = bytes_of("k"), .text = bytes_of("t"), .vector = v, .chunks = &chunk, .n_chunks = 1};
+        .category = text_of("k"), .text = text_of("t"), .vector = v, .chunks = &chunk, .n_chunks = 1};
     struct quire_cache_entry e = good;
     assert_int_equal(put_code(c, &e), 0);
     e.vector = bad;
@@ -319,7 +319,7 @@ static void answers_that_are_refused(void **state)
     e.vector = NULL;
     assert_int_equal(put_code(c, &e), QUIRE_EINVALID);
     e = good;
-    e.category = bytes_of("nobody");
+    e.category = text_of("nobody");
     assert_int_equal(put_code(c, &e), QUIRE_ENOTFOUND);
     e = good;
     e.n_chunks = 0;
@@ -328,10 +328,10 @@ static void answers_that_are_refused(void **state)
     e.chunks = NULL;
     assert_int_equal(put_code(c, &e), QUIRE_EINVALID);
     e = good;
-    e.lease = bytes_of("made-up");
+    e.lease = text_of("made-up");
     assert_int_equal(put_code(c, &e), QUIRE_EINVALID);
     e = good;
-    e.encoder = bytes_of("e5@1"); /* the cache knows none to compare it with */
+    e.encoder = text_of("e5@1"); /* the cache knows none to compare it with */
     assert_int_equal(put_code(c, &e), QUIRE_EINVALID);
     e = good;
     e.cost = -1;
@@ -365,7 +365,7 @@ static void outcomes_of_puts(void **state)
     category(c, "second", "SIM 0.9 ADMIT second");
     category(c, "off", "MODE off");
     category(c, "small", "SIM 0.9 ENTRIES 1");
-    struct quire_cache_entry e = {.text = bytes_of("a"), .vector = v};
+    struct quire_cache_entry e = {.text = text_of("a"), .vector = v};
     uint64_t first = store(c, &e, "1").id;
     struct quire_cache_put_result r = store(c, &e, "2");
     assert_int_equal(r.outcome, QUIRE_CACHE_REPLACED);
@@ -375,23 +375,23 @@ static void outcomes_of_puts(void **state)
     r = store(c, &e, "3");
     assert_int_equal(r.outcome, QUIRE_CACHE_EXISTS);
     assert_int_equal(r.id, second);
-    e = (struct quire_cache_entry){.category = bytes_of("second"), .text = bytes_of("a"), .vector = v};
+    e = (struct quire_cache_entry){.category = text_of("second"), .text = text_of("a"), .vector = v};
     assert_int_equal(store(c, &e, "1").outcome, QUIRE_CACHE_NOT_ADMITTED);
     assert_int_equal(store(c, &e, "1").outcome, QUIRE_CACHE_STORED);
-    e.category = bytes_of("off");
+    e.category = text_of("off");
     assert_int_equal(store(c, &e, "1").outcome, QUIRE_CACHE_OFF);
-    e.category = bytes_of("small");
+    e.category = text_of("small");
     e.pin = true;
     r = store(c, &e, "1");
     assert_int_equal(r.outcome, QUIRE_CACHE_STORED);
     assert_true(r.expire_ms == UINT64_MAX);
-    e.text = bytes_of("b");
+    e.text = text_of("b");
     assert_int_equal(store(c, &e, "1").outcome, QUIRE_CACHE_NO_ROOM);
     struct quire_cache_answer miss = ask_text(c, "w", w);
     assert_true(miss.lease[0]);
     assert_int_equal(
         quire_cache_invalidate(c, &(struct quire_cache_selector){.by = QUIRE_CACHE_BY_ALL}, false, &n, &err), 0);
-    e = (struct quire_cache_entry){.text = bytes_of("w"), .vector = w, .lease = bytes_of(miss.lease)};
+    e = (struct quire_cache_entry){.text = text_of("w"), .vector = w, .lease = text_of(miss.lease)};
     assert_int_equal(store(c, &e, "old").outcome, QUIRE_CACHE_OUTDATED);
     assert_int_equal(status_of(c, "w", w), QUIRE_CACHE_MISS);
     close_it(c);
@@ -404,25 +404,25 @@ static void negative_and_failed_answers(void **state)
     struct quire_error err = {0};
     vector_make(v, DIM, 1);
     category(c, "k", "SIM 0.9");
-    struct quire_cache_query q = {.category = bytes_of("k"), .text = bytes_of("my salary?"), .vector = v};
+    struct quire_cache_query q = {.category = text_of("k"), .text = text_of("my salary?"), .vector = v};
     struct quire_cache_answer miss = answer_of(c, &q), other;
     assert_true(miss.lease[0]);
-    assert_int_equal(quire_cache_negative(c, &q, 0, bytes_of(miss.lease), &err), 0);
+    assert_int_equal(quire_cache_negative(c, &q, 0, text_of(miss.lease), &err), 0);
     assert_int_equal(status_of(c, "my salary?", v), QUIRE_CACHE_NEGATIVE);
-    assert_int_equal(quire_cache_fail(c, bytes_of(miss.lease), &err), QUIRE_ENOTFOUND); /* the lease has ended */
-    q.text = bytes_of("something else");
+    assert_int_equal(quire_cache_fail(c, text_of(miss.lease), &err), QUIRE_ENOTFOUND); /* the lease has ended */
+    q.text = text_of("something else");
     miss = answer_of(c, &q);
     other = answer_of(c, &q);
     assert_true(miss.lease[0]);
     assert_false(other.lease[0]); /* one caller computes it */
-    assert_int_equal(quire_cache_fail(c, bytes_of(miss.lease), &err), 0);
+    assert_int_equal(quire_cache_fail(c, text_of(miss.lease), &err), 0);
     other = answer_of(c, &q);
     assert_true(other.lease[0]);
-    assert_int_equal(quire_cache_fail(c, bytes_of("nonsense"), &err), QUIRE_ENOTFOUND);
+    assert_int_equal(quire_cache_fail(c, text_of("nonsense"), &err), QUIRE_ENOTFOUND);
     assert_int_equal(quire_cache_fail(c, NONE, &err), QUIRE_ENOTFOUND);
-    q.category = bytes_of("nobody");
+    q.category = text_of("nobody");
     assert_int_equal(quire_cache_negative(c, &q, 0, NONE, &err), QUIRE_ENOTFOUND);
-    q = (struct quire_cache_query){.category = bytes_of("k"), .vector = v};
+    q = (struct quire_cache_query){.category = text_of("k"), .vector = v};
     assert_int_equal(quire_cache_negative(c, &q, 0, NONE, &err), QUIRE_EINVALID);
     assert_int_equal(quire_cache_negative(c, NULL, 0, NONE, &err), QUIRE_EINVALID);
     close_it(c);
@@ -436,7 +436,7 @@ static void stale_answers_and_who_renews_them(void **state)
     category(c, "k", "SIM 0.9 TTL 20 JITTER 0 STALE 600000");
     store_simple(c, "weather", v, "sun");
     sleep_ms(40);
-    struct quire_cache_query q = {.text = bytes_of("weather"), .vector = v, .stale_ok = true};
+    struct quire_cache_query q = {.text = text_of("weather"), .vector = v, .stale_ok = true};
     struct quire_cache_answer answer = answer_of(c, &q);
     assert_int_equal(answer.status, QUIRE_CACHE_STALE);
     assert_bytes(answer.value, "sun");
@@ -448,7 +448,7 @@ static void stale_answers_and_who_renews_them(void **state)
     assert_int_equal(answer.status, QUIRE_CACHE_STALE);
     assert_true(answer.lease[0]);
     struct quire_cache_entry e = {
-        .text = bytes_of("weather"), .vector = v, .lease = bytes_of(answer.lease), .ttl_ms = 60000};
+        .text = text_of("weather"), .vector = v, .lease = text_of(answer.lease), .ttl_ms = 60000};
     assert_int_equal(store(c, &e, "rain").outcome, QUIRE_CACHE_REPLACED);
     quire_cache_answer_free(&answer);
     answer = answer_of(c, &q);
@@ -539,7 +539,7 @@ static void what_returned_is_there_after_a_crash(void **state)
     struct quire_cache *c = open_with(*state, NULL);
     assert_int_equal(status_of(c, "a", NULL), QUIRE_CACHE_EXACT);
     assert_int_equal(status_of(c, "b", NULL), QUIRE_CACHE_EXACT);
-    assert_int_equal(quire_cache_get_stats(c, bytes_of("k"), &stats, NULL), 0);
+    assert_int_equal(quire_cache_get_stats(c, text_of("k"), &stats, NULL), 0);
     assert_int_equal(stats.pinned, 1);
     assert_int_equal(stats.entries, 2);
     close_it(c);

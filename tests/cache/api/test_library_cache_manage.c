@@ -106,13 +106,13 @@ static void load_is_checked(void **state)
     struct quire_error err = {0};
     struct quire_cache_stats stats;
     category(c, "k", "SIM 0.9 LOADMAX 0.8 1");
-    assert_int_equal(quire_cache_get_stats(c, bytes_of("k"), &stats, &err), 0);
+    assert_int_equal(quire_cache_get_stats(c, text_of("k"), &stats, &err), 0);
     assert_float_equal(stats.lam, 0, 0);
     assert_float_equal(stats.threshold, 0.9, 1e-9);
-    assert_int_equal(quire_cache_load(c, bytes_of("m-1"), 1, 0, &err), 0);
-    assert_int_equal(quire_cache_load(c, bytes_of("m-1"), 2, 0, &err), QUIRE_ERANGE);
-    assert_int_equal(quire_cache_load(c, bytes_of("m-1"), NAN, 0, &err), QUIRE_ERANGE);
-    assert_int_equal(quire_cache_load(NULL, bytes_of("m-1"), 1, 0, &err), QUIRE_EINVALID);
+    assert_int_equal(quire_cache_load(c, text_of("m-1"), 1, 0, &err), 0);
+    assert_int_equal(quire_cache_load(c, text_of("m-1"), 2, 0, &err), QUIRE_ERANGE);
+    assert_int_equal(quire_cache_load(c, text_of("m-1"), NAN, 0, &err), QUIRE_ERANGE);
+    assert_int_equal(quire_cache_load(NULL, text_of("m-1"), 1, 0, &err), QUIRE_EINVALID);
     close_it(c);
 }
 
@@ -141,7 +141,7 @@ static void invalidates_what_is_selected(void **state)
     o.encoder = "e5@1";
     struct quire_cache *c = open_with(*state, &o);
     float v[9][DIM], near[DIM];
-    struct quire_bytes tag = bytes_of("blue"), name, pair[2] = {bytes_of("tenant"), bytes_of("acme")};
+    struct quire_bytes tag = text_of("blue"), name, pair[2] = {text_of("tenant"), text_of("acme")};
     struct quire_pair scope = {pair[0], pair[1]};
     category(c, "k", "SIM 0.9");
     category(c, "other", "SIM 0.9");
@@ -149,26 +149,26 @@ static void invalidates_what_is_selected(void **state)
         vector_make(v[i], DIM, i);
     vector_near(near, v[5], DIM, 0.97, 77);
     uint64_t ids[2] = {store_simple(c, "0", v[0], "x"), 12345};
-    store(c, &(struct quire_cache_entry){.text = bytes_of("1"), .vector = v[1], .tags = &tag, .n_tags = 1}, "x");
-    store(c, &(struct quire_cache_entry){.category = bytes_of("other"), .text = bytes_of("2"), .vector = v[2]}, "x");
-    store(c, &(struct quire_cache_entry){.text = bytes_of("3"), .vector = v[3], .scope = &scope, .n_scope = 1}, "x");
-    store(c, &(struct quire_cache_entry){.text = bytes_of("4"), .vector = v[4], .model = bytes_of("m-1")}, "x");
+    store(c, &(struct quire_cache_entry){.text = text_of("1"), .vector = v[1], .tags = &tag, .n_tags = 1}, "x");
+    store(c, &(struct quire_cache_entry){.category = text_of("other"), .text = text_of("2"), .vector = v[2]}, "x");
+    store(c, &(struct quire_cache_entry){.text = text_of("3"), .vector = v[3], .scope = &scope, .n_scope = 1}, "x");
+    store(c, &(struct quire_cache_entry){.text = text_of("4"), .vector = v[4], .model = text_of("m-1")}, "x");
     store_simple(c, "5", v[5], "x");
     store_simple(c, "6", v[6], "x");
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_ID, .ids = ids, .n = 2}), 1);
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_TAG, .names = &tag, .n = 1}), 1);
-    name = bytes_of("other");
+    name = text_of("other");
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_CATEGORY, .names = &name, .n = 1}), 1);
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_SCOPE, .names = pair, .n = 2}), 1);
-    name = bytes_of("m-1");
+    name = text_of("m-1");
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_MODEL, .names = &name, .n = 1}), 1);
     assert_int_equal(
         went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_NEAR, .vector = near, .similarity = 0.9}), 1);
     assert_int_equal(status_of(c, "6", v[6]), QUIRE_CACHE_EXACT);
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_BEFORE, .age_ms = 3600000}), 0);
-    name = bytes_of("e5@0");
+    name = text_of("e5@0");
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_ENCODER, .names = &name, .n = 1}), 0);
-    name = bytes_of("e5@1");
+    name = text_of("e5@1");
     assert_int_equal(went(c, (struct quire_cache_selector){.by = QUIRE_CACHE_BY_ENCODER, .names = &name, .n = 1}), 1);
     store_simple(c, "7", v[7], "x");
     sleep_ms(30);
@@ -193,7 +193,7 @@ static void an_empty_selection_is_no_selection(void **state)
     struct quire_cache *c = open_new(*state);
     float v[DIM], zero[DIM] = {0};
     uint64_t n;
-    struct quire_bytes empty = NONE, name = bytes_of("nobody");
+    struct quire_bytes empty = NONE, name = text_of("nobody");
     vector_make(v, DIM, 1);
     category(c, "k", "SIM 0.9");
     store_simple(c, "a", v, "1");
@@ -242,11 +242,11 @@ static void single_entries(void **state)
     answer = ask_text(c, "a", v);
     assert_true(answer.ttl_ms == UINT64_MAX);
     quire_cache_answer_free(&answer);
-    quire_cache_get_stats(c, bytes_of("k"), &stats, NULL);
+    quire_cache_get_stats(c, text_of("k"), &stats, NULL);
     assert_int_equal(stats.pinned, 1);
     close_it(c);
     c = open_with(*state, NULL);
-    quire_cache_get_stats(c, bytes_of("k"), &stats, NULL);
+    quire_cache_get_stats(c, text_of("k"), &stats, NULL);
     assert_int_equal(stats.pinned, 1);
     assert_int_equal(quire_cache_pin(c, id, false, &err), 0);
     answer = ask_text(c, "a", v);
@@ -254,7 +254,7 @@ static void single_entries(void **state)
     quire_cache_answer_free(&answer);
     assert_int_equal(quire_cache_remove(c, id, &err), 0);
     assert_int_equal(status_of(c, "a", v), QUIRE_CACHE_MISS);
-    quire_cache_get_stats(c, bytes_of("k"), &stats, NULL);
+    quire_cache_get_stats(c, text_of("k"), &stats, NULL);
     assert_int_equal(stats.removed, 1);
     assert_int_equal(stats.invalidated, 0);
     assert_int_equal(quire_cache_remove(c, id, &err), QUIRE_ENOTFOUND);
@@ -276,18 +276,18 @@ static void categories_come_and_go(void **state)
     assert_int_equal(category_code(c, "k", "SIM 95", &err), QUIRE_ERANGE);
     assert_int_equal(category_code(c, "k", "SIMILAR 0.9", &err), QUIRE_EINVALID);
     assert_int_equal(category_code(c, "", "SIM 0.9", &err), QUIRE_ERANGE);
-    assert_int_equal(quire_cache_set_category(c, bytes_of("k"), NULL, 2, &err), QUIRE_EINVALID);
-    assert_int_equal(quire_cache_get_stats(c, bytes_of("k"), &stats, &err), QUIRE_ENOTFOUND);
-    assert_int_equal(quire_cache_set_category(c, bytes_of("k"), NULL, 0, &err), 0); /* defaults */
+    assert_int_equal(quire_cache_set_category(c, text_of("k"), NULL, 2, &err), QUIRE_EINVALID);
+    assert_int_equal(quire_cache_get_stats(c, text_of("k"), &stats, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(quire_cache_set_category(c, text_of("k"), NULL, 0, &err), 0); /* defaults */
     category(c, "k", "SIM 0.9");
     store_simple(c, "a", v, "1");
-    assert_int_equal(quire_cache_drop_category(c, bytes_of("k"), &err), 0);
-    assert_int_equal(quire_cache_drop_category(c, bytes_of("k"), &err), QUIRE_ENOTFOUND);
-    assert_int_equal(get_code(c, &(struct quire_cache_query){.category = bytes_of("k"), .vector = v}), QUIRE_ENOTFOUND);
+    assert_int_equal(quire_cache_drop_category(c, text_of("k"), &err), 0);
+    assert_int_equal(quire_cache_drop_category(c, text_of("k"), &err), QUIRE_ENOTFOUND);
+    assert_int_equal(get_code(c, &(struct quire_cache_query){.category = text_of("k"), .vector = v}), QUIRE_ENOTFOUND);
     category(c, "k", "SIM 0.9");
     assert_int_equal(status_of(c, "a", v), QUIRE_CACHE_MISS); /* its entries are gone */
     category(c, "*", "SIM 0.9");
-    assert_int_equal(get_code(c, &(struct quire_cache_query){.category = bytes_of("whatever"), .vector = v}), 0);
+    assert_int_equal(get_code(c, &(struct quire_cache_query){.category = text_of("whatever"), .vector = v}), 0);
     close_it(c);
 }
 
@@ -307,23 +307,23 @@ static void tells_about_itself(void **state)
     category(b, "k", "RISK 0.05");
     uint64_t id = store_simple(a, "a", v, "1");
     memset(&tune, 0x55, sizeof tune); /* nothing of what the caller has there is read */
-    assert_int_equal(quire_cache_tune(a, bytes_of("k"), -1, &tune, &err), 0);
+    assert_int_equal(quire_cache_tune(a, text_of("k"), -1, &tune, &err), 0);
     assert_float_equal(tune.delta, 0.05, 1e-9);
     for (unsigned i = 0; i < 30; i++)
         assert_int_equal(quire_cache_feedback(a, id, true, 0.95, &err), 0);
     category(a, "audited", "SIM 0.9 AUDIT 1");
-    store(a, &(struct quire_cache_entry){.category = bytes_of("audited"), .text = bytes_of("a"), .vector = v}, "1");
+    store(a, &(struct quire_cache_entry){.category = text_of("audited"), .text = text_of("a"), .vector = v}, "1");
     for (unsigned i = 0; i < 30; i++) {
         struct quire_cache_answer answer =
-            answer_of(a, &(struct quire_cache_query){.category = bytes_of("audited"), .vector = near});
+            answer_of(a, &(struct quire_cache_query){.category = text_of("audited"), .vector = near});
         assert_int_equal(quire_cache_audit_put(a, answer.audit, true, &err), 0);
         quire_cache_answer_free(&answer);
     }
-    assert_int_equal(quire_cache_tune(a, bytes_of("audited"), -1, &tune, &err), 0);
+    assert_int_equal(quire_cache_tune(a, text_of("audited"), -1, &tune, &err), 0);
     assert_int_equal(tune.labels, 30);
     assert_in_range(tune.n, 1, COUNT(tune.points));
-    assert_int_equal(quire_cache_tune(a, bytes_of("nobody"), -1, &tune, &err), QUIRE_ENOTFOUND);
-    assert_int_equal(quire_cache_get_stats(a, bytes_of("nobody"), &stats, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(quire_cache_tune(a, text_of("nobody"), -1, &tune, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(quire_cache_get_stats(a, text_of("nobody"), &stats, &err), QUIRE_ENOTFOUND);
     assert_int_equal(stats.entries, 77);
     assert_int_equal(quire_cache_get_stats(a, NONE, &stats, &err), 0);
     assert_int_equal(stats.entries, 2);

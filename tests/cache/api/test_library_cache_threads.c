@@ -24,14 +24,14 @@ static void *ask_and_wait(void *context)
 {
     struct asker *a = context;
     struct quire_cache_query q = {
-        .category = bytes_of("k"), .text = bytes_of("a question"), .vector = a->vector, .wait_ms = a->wait_ms};
+        .category = text_of("k"), .text = text_of("a question"), .vector = a->vector, .wait_ms = a->wait_ms};
     pthread_barrier_wait(a->begin);
     uint64_t begun = now_ms();
     a->rc = quire_cache_get(a->cache, &q, &a->answer, NULL);
     a->took_ms = now_ms() - begun;
     if (a->rc < 0 || !a->answer.lease[0])
         return NULL;
-    struct quire_bytes lease = bytes_of(a->answer.lease), chunk = bytes_of(a->puts ? a->puts : "");
+    struct quire_bytes lease = text_of(a->answer.lease), chunk = text_of(a->puts ? a->puts : "");
     struct quire_cache_put_result result;
     struct quire_cache_entry e = {
         .category = q.category, .text = q.text, .vector = a->vector, .lease = lease, .chunks = &chunk, .n_chunks = 1};
@@ -84,7 +84,7 @@ static void one_computes_for_all_who_wait(void **state)
     assert_int_equal(leaders, 1);
     assert_int_equal(followers, THREADS - 1);
     struct quire_cache_stats stats;
-    assert_int_equal(quire_cache_get_stats(c, bytes_of("k"), &stats, NULL), 0);
+    assert_int_equal(quire_cache_get_stats(c, text_of("k"), &stats, NULL), 0);
     assert_int_equal(stats.requests, THREADS);
     assert_int_equal(stats.exact, THREADS - 1);
     assert_int_equal(stats.misses, 1);
@@ -179,9 +179,9 @@ static void *churn(void *context)
             continue;
         }
         struct quire_cache_answer answer =
-            answer_of(me->cache, &(struct quire_cache_query){.text = bytes_of(text), .vector = v, .wait_ms = 1});
+            answer_of(me->cache, &(struct quire_cache_query){.text = text_of(text), .vector = v, .wait_ms = 1});
         bool served = answer.status == QUIRE_CACHE_EXACT || answer.status == QUIRE_CACHE_HIT;
-        me->wrong += served && !bytes_equal(answer.value, bytes_of(text));
+        me->wrong += served && !text_equal(answer.value, text_of(text));
         if (served && i % 11 == 0)
             quire_cache_remove(me->cache, answer.id, NULL); /* another thread may have done so */
         quire_cache_answer_free(&answer);
@@ -230,7 +230,7 @@ static void *ask_some(void *context)
         struct quire_cache_answer answer = {0};
         char right[32];
         struct quire_cache_query query = {
-            .category = bytes_of("k"), .text = bytes_of("in other words"), .vector = vector_number(i)};
+            .category = text_of("k"), .text = text_of("in other words"), .vector = vector_number(i)};
         int n = snprintf(right, sizeof right, "answer %u", i);
         if (quire_cache_get(a->cache, &query, &answer, NULL) < 0)
             atomic_store(&a->failed, true);

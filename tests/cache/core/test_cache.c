@@ -96,12 +96,12 @@ static void a_renewal_replaces_what_was_stale(void **state)
     vector_near(near, v, DIM, 0.95, 2);
     uint64_t old = put_simple(&w, "how are you", v, "fine");
     w.now_ms += 2000;
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("how do you do"), .vector = near};
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of("how do you do"), .vector = near};
     assert_int_equal(ask(&w, &query, &asked, &err), 0);
     assert_int_equal(asked.answer.status, QUIRE_CACHE_STALE);
     assert_true(asked.answer.id == old && asked.answer.lease[0]);
     struct quire_cache_entry entry = {
-        .text = bytes_of("how do you do"), .vector = near, .lease = bytes_of(asked.answer.lease)};
+        .text = text_of("how do you do"), .vector = near, .lease = text_of(asked.answer.lease)};
     assert_int_equal(put(&w, &entry, "well", &result, &err), 0);
     asked_end(&asked);
     assert_int_equal(result.outcome, QUIRE_CACHE_REPLACED);

@@ -57,10 +57,10 @@ static void put_some(struct run *r, unsigned first, unsigned n, unsigned version
         char text[32], value[32];
         struct quire_error err;
         struct quire_cache_put_result result;
-        struct quire_bytes tag = bytes_of("even");
+        struct quire_bytes tag = text_of("even");
         snprintf(text, sizeof text, "question %u", q);
         snprintf(value, sizeof value, "%u %u", q, version);
-        struct quire_cache_entry entry = {.text = bytes_of(text),
+        struct quire_cache_entry entry = {.text = text_of(text),
                                           .vector = r->vectors[q],
                                           .tags = &tag,
                                           .n_tags = q % 2 == 0,
@@ -103,14 +103,14 @@ static void take_lease(struct run *r, char token[QUIRE_CACHE_TOKEN_BYTES])
 {
     struct cache_decision decision;
     struct quire_error err;
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("leased")};
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of("leased")};
     assert_int_equal(cache_get(r->w.cache, r->w.scratch, &query, NULL, &decision, &err), 0);
     memcpy(token, decision.answer.lease, QUIRE_CACHE_TOKEN_BYTES);
 }
 
 static void script(struct run *r)
 {
-    struct quire_bytes tag = bytes_of("even");
+    struct quire_bytes tag = text_of("even");
     const struct quire_cache_selector even = {.by = QUIRE_CACHE_BY_TAG, .names = &tag, .n = 1},
                                       all = {.by = QUIRE_CACHE_BY_ALL};
     char token[QUIRE_CACHE_TOKEN_BYTES];
@@ -166,7 +166,7 @@ static bool lease_is_dead(struct run *r, struct world *w)
 {
     struct quire_cache_put_result result;
     struct quire_error err;
-    struct quire_cache_entry entry = {.text = bytes_of("leased"), .vector = r->vectors[0], .lease = bytes_of(r->lease)};
+    struct quire_cache_entry entry = {.text = text_of("leased"), .vector = r->vectors[0], .lease = text_of(r->lease)};
     if (!r->lease[0])
         return true;
     if (put(w, &entry, "old", &result, &err) < 0)
@@ -291,7 +291,7 @@ static void numbers_of_lost_invalidations_say_nothing(void **state)
     fault_power_cut(fs, 0);
     assert_int_equal(world_try_open(&w, "/data", DIM, now_ms, &options, &err), 0);
     invalidate(&w, &all, false);
-    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v, .lease = bytes_of(token)};
+    struct quire_cache_entry entry = {.text = text_of("q"), .vector = v, .lease = text_of(token)};
     struct quire_cache_put_result result;
     assert_int_equal(put(&w, &entry, "old", &result, &err), 0);
     assert_int_equal(result.outcome, QUIRE_CACHE_OUTDATED);

@@ -67,10 +67,10 @@ static void who_waits_is_woken_when_the_cache_is_dropped(void **state)
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
-    struct quire_cache_query q = {.category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .wait_ms = 1000000};
+    struct quire_cache_query q = {.category = text_of("k"), .text = text_of("a"), .vector = v, .wait_ms = 1000000};
     lead(&w, &q, &leader);
     wait_for(&w, &q, &waiting);
-    assert_int_equal(caches_drop(w.caches, bytes_of("c"), &lsn, &err), 0);
+    assert_int_equal(caches_drop(w.caches, text_of("c"), &lsn, &err), 0);
     assert_true(waiting.woken);
     assert_int_equal(waiting.how, LEASE_CLOSED);
     world_close(&w);
@@ -88,12 +88,12 @@ static void a_lease_goes_on_when_its_new_leader_cannot_look(void **state)
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
-    struct quire_cache_query q = {.category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .wait_ms = 1000000};
+    struct quire_cache_query q = {.category = text_of("k"), .text = text_of("a"), .vector = v, .wait_ms = 1000000};
     char *token = lead(&w, &q, &leader);
     wait_for(&w, &q, &first);
     wait_for(&w, &q, &second);
-    assert_int_equal(cache_drop_category(w.cache, bytes_of("k"), &lsn, &err), 0);
-    assert_int_equal(cache_fail(w.cache, bytes_of(token), &err), 0);
+    assert_int_equal(cache_drop_category(w.cache, text_of("k"), &lsn, &err), 0);
+    assert_int_equal(cache_fail(w.cache, text_of(token), &err), 0);
     assert_true(first.woken);
     assert_int_equal(first.how, LEASE_LEAD);
     assert_false(second.woken);
@@ -115,7 +115,7 @@ static void a_clock_that_goes_back_makes_nothing_old(void **state)
     vector_make(v, DIM, 1);
     put_simple(&w, "a", v, "1");
     w.now_ms -= 1000;
-    struct quire_cache_query q = {.category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .max_age_ms = 5000};
+    struct quire_cache_query q = {.category = text_of("k"), .text = text_of("a"), .vector = v, .max_age_ms = 5000};
     assert_int_equal(ask(&w, &q, &asked, &err), 0);
     assert_int_equal(asked.answer.status, QUIRE_CACHE_EXACT);
     assert_int_equal(asked.answer.age_ms, 0);
@@ -144,7 +144,7 @@ static void a_candidate_is_counted_once(void **state)
         put_simple(&w, text, near, "x");
     }
     assert_int_equal(ask_simple(&w, "what is 99 plus 500", v, NULL), QUIRE_CACHE_MISS);
-    assert_int_equal(cache_get_stats(w.cache, bytes_of("k"), &stats, &err), 0);
+    assert_int_equal(cache_get_stats(w.cache, text_of("k"), &stats, &err), 0);
     assert_int_equal(stats.guarded, N);
     world_close(&w);
 }
@@ -153,9 +153,9 @@ static enum quire_cache_status ask_tenant(struct world *w, const char *tenant, c
 {
     struct asked asked;
     struct quire_error err = {0};
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of(tenant)};
+    struct quire_pair scope = {text_of("tenant"), text_of(tenant)};
     struct quire_cache_query q = {
-        .category = bytes_of("k"), .text = bytes_of(text), .vector = vector, .scope = &scope, .n_scope = 1};
+        .category = text_of("k"), .text = text_of(text), .vector = vector, .scope = &scope, .n_scope = 1};
     assert_int_equal(ask(w, &q, &asked, &err), 0);
     enum quire_cache_status status = asked.answer.status;
     asked_end(&asked);
@@ -166,8 +166,8 @@ static void put_tenant(struct world *w, const char *tenant, const char *text, co
 {
     struct quire_cache_put_result result;
     struct quire_error err = {0};
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of(tenant)};
-    struct quire_cache_entry entry = {.text = bytes_of(text), .vector = vector, .scope = &scope, .n_scope = 1};
+    struct quire_pair scope = {text_of("tenant"), text_of(tenant)};
+    struct quire_cache_entry entry = {.text = text_of(text), .vector = vector, .scope = &scope, .n_scope = 1};
     assert_int_equal(put(w, &entry, text, &result, &err), 0);
     assert_int_equal(result.outcome, QUIRE_CACHE_STORED);
 }
@@ -207,14 +207,14 @@ static void a_document_of_another_scope_answers_nothing(void **state)
     struct quire_bytes chunks[4];
     struct quire_error err = {0};
     struct quire_cache_stats stats;
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of("acme")};
+    struct quire_pair scope = {text_of("tenant"), text_of("acme")};
     float v[DIM];
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     put_tenant(&w, "acme", "a", v);
     struct quire_cache_query q = {
-        .category = bytes_of("k"), .text = bytes_of("a"), .vector = v, .scope = &scope, .n_scope = 1};
+        .category = text_of("k"), .text = text_of("a"), .vector = v, .scope = &scope, .n_scope = 1};
     for (int damaged = 0; damaged < 2; damaged++) {
         assert_int_equal(cache_get(w.cache, w.scratch, &q, NULL, &decision, &err), 0);
         assert_true(decision.wants_document);
@@ -224,7 +224,7 @@ static void a_document_of_another_scope_answers_nothing(void **state)
         assert_int_equal(cache_finish(w.cache, &decision, read.bytes, decision.at.bytes, chunks), damaged);
         document_read_end(&read);
     }
-    assert_int_equal(cache_get_stats(w.cache, bytes_of("k"), &stats, &err), 0);
+    assert_int_equal(cache_get_stats(w.cache, text_of("k"), &stats, &err), 0);
     assert_int_equal(stats.entries, 0);
     assert_int_equal(stats.lost, 1);
     world_close(&w);

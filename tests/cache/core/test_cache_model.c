@@ -93,12 +93,12 @@ static void say(struct words *words, unsigned group, unsigned hash, unsigned tag
     snprintf(words->scope, sizeof words->scope, "t%u", group / 2);
     snprintf(words->compat, sizeof words->compat, "c%u", group % 2);
     snprintf(words->model, sizeof words->model, "m%u", model);
-    words->pair = (struct quire_pair){bytes_of("tenant"), bytes_of(words->scope)};
+    words->pair = (struct quire_pair){text_of("tenant"), text_of(words->scope)};
     words->n_tags = 0;
     for (unsigned i = 0; i < TAGS; i++)
         if (tags >> i & 1) {
             snprintf(words->tags[i], sizeof words->tags[i], "g%u", i);
-            words->tag[words->n_tags++] = bytes_of(words->tags[i]);
+            words->tag[words->n_tags++] = text_of(words->tags[i]);
         }
 }
 
@@ -201,19 +201,19 @@ static void put_entry(struct model *m)
     e.pinned = below(m, 20) == 0;
     say(&words, e.group, e.hash, e.tags, e.model);
     snprintf(value, sizeof value, "%u %u %u %u", e.category, e.group, e.vector, e.hash);
-    struct quire_cache_entry entry = {.category = bytes_of(category_names[e.category]),
+    struct quire_cache_entry entry = {.category = text_of(category_names[e.category]),
                                       .scope = &words.pair,
                                       .n_scope = 1,
-                                      .hash = bytes_of(words.hash),
-                                      .compat = bytes_of(words.compat),
-                                      .model = bytes_of(words.model),
+                                      .hash = text_of(words.hash),
+                                      .compat = text_of(words.compat),
+                                      .model = text_of(words.model),
                                       .tags = words.tag,
                                       .n_tags = words.n_tags,
                                       .vector = m->vectors[e.vector],
                                       .pin = e.pinned,
                                       .ttl_ms = below(m, 4) ? 0 : 1000 + below(m, 100000)};
     if (held)
-        entry.lease = bytes_of(held->token);
+        entry.lease = text_of(held->token);
     if (put(&m->w, &entry, value, &result, &err) < 0)
         fail_msg("%s", err.message);
     if (held) {
@@ -276,11 +276,11 @@ static void ask_question(struct model *m)
     unsigned category = below(m, CATEGORIES), group = below(m, GROUPS), vector = below(m, VECTORS),
              hash = below(m, 2 * HASHES), need = below(m, 3) ? 0 : 1u << below(m, TAGS);
     say(&words, group, hash, need, 0);
-    struct quire_cache_query query = {.category = bytes_of(category_names[category]),
+    struct quire_cache_query query = {.category = text_of(category_names[category]),
                                       .scope = &words.pair,
                                       .n_scope = 1,
-                                      .hash = bytes_of(words.hash),
-                                      .compat = bytes_of(words.compat),
+                                      .hash = text_of(words.hash),
+                                      .compat = text_of(words.compat),
                                       .need = words.tag,
                                       .n_need = words.n_tags,
                                       .vector = m->vectors[vector],
@@ -324,11 +324,11 @@ static void take_lease(struct model *m)
     *held = (struct held){
         .category = below(m, CATEGORIES), .group = below(m, GROUPS), .hash = 1000 + m->next_hash++, .said = m->n_past};
     say(&words, held->group, held->hash, 0, 0);
-    struct quire_cache_query query = {.category = bytes_of(category_names[held->category]),
+    struct quire_cache_query query = {.category = text_of(category_names[held->category]),
                                       .scope = &words.pair,
                                       .n_scope = 1,
-                                      .hash = bytes_of(words.hash),
-                                      .compat = bytes_of(words.compat)};
+                                      .hash = text_of(words.hash),
+                                      .compat = text_of(words.compat)};
     if (ask(&m->w, &query, &asked, &err) < 0)
         fail_msg("%s", err.message);
     assert_int_equal(asked.answer.status, QUIRE_CACHE_MISS);
@@ -352,9 +352,9 @@ static void invalidate_some(struct model *m)
     if (said.selector.by == QUIRE_CACHE_BY_TAG)
         names[0] = words.tag[0], said.what = tag;
     if (said.selector.by == QUIRE_CACHE_BY_CATEGORY)
-        names[0] = bytes_of(category_names[said.what = below(m, CATEGORIES)]);
+        names[0] = text_of(category_names[said.what = below(m, CATEGORIES)]);
     if (said.selector.by == QUIRE_CACHE_BY_MODEL)
-        names[0] = bytes_of(words.model), said.what = model;
+        names[0] = text_of(words.model), said.what = model;
     if (said.selector.by == QUIRE_CACHE_BY_SCOPE) {
         names[0] = words.pair.key;
         names[1] = words.pair.value;
@@ -418,7 +418,7 @@ static void drop_category(struct model *m, unsigned category)
 {
     uint64_t lsn;
     struct quire_error err = {0};
-    assert_int_equal(cache_drop_category(m->w.cache, bytes_of(category_names[category]), &lsn, &err), 0);
+    assert_int_equal(cache_drop_category(m->w.cache, text_of(category_names[category]), &lsn, &err), 0);
     for (unsigned i = 0; i < m->n_entries; i++)
         if (m->entries[i].category == category)
             m->entries[i].lives = false;

@@ -50,11 +50,11 @@ static uint64_t put_one(struct bed *b, unsigned i, const char *tenant, uint64_t 
     char text[32], value[64];
     struct quire_cache_put_result result;
     struct quire_error err = {0};
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of(tenant)};
-    struct quire_bytes tag = bytes_of(i % 2 ? "odd" : "even");
+    struct quire_pair scope = {text_of("tenant"), text_of(tenant)};
+    struct quire_bytes tag = text_of(i % 2 ? "odd" : "even");
     snprintf(text, sizeof text, "q%u", i);
     snprintf(value, sizeof value, "%s %u", tenant, i);
-    struct quire_cache_entry entry = {.text = bytes_of(text),
+    struct quire_cache_entry entry = {.text = text_of(text),
                                       .vector = b->vectors[i],
                                       .scope = &scope,
                                       .n_scope = 1,
@@ -80,11 +80,11 @@ static enum quire_cache_status ask_near(struct bed *b, const float *vector, cons
 {
     struct asked asked;
     struct quire_error err = {0};
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of(tenant)};
-    struct quire_cache_query query = {.category = bytes_of("k"),
+    struct quire_pair scope = {text_of("tenant"), text_of(tenant)};
+    struct quire_cache_query query = {.category = text_of("k"),
                                       .scope = &scope,
                                       .n_scope = 1,
-                                      .text = bytes_of("in other words"),
+                                      .text = text_of("in other words"),
                                       .vector = vector,
                                       .no_lease = true};
     for (uint32_t i = 0; i < b->w.cache->n_categories; i++)
@@ -149,10 +149,10 @@ static void sealed_entries_answer(void **state)
         struct asked asked;
         struct quire_error err;
         unsigned before = b->w.n_searches;
-        struct quire_pair scope = {bytes_of("tenant"), bytes_of("a")};
+        struct quire_pair scope = {text_of("tenant"), text_of("a")};
         snprintf(text, sizeof text, "q%u", i);
         struct quire_cache_query query = {
-            .category = bytes_of("k"), .scope = &scope, .n_scope = 1, .text = bytes_of(text), .vector = b->vectors[i]};
+            .category = text_of("k"), .scope = &scope, .n_scope = 1, .text = text_of(text), .vector = b->vectors[i]};
         assert_int_equal(ask(&b->w, &query, &asked, &err), 0);
         assert_int_equal(asked.answer.status, QUIRE_CACHE_EXACT);
         assert_true(asked.answer.id == b->ids[i]);
@@ -171,9 +171,9 @@ static void what_is_far_is_a_miss_with_a_lease(void **state)
     struct bed *b = sealed_bed();
     struct cache_decision decision;
     struct quire_error err;
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of("a")};
+    struct quire_pair scope = {text_of("tenant"), text_of("a")};
     struct quire_cache_query query = {
-        .category = bytes_of("k"), .scope = &scope, .n_scope = 1, .text = bytes_of("new"), .vector = b->vectors[1000]};
+        .category = text_of("k"), .scope = &scope, .n_scope = 1, .text = text_of("new"), .vector = b->vectors[1000]};
     (void)state;
     assert_int_equal(cache_get(b->w.cache, b->w.scratch, &query, NULL, &decision, &err), CACHE_WANTS_SEARCH);
     assert_int_equal(stats_of(&b->w, "k").misses, 0);
@@ -196,8 +196,8 @@ static void arrivals_during_a_search_are_seen(void **state)
     struct bed *b = sealed_bed();
     struct cache_decision decision;
     struct quire_error err;
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of("a")};
-    struct quire_cache_query query = {.category = bytes_of("k"), .scope = &scope, .n_scope = 1, .vector = NULL};
+    struct quire_pair scope = {text_of("tenant"), text_of("a")};
+    struct quire_cache_query query = {.category = text_of("k"), .scope = &scope, .n_scope = 1, .vector = NULL};
     (void)state;
     for (unsigned with_seal = 0; with_seal < 2; with_seal++) {
         unsigned i = 1000 + 300 * with_seal;
@@ -209,7 +209,7 @@ static void arrivals_during_a_search_are_seen(void **state)
             put_many(b, i + 1, 299, "a");
             world_work(&b->w);
             assert_true(stats(b).sealed_entries > before);
-            assert_true(cache_entry_is_sealed(b->w.cache, (uint32_t)id));
+            assert_true(sealed_holds(b->w.cache, (uint32_t)id));
         }
         bool done = false; /* the search that began before knows nothing of it */
         cache_search_start(decision.search, b->w.searcher, search_done, &done);
@@ -258,9 +258,9 @@ static enum quire_cache_status ask_with_tag(struct bed *b, const char *tag, uint
 {
     struct asked asked;
     struct quire_error err = {0};
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of("a")};
-    struct quire_bytes need = bytes_of(tag);
-    struct quire_cache_query query = {.category = bytes_of("k"),
+    struct quire_pair scope = {text_of("tenant"), text_of("a")};
+    struct quire_bytes need = text_of(tag);
+    struct quire_cache_query query = {.category = text_of("k"),
                                       .scope = &scope,
                                       .n_scope = 1,
                                       .vector = b->vectors[0],
@@ -291,9 +291,9 @@ static void candidates_on_the_disk_are_looked_at_in_turn(void **state)
     put_many(b, 1, 2 * NEAR, "a");
     world_work(&b->w);
     for (unsigned i = 1; i <= 2 * NEAR; i++)
-        if (!cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]))
+        if (!sealed_holds(b->w.cache, (uint32_t)b->ids[i]))
             assert_int_equal(cache_remove(b->w.cache, b->ids[i], &lsn, &err), 0);
-    assert_true(cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[1]));
+    assert_true(sealed_holds(b->w.cache, (uint32_t)b->ids[1]));
     assert_in_range(stats(b).sealed_entries, 100, 2 * NEAR);
     assert_int_equal(ask_with_tag(b, "odd", &id), QUIRE_CACHE_HIT);
     assert_true(id == b->ids[1]);
@@ -323,7 +323,7 @@ static void each_invalidation_hits_sealed_entries(void **state)
         struct quire_cache_selector selector = rows[i].selector;
         struct quire_bytes names[2];
         for (unsigned k = 0; k < selector.n; k++)
-            names[k] = bytes_of(rows[i].names[k]);
+            names[k] = text_of(rows[i].names[k]);
         selector.names = names;
         selector.vector = b->vectors[3];
         assert_int_equal(invalidate(&b->w, &selector, true), 300 - rows[i].left);
@@ -353,7 +353,7 @@ static void by_id_expiry_and_eviction(void **state)
     }
     world_work(&b->w);
     for (unsigned i = 50; i < 60; i++) {
-        assert_true(cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]));
+        assert_true(sealed_holds(b->w.cache, (uint32_t)b->ids[i]));
         assert_int_equal(cache_remove(b->w.cache, b->ids[i], &lsn, &err), 0);
     }
     assert_int_equal(cache_pin(b->w.cache, b->ids[60], true, &lsn, &err), 0);
@@ -457,7 +457,7 @@ static void a_merge_that_cannot_be_logged_moves_nothing(void **state)
             fail_msg("%s", err.message);
     assert_int_equal(journal_sync(journal, &err), 0);
     for (unsigned i = 0; i < 300; i++)
-        left += cache_entry_is_sealed(b->w.cache, (uint32_t)b->ids[i]) && i % 3 == 0;
+        left += sealed_holds(b->w.cache, (uint32_t)b->ids[i]) && i % 3 == 0;
     assert_true(left > 0);
     fault_fail_nth(b->fs, FAULT_WRITE, 1, QUIRE_EIO, false);
     b->w.now_ms++;
@@ -562,7 +562,7 @@ static void folders_go_with_their_entries(void **state)
     assert_int_equal(b->fs->ops->mkdir(b->fs, "/data/" SEALED_NAME "/0000000000000001-00000001"), 0);
     world_reopen(&b->w, false); /* of no cache */
     assert_int_equal(count_folders(b), stats(b).sealed_segments);
-    assert_int_equal(caches_drop(b->w.caches, bytes_of("c"), &lsn, &err), 0);
+    assert_int_equal(caches_drop(b->w.caches, text_of("c"), &lsn, &err), 0);
     cache_unref(b->w.cache);
     b->w.cache = NULL;
     assert_int_equal(count_folders(b), 0);
@@ -615,7 +615,7 @@ static void entries_without_vectors_stay(void **state)
         struct quire_cache_put_result result;
         struct quire_error err = {0};
         snprintf(text, sizeof text, "e%u", i);
-        struct quire_cache_entry entry = {.category = bytes_of("x"), .text = bytes_of(text)};
+        struct quire_cache_entry entry = {.category = text_of("x"), .text = text_of(text)};
         assert_int_equal(put(&b->w, &entry, "v", &result, &err), 0);
     }
     put_many(b, 0, 150, "a");
@@ -675,12 +675,12 @@ static void put_until(struct cut *c, unsigned first, unsigned end)
         char text[32], value[64];
         struct quire_cache_put_result result;
         struct quire_error err = {0};
-        struct quire_pair scope = {bytes_of("tenant"), bytes_of("a")};
+        struct quire_pair scope = {text_of("tenant"), text_of("a")};
         snprintf(text, sizeof text, "q%u", i);
         snprintf(value, sizeof value, "a %u", i);
         w->now_ms++;
         struct quire_cache_entry entry = {
-            .text = bytes_of(text), .vector = c->bed.vectors[i], .scope = &scope, .n_scope = 1, .ttl_ms = 100000000};
+            .text = text_of(text), .vector = c->bed.vectors[i], .scope = &scope, .n_scope = 1, .ttl_ms = 100000000};
         int rc = put(w, &entry, value, &result, &err);
         c->bed.ids[i] = result.id;
         if (i % 40 == 39 || i + 1 == end || rc < 0) {

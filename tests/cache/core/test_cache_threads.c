@@ -66,12 +66,12 @@ static void put_one(struct worker *worker, struct cache_scratch *scratch, struct
     snprintf(tenant, sizeof tenant, "t%u", scope);
     snprintf(text, sizeof text, "%u", vector);
     snprintf(value, sizeof value, "%u %u", scope, vector);
-    struct quire_pair pair = {bytes_of("tenant"), bytes_of(tenant)};
-    struct quire_bytes chunk = bytes_of(value);
-    struct quire_cache_entry entry = {.category = bytes_of(vector % 5 ? "k" : "j"),
+    struct quire_pair pair = {text_of("tenant"), text_of(tenant)};
+    struct quire_bytes chunk = text_of(value);
+    struct quire_cache_entry entry = {.category = text_of(vector % 5 ? "k" : "j"),
                                       .scope = &pair,
                                       .n_scope = 1,
-                                      .text = bytes_of(text),
+                                      .text = text_of(text),
                                       .vector = s->vectors[vector],
                                       .chunks = &chunk,
                                       .n_chunks = 1,
@@ -149,14 +149,14 @@ static void ask_one(struct worker *worker, struct cache_scratch *scratch, struct
     struct cache_decision decision;
     snprintf(tenant, sizeof tenant, "t%u", scope);
     snprintf(text, sizeof text, "%u", vector);
-    struct quire_pair pair = {bytes_of("tenant"), bytes_of(tenant)};
-    struct quire_cache_query query = {.category = bytes_of(vector % 5 ? "k" : "j"),
+    struct quire_pair pair = {text_of("tenant"), text_of(tenant)};
+    struct quire_cache_query query = {.category = text_of(vector % 5 ? "k" : "j"),
                                       .scope = &pair,
                                       .n_scope = 1,
                                       .vector = s->vectors[vector],
                                       .no_lease = true};
     if (random_below(random, 2))
-        query.text = bytes_of(text);
+        query.text = text_of(text);
     int rc = get(s, scratch, engine, searcher, &query, &decision, &err);
     if (rc < 0 && rc != QUIRE_ENOTFOUND)
         fail_once(s, "get", &err);
@@ -170,7 +170,7 @@ static void ask_one(struct worker *worker, struct cache_scratch *scratch, struct
 static void disturb(struct worker *worker, struct cache_scratch *scratch, struct random *random)
 {
     struct cache *cache = worker->shared->w.cache;
-    struct quire_bytes names[2] = {bytes_of("tenant"), bytes_of("t1")};
+    struct quire_bytes names[2] = {text_of("tenant"), text_of("t1")};
     struct cache_entry_info some[8];
     struct quire_error err;
     uint64_t n, lsn, next;
@@ -184,7 +184,7 @@ static void disturb(struct worker *worker, struct cache_scratch *scratch, struct
         cache_invalidate(cache, scratch, &scope, false, &n, &lsn, &err);
         break;
     case 1:
-        cache_drop_category(cache, bytes_of("j"), &lsn, &err);
+        cache_drop_category(cache, text_of("j"), &lsn, &err);
         world_category(&worker->shared->w, "j", "SIM 0.9 STALE 5");
         break;
     case 2:
@@ -354,8 +354,8 @@ static void ask_all(struct crowd *c, bool exact, char token[QUIRE_CACHE_TOKEN_BY
         waiting->waiter.owner = waiting;
         snprintf(c->texts[i], sizeof c->texts[i], exact ? "the question" : "wording number %u", exact ? 0 : i);
         vector_near(c->near[i], c->v, DIM, 0.97, i);
-        c->queries[i] = (struct quire_cache_query){.category = bytes_of("k"),
-                                                   .text = bytes_of(c->texts[i]),
+        c->queries[i] = (struct quire_cache_query){.category = text_of("k"),
+                                                   .text = text_of(c->texts[i]),
                                                    .vector = i && !exact ? c->near[i] : c->v,
                                                    .wait_ms = 60000};
         int rc = cache_get(c->w.cache, c->w.scratch, &c->queries[i], &waiting->waiter, &waiting->decision, &err);
@@ -397,7 +397,7 @@ static void answer_it(struct crowd *c, unsigned who, const char *token)
     struct quire_cache_put_result result;
     struct quire_error err = {0};
     struct quire_cache_entry entry = {
-        .text = c->queries[who].text, .vector = c->queries[who].vector, .lease = bytes_of(token)};
+        .text = c->queries[who].text, .vector = c->queries[who].vector, .lease = text_of(token)};
     assert_int_equal(put(&c->w, &entry, "the answer", &result, &err), 0);
     assert_int_equal(result.outcome, QUIRE_CACHE_STORED);
 }
@@ -455,7 +455,7 @@ static void *ask_at_once(void *context)
         waiting->waiter.wake = wake;
         waiting->waiter.owner = waiting;
         c->queries[i] = (struct quire_cache_query){
-            .category = bytes_of("k"), .text = bytes_of("the question"), .vector = c->v, .wait_ms = 60000};
+            .category = text_of("k"), .text = text_of("the question"), .vector = c->v, .wait_ms = 60000};
         int rc = cache_get(c->w.cache, scratch, &c->queries[i], &waiting->waiter, &waiting->decision, &err);
         waiting->waits = rc == 1;
         if (rc == 0 && waiting->decision.answer.lease[0])

@@ -197,8 +197,8 @@ static void repair_keeps_removals(void **state)
     fill(&world, folder);
     reopen_at(&world, folder);
     world_category(&world, "other", "SIM 0.9");
-    assert_int_equal(cache_drop_category(world.cache, bytes_of("other"), &lsn, &err), 0);
-    struct quire_bytes k = bytes_of("k");
+    assert_int_equal(cache_drop_category(world.cache, text_of("other"), &lsn, &err), 0);
+    struct quire_bytes k = text_of("k");
     struct quire_cache_selector all = {.by = QUIRE_CACHE_BY_CATEGORY, .names = &k, .n = 1};
     assert_int_equal(cache_invalidate(world.cache, world.scratch, &all, false, &n, &lsn, &err), 0);
     assert_int_equal(n, N);

@@ -64,13 +64,13 @@ static void answers_of_other_tenants(void **state)
     struct asked asked;
     struct quire_error err = {0};
     struct quire_cache_put_result result;
-    struct quire_pair scope = {bytes_of("tenant"), bytes_of("a")};
+    struct quire_pair scope = {text_of("tenant"), text_of("a")};
     begin(&w, state, "SIM 0.1 FLOOR 0", v);
-    struct quire_cache_entry entry = {.text = bytes_of("balance"), .vector = v, .scope = &scope, .n_scope = 1};
+    struct quire_cache_entry entry = {.text = text_of("balance"), .vector = v, .scope = &scope, .n_scope = 1};
     assert_int_equal(put(&w, &entry, "a has 7", &result, &err), 0);
     struct quire_cache_query query = {
-        .category = bytes_of("k"), .text = bytes_of("balance"), .vector = v, .scope = &scope, .n_scope = 1};
-    scope.value = bytes_of("b");
+        .category = text_of("k"), .text = text_of("balance"), .vector = v, .scope = &scope, .n_scope = 1};
+    scope.value = text_of("b");
     for (int i = 0; i < 2; i++, query.n_scope = 0) { /* another tenant, and none */
         assert_int_equal(ask(&w, &query, &asked, &err), 0);
         assert_int_equal(asked.answer.status, QUIRE_CACHE_MISS);
@@ -95,7 +95,7 @@ static void similarity_is_no_distance(void **state)
         vector_near(other, v, DIM, cosines[i], i);
         for (unsigned k = 0; k < DIM; k++)
             other[k] *= 1 + (float)i; /* length says nothing */
-        struct quire_cache_query query = {.category = bytes_of("k"), .vector = other, .no_lease = true};
+        struct quire_cache_query query = {.category = text_of("k"), .vector = other, .no_lease = true};
         assert_int_equal(ask(&w, &query, &asked, &err), 0);
         assert_int_equal(asked.answer.status, i < 2 ? QUIRE_CACHE_HIT : QUIRE_CACHE_MISS);
         assert_true(asked.answer.similarity > cosines[i] - 0.02 && asked.answer.similarity < cosines[i] + 0.02);
@@ -104,7 +104,7 @@ static void similarity_is_no_distance(void **state)
     }
     for (unsigned k = 0; k < DIM; k++)
         other[k] = -v[k];
-    struct quire_cache_query query = {.category = bytes_of("k"), .vector = other, .no_lease = true};
+    struct quire_cache_query query = {.category = text_of("k"), .vector = other, .no_lease = true};
     assert_int_equal(ask(&w, &query, &asked, &err), 0);
     assert_int_equal(asked.answer.status, QUIRE_CACHE_MISS);
     assert_true(asked.answer.similarity < 0.02 && asked.answer.similarity >= 0);
@@ -145,16 +145,16 @@ static void errors_are_no_answers(void **state)
     struct quire_cache_put_result result;
     begin(&w, state, "SIM 0.9", v);
     lease_of(&w, "q", v, token);
-    assert_int_equal(cache_fail(w.cache, bytes_of(token), &err), 0);
+    assert_int_equal(cache_fail(w.cache, text_of(token), &err), 0);
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
-    assert_int_equal(cache_fail(w.cache, bytes_of(token), &err), QUIRE_ENOTFOUND);
+    assert_int_equal(cache_fail(w.cache, text_of(token), &err), QUIRE_ENOTFOUND);
     assert_int_equal(stats_of(&w, "k").entries, 0);
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("refused"), .vector = v};
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of("refused"), .vector = v};
     assert_int_equal(cache_negative(w.cache, &query, 5000, (struct quire_bytes){NULL, 0}, &err), 0);
     assert_int_equal(ask_simple(&w, "refused", v, NULL), QUIRE_CACHE_NEGATIVE);
     assert_int_equal(stats_of(&w, "k").entries, 0);
     /* nor one without a value */
-    struct quire_cache_entry entry = {.category = bytes_of("k"), .text = bytes_of("q"), .vector = v};
+    struct quire_cache_entry entry = {.category = text_of("k"), .text = text_of("q"), .vector = v};
     assert_int_equal(cache_put(w.cache, w.scratch, &entry, &result, &err), QUIRE_EINVALID);
     world_close(&w);
 }
@@ -170,18 +170,18 @@ static void streams_are_kept(void **state)
     struct quire_error err = {0};
     begin(&w, state, "SIM 0.9", v);
     for (unsigned i = 0; i < N; i++)
-        chunks[i] = bytes_of(pieces[i]);
+        chunks[i] = text_of(pieces[i]);
     struct quire_cache_entry entry = {
-        .category = bytes_of("k"), .text = bytes_of("q"), .vector = v, .chunks = chunks, .n_chunks = N};
+        .category = text_of("k"), .text = text_of("q"), .vector = v, .chunks = chunks, .n_chunks = N};
     assert_int_equal(cache_put(w.cache, w.scratch, &entry, &result, &err), 0);
     for (int round = 0; round < 3; round++) {
         struct asked asked;
-        struct quire_cache_query query = {.category = bytes_of("k"), .vector = v};
+        struct quire_cache_query query = {.category = text_of("k"), .vector = v};
         assert_int_equal(ask(&w, &query, &asked, &err), 0);
         assert_int_equal(asked.answer.status, QUIRE_CACHE_HIT);
         assert_int_equal(asked.answer.n_chunks, N);
         for (unsigned i = 0; i < N; i++)
-            assert_true(bytes_equal(asked.answer.chunks[i], chunks[i]));
+            assert_true(text_equal(asked.answer.chunks[i], chunks[i]));
         assert_string_equal(asked.value, "The answer is 42.\n\n");
         asked_end(&asked);
         world_reopen(&w, round);
@@ -231,16 +231,16 @@ static void no_hits_are_not_silent(void **state)
     struct asked asked;
     struct quire_error err = {0};
     struct quire_cache_put_result result;
-    world_open_with(&w, *state, &(struct cache_config){.dim = DIM, .encoder = bytes_of("enc@1")});
+    world_open_with(&w, *state, &(struct cache_config){.dim = DIM, .encoder = text_of("enc@1")});
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     /* another encoder is an error, for questions and answers */
-    struct quire_cache_query query = {.category = bytes_of("k"), .vector = v, .encoder = bytes_of("enc@2")};
-    struct quire_cache_entry entry = {.vector = v, .encoder = bytes_of("enc@2")};
+    struct quire_cache_query query = {.category = text_of("k"), .vector = v, .encoder = text_of("enc@2")};
+    struct quire_cache_entry entry = {.vector = v, .encoder = text_of("enc@2")};
     assert_int_equal(ask(&w, &query, &asked, &err), QUIRE_EINVALID);
     assert_int_equal(put(&w, &entry, "a", &result, &err), QUIRE_EINVALID);
     assert_non_null(strstr(err.message, "enc@1"));
-    query.encoder = entry.encoder = bytes_of("enc@1");
+    query.encoder = entry.encoder = text_of("enc@1");
     assert_int_equal(put(&w, &entry, "a", &result, &err), 0);
     assert_int_equal(ask(&w, &query, &asked, &err), 0);
     assert_int_equal(asked.answer.status, QUIRE_CACHE_HIT);
@@ -250,7 +250,7 @@ static void no_hits_are_not_silent(void **state)
     for (unsigned i = 0; i < 3000; i++) {
         float asks[DIM];
         vector_make(asks, DIM, i < 1200 && i % 2 ? 1 : 1000 + i);
-        struct quire_cache_query next = {.category = bytes_of("k"), .vector = asks, .no_lease = true};
+        struct quire_cache_query next = {.category = text_of("k"), .vector = asks, .no_lease = true};
         assert_int_equal(ask(&w, &next, &asked, &err), 0);
         bypassed += asked.answer.status == QUIRE_CACHE_BYPASS;
         if (i < 1200)

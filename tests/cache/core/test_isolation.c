@@ -85,7 +85,7 @@ static void make_scope(struct made_scope *s, struct random *random)
         twice = false;
         for (uint32_t i = 0; i < s->n; i++)
             for (uint32_t k = 0; k < i; k++)
-                twice = twice || bytes_equal(s->pairs[i].key, s->pairs[k].key);
+                twice = twice || text_equal(s->pairs[i].key, s->pairs[k].key);
     } while (twice);
     name_scope(s);
 }
@@ -123,7 +123,7 @@ static void make_field(struct field *f)
         shift_borders(&f->scopes[i + 1], &f->scopes[i]);
         for (uint32_t k = 0; k < f->scopes[i + 1].n; k++) /* keys that became alike are refused, and no scope */
             for (uint32_t j = 0; j < k; j++)
-                if (bytes_equal(f->scopes[i + 1].pairs[k].key, f->scopes[i + 1].pairs[j].key))
+                if (text_equal(f->scopes[i + 1].pairs[k].key, f->scopes[i + 1].pairs[j].key))
                     f->scopes[i + 1].n = j;
         name_scope(&f->scopes[i + 1]);
     }
@@ -143,9 +143,9 @@ static void put_one(struct field *f, unsigned scope, unsigned which, unsigned ve
     struct quire_cache_entry entry = {.scope = s->pairs,
                                       .n_scope = s->n,
                                       .vector = f->vectors[which],
-                                      .hash = bytes_of(hash),
-                                      .compat = bytes_of("system"),
-                                      .text = bytes_of("what is my balance")};
+                                      .hash = text_of(hash),
+                                      .compat = text_of("system"),
+                                      .text = text_of("what is my balance")};
     if (put(&f->world, &entry, s->name, &result, &err) < 0)
         fail_msg("%s", err.message);
     assert_true(result.outcome <= QUIRE_CACHE_REPLACED);
@@ -162,14 +162,14 @@ static void ask_one(struct field *f, unsigned scope)
     for (uint32_t i = 0; i < s->n; i++) /* pairs in any order are the same scope */
         turned[i] = s->pairs[(i + first) % s->n];
     snprintf(hash, sizeof hash, "%u.0", which);
-    struct quire_cache_query query = {.category = bytes_of("k"),
+    struct quire_cache_query query = {.category = text_of("k"),
                                       .scope = turned,
                                       .n_scope = s->n,
                                       .vector = f->vectors[which],
-                                      .compat = bytes_of("system"),
+                                      .compat = text_of("system"),
                                       .no_lease = true};
     if (first)
-        query.hash = bytes_of(hash);
+        query.hash = text_of(hash);
     if (ask(&f->world, &query, &asked, &err) < 0)
         fail_msg("%s", err.message);
     bool served = asked.answer.value.n_bytes > 0 || asked.answer.status == QUIRE_CACHE_HIT ||
@@ -232,10 +232,10 @@ static void no_answer_crosses(void **state)
 
 static uint64_t put_scoped(struct world *w, const char *category, const char *tenant, const float *v)
 {
-    struct quire_pair pair = {bytes_of("tenant"), bytes_of(tenant)};
+    struct quire_pair pair = {text_of("tenant"), text_of(tenant)};
     struct quire_cache_put_result result;
     struct quire_error err = {0};
-    struct quire_cache_entry entry = {.category = bytes_of(category), .scope = &pair, .n_scope = 1, .vector = v};
+    struct quire_cache_entry entry = {.category = text_of(category), .scope = &pair, .n_scope = 1, .vector = v};
     if (put(w, &entry, tenant, &result, &err) < 0)
         fail_msg("%s", err.message);
     return result.id;
@@ -243,10 +243,10 @@ static uint64_t put_scoped(struct world *w, const char *category, const char *te
 
 static void ask_scoped(struct world *w, const char *category, const char *tenant, const float *v)
 {
-    struct quire_pair pair = {bytes_of("tenant"), bytes_of(tenant)};
+    struct quire_pair pair = {text_of("tenant"), text_of(tenant)};
     struct asked asked;
     struct quire_error err = {0};
-    struct quire_cache_query query = {.category = bytes_of(category), .scope = &pair, .n_scope = 1, .vector = v};
+    struct quire_cache_query query = {.category = text_of(category), .scope = &pair, .n_scope = 1, .vector = v};
     if (ask(w, &query, &asked, &err) < 0)
         fail_msg("%s", err.message);
     if (asked.answer.status != QUIRE_CACHE_MISS)
@@ -305,15 +305,15 @@ static void keys_given_twice_are_refused(void **state)
     float v[DIM];
     struct asked asked;
     struct quire_error err = {0};
-    struct quire_pair pairs[2] = {{bytes_of("tenant"), bytes_of("a")}, {bytes_of("tenant"), bytes_of("b")}};
+    struct quire_pair pairs[2] = {{text_of("tenant"), text_of("a")}, {text_of("tenant"), text_of("b")}};
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
-    struct quire_cache_query query = {.category = bytes_of("k"), .scope = pairs, .n_scope = 2, .vector = v};
+    struct quire_cache_query query = {.category = text_of("k"), .scope = pairs, .n_scope = 2, .vector = v};
     assert_int_equal(ask(&w, &query, &asked, &err), QUIRE_EINVALID);
     pairs[1].key = (struct quire_bytes){"", 0};
     assert_int_equal(ask(&w, &query, &asked, &err), QUIRE_ERANGE);
-    pairs[1] = (struct quire_pair){bytes_of("user"), {"", 0}};
+    pairs[1] = (struct quire_pair){text_of("user"), {"", 0}};
     assert_int_equal(ask(&w, &query, &asked, &err), QUIRE_ERANGE);
     world_close(&w);
 }

@@ -19,19 +19,19 @@ static void a_candidate_that_fails_ends_nothing(void **state)
     struct quire_error err = {0};
     world_open(&w, *state, DIM);
     for (unsigned kind = 0; kind < 5; kind++) {
-        struct quire_bytes good = bytes_of("good"), category = bytes_of(names[kind]);
+        struct quire_bytes good = text_of("good"), category = text_of(names[kind]);
         struct quire_cache_query query = {
-            .category = category, .vector = v, .text = bytes_of("how many are 7 apples"), .need = &good, .n_need = 1};
+            .category = category, .vector = v, .text = text_of("how many are 7 apples"), .need = &good, .n_need = 1};
         world_category(&w, names[kind], "SIM 0.8 JITTER 0 TTL 100000");
         vector_make(v, DIM, 1);
         for (unsigned i = 0; i < IN_FRONT; i++) {
             uint64_t id;
             vector_near(near, v, DIM, 0.999 - i * 0.0001, i);
             snprintf(text, sizeof text, "how many are %u apples", kind == 2 ? 100 + i : 7);
-            struct quire_cache_entry entry = {.category = category, .vector = near, .text = bytes_of(text)};
+            struct quire_cache_entry entry = {.category = category, .vector = near, .text = text_of(text)};
             char hash[16];
             snprintf(hash, sizeof hash, "h%u", i);
-            entry.hash = bytes_of(hash);
+            entry.hash = text_of(hash);
             entry.tags = &good;
             entry.n_tags = kind != 0;
             entry.ttl_ms = kind == 4 ? 1000 : 0;
@@ -44,7 +44,7 @@ static void a_candidate_that_fails_ends_nothing(void **state)
         put_with(&w,
                  (struct quire_cache_entry){.category = category,
                                             .vector = near,
-                                            .text = bytes_of("7 apples, how many?"),
+                                            .text = text_of("7 apples, how many?"),
                                             .tags = &good,
                                             .n_tags = 1},
                  "right", NULL);
@@ -64,17 +64,17 @@ static void low_thresholds_look_as_far(void **state)
     struct world w;
     float v[DIM], near[DIM];
     char value[256], hash[16];
-    struct quire_bytes good = bytes_of("good");
+    struct quire_bytes good = text_of("good");
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.3 FLOOR 0.2 GUARD none");
     vector_make(v, DIM, 1);
     for (unsigned i = 0; i < 60; i++) {
         vector_near(near, v, DIM, 0.45, i);
         snprintf(hash, sizeof hash, "%u", i);
-        put_with(&w, (struct quire_cache_entry){.vector = near, .hash = bytes_of(hash)}, "wrong", NULL);
+        put_with(&w, (struct quire_cache_entry){.vector = near, .hash = text_of(hash)}, "wrong", NULL);
     }
     vector_near(near, v, DIM, 0.4, 100);
-    put_with(&w, (struct quire_cache_entry){.vector = near, .hash = bytes_of("x"), .tags = &good, .n_tags = 1}, "right",
+    put_with(&w, (struct quire_cache_entry){.vector = near, .hash = text_of("x"), .tags = &good, .n_tags = 1}, "right",
              NULL);
     struct quire_cache_query query = {.vector = v, .need = &good, .n_need = 1};
     assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_HIT);
@@ -99,7 +99,7 @@ static void a_client_may_tighten_never_loosen(void **state)
     query.similarity = 0.5;
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
     query.similarity = 93;
-    query.category = bytes_of("k");
+    query.category = text_of("k");
     assert_int_equal(ask_error(&w, &query), QUIRE_ERANGE);
     query.similarity = -0.1;
     assert_int_equal(ask_error(&w, &query), QUIRE_ERANGE);
@@ -114,7 +114,7 @@ static void guards_are_skipped_without_text(void **state)
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     put_simple(&w, "turn on dark mode", v, "on");
-    struct quire_cache_query query = {.vector = v, .text = bytes_of("turn off dark mode"), .explain = true};
+    struct quire_cache_query query = {.vector = v, .text = text_of("turn off dark mode"), .explain = true};
     struct quire_cache_answer answer = ask_for(&w, &query, NULL);
     assert_int_equal(answer.status, QUIRE_CACHE_MISS);
     assert_string_equal(answer.guard, "negation");
@@ -126,7 +126,7 @@ static void guards_are_skipped_without_text(void **state)
     assert_int_equal(answer.status, QUIRE_CACHE_HIT);
     assert_true(answer.guards_skipped);
     world_category(&w, "k", "GUARD none");
-    query.text = bytes_of("turn off dark mode");
+    query.text = text_of("turn off dark mode");
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
     world_close(&w);
 }
@@ -176,18 +176,18 @@ static void compat_and_required_scope(void **state)
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
-    put_with(&w, (struct quire_cache_entry){.text = bytes_of("q"), .vector = v, .compat = bytes_of("s1")}, "one", NULL);
-    struct quire_cache_query query = {.text = bytes_of("q"), .vector = v};
+    put_with(&w, (struct quire_cache_entry){.text = text_of("q"), .vector = v, .compat = text_of("s1")}, "one", NULL);
+    struct quire_cache_query query = {.text = text_of("q"), .vector = v};
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
-    query.compat = bytes_of("s2");
+    query.compat = text_of("s2");
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
-    query.compat = bytes_of("s1");
+    query.compat = text_of("s1");
     assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_EXACT);
     assert_string_equal(value, "one");
     world_category(&w, "k", "REQUIRESCOPE tenant");
-    query.category = bytes_of("k");
+    query.category = text_of("k");
     assert_int_equal(ask_error(&w, &query), QUIRE_EINVALID);
-    struct quire_pair pair = {bytes_of("tenant"), bytes_of("a")};
+    struct quire_pair pair = {text_of("tenant"), text_of("a")};
     query.scope = &pair;
     query.n_scope = 1;
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
@@ -200,26 +200,26 @@ static void unknown_categories(void **state)
     float v[DIM];
     uint64_t n, lsn;
     struct quire_error err = {0};
-    struct quire_cache_query query = {.category = bytes_of("x"), .vector = v};
+    struct quire_cache_query query = {.category = text_of("x"), .vector = v};
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     assert_int_equal(ask_error(&w, &query), QUIRE_ENOTFOUND);
     world_category(&w, "*", "SIM 0.9");
-    put_with(&w, (struct quire_cache_entry){.category = bytes_of("x"), .vector = v}, "a", NULL);
+    put_with(&w, (struct quire_cache_entry){.category = text_of("x"), .vector = v}, "a", NULL);
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
-    query.category = bytes_of("y");
+    query.category = text_of("y");
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
     assert_int_equal(ask_simple(&w, NULL, v, NULL), QUIRE_CACHE_MISS); /* k is its own */
     /* a misspelt name does not empty "*" */
-    struct quire_bytes name = bytes_of("z");
+    struct quire_bytes name = text_of("z");
     struct quire_cache_selector selector = {.by = QUIRE_CACHE_BY_CATEGORY, .names = &name, .n = 1};
     assert_int_equal(cache_invalidate(w.cache, w.scratch, &selector, false, &n, &lsn, &err), QUIRE_ENOTFOUND);
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_HIT);
-    name = bytes_of("*");
+    name = text_of("*");
     assert_int_equal(invalidate(&w, &selector, false), 1);
-    assert_int_equal(cache_drop_category(w.cache, bytes_of("*"), &lsn, &err), 0);
-    query.category = bytes_of("x");
+    assert_int_equal(cache_drop_category(w.cache, text_of("*"), &lsn, &err), 0);
+    query.category = text_of("x");
     for (int i = 0; i < 3; i++) {
         assert_int_equal(ask_error(&w, &query), QUIRE_ENOTFOUND);
         world_reopen(&w, i);
@@ -238,7 +238,7 @@ static void admission_and_if_new(void **state)
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9 ADMIT second TTL 1000 JITTER 0");
     vector_make(v, DIM, 1);
-    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v};
+    struct quire_cache_entry entry = {.text = text_of("q"), .vector = v};
     assert_int_equal(put_with(&w, entry, "a", NULL), QUIRE_CACHE_NOT_ADMITTED);
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);
     assert_int_equal(put_with(&w, entry, "a", &first), QUIRE_CACHE_STORED);
@@ -276,7 +276,7 @@ static void modes(void **state)
     assert_int_equal(ask_simple(&w, "q", NULL, NULL), QUIRE_CACHE_MISS);
     world_category(&w, "k", "MODE off");
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_BYPASS);
-    struct quire_cache_entry entry = {.text = bytes_of("r"), .vector = v};
+    struct quire_cache_entry entry = {.text = text_of("r"), .vector = v};
     assert_int_equal(put_with(&w, entry, "c", NULL), QUIRE_CACHE_OFF);
     world_category(&w, "k", "MODE both");
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
@@ -298,18 +298,18 @@ static void negative_entries(void **state)
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     lease_of(&w, "q", v, token);
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("q"), .vector = v};
-    assert_int_equal(cache_negative(w.cache, &query, 1000, bytes_of(token), &err), 0);
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of("q"), .vector = v};
+    assert_int_equal(cache_negative(w.cache, &query, 1000, text_of(token), &err), 0);
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_NEGATIVE);
     assert_int_equal(stats_of(&w, "k").entries, 0);
-    struct quire_pair pair = {bytes_of("tenant"), bytes_of("a")};
+    struct quire_pair pair = {text_of("tenant"), text_of("a")};
     query.scope = &pair;
     query.n_scope = 1;
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS); /* of its scope only */
     w.now_ms += 1000;
     lease_of(&w, "q", v, token);
     query.n_scope = 0;
-    assert_int_equal(cache_negative(w.cache, &query, 1000, bytes_of(token), &err), 0);
+    assert_int_equal(cache_negative(w.cache, &query, 1000, text_of(token), &err), 0);
     put_simple(&w, "q", v, "a"); /* an answer came after all */
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
     world_close(&w);
@@ -322,7 +322,7 @@ static uint64_t fill(struct world *w, const char *category, unsigned n, unsigned
     float v[DIM];
     for (unsigned i = 0; i < n; i++) {
         vector_make(v, DIM, seed + i);
-        put_with(w, (struct quire_cache_entry){.category = bytes_of(category), .vector = v}, "filling", NULL);
+        put_with(w, (struct quire_cache_entry){.category = text_of(category), .vector = v}, "filling", NULL);
     }
     return stats_of(w, category).entries;
 }
@@ -344,7 +344,7 @@ static void quotas(void **state)
     /* the only one is replaced, not evicted */
     for (int i = 0; i < 3; i++) {
         vector_make(v, DIM, 77);
-        struct quire_cache_entry entry = {.category = bytes_of("one"), .vector = v, .text = bytes_of("q")};
+        struct quire_cache_entry entry = {.category = text_of("one"), .vector = v, .text = text_of("q")};
         assert_int_equal(put(&w, &entry, "v", &result, &err), 0);
         assert_int_equal(result.outcome, i ? QUIRE_CACHE_REPLACED : QUIRE_CACHE_STORED);
         assert_int_equal(result.evicted, 0);
@@ -373,7 +373,7 @@ static void eviction_policies(void **state)
         vector_make(v[i], DIM, i);
     world_open(&w, *state, DIM);
     for (unsigned p = 0; p < 3; p++) {
-        struct quire_bytes category = bytes_of(policies[p]);
+        struct quire_bytes category = text_of(policies[p]);
         struct quire_cache_query query = {.category = category, .no_lease = true};
         snprintf(words, sizeof words, "SIM 0.9 ENTRIES 3 EVICT %s", policies[p]);
         world_category(&w, policies[p], words);
@@ -413,15 +413,15 @@ static void load_relaxes_within_limits(void **state)
     vector_near(near, v, DIM, 0.83, 2);
     vector_near(far, v, DIM, 0.77, 3);
     put_simple(&w, NULL, v, "a");
-    put_with(&w, (struct quire_cache_entry){.category = bytes_of("fixed"), .vector = v}, "a", NULL);
+    put_with(&w, (struct quire_cache_entry){.category = text_of("fixed"), .vector = v}, "a", NULL);
     assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_MISS);
-    assert_int_equal(cache_load(w.cache, bytes_of("m"), 1, HOUR, &err), 0);
-    assert_int_equal(cache_load(w.cache, bytes_of("m"), 1.5, HOUR, &err), QUIRE_ERANGE);
+    assert_int_equal(cache_load(w.cache, text_of("m"), 1, HOUR, &err), 0);
+    assert_int_equal(cache_load(w.cache, text_of("m"), 1.5, HOUR, &err), QUIRE_ERANGE);
     w.now_ms += 60000;
     put_simple(&w, NULL, v, "a");
     assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_HIT);
     assert_int_equal(ask_simple(&w, NULL, far, NULL), QUIRE_CACHE_MISS);
-    struct quire_cache_query query = {.category = bytes_of("fixed"), .vector = near};
+    struct quire_cache_query query = {.category = text_of("fixed"), .vector = near};
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);
     w.now_ms += 1499;
     assert_int_equal(ask_simple(&w, NULL, near, NULL), QUIRE_CACHE_HIT); /* TTL grew, up to TTLMAX */

@@ -15,14 +15,14 @@ static void dead_leases(void **state)
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9 LEASE 1000");
     vector_make(v, DIM, 1);
-    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v};
+    struct quire_cache_entry entry = {.text = text_of("q"), .vector = v};
     lease_of(&w, "q", v, token);
     w.now_ms += 1000;
     lease_of(&w, "q", v, next); /* the first one is over */
-    entry.lease = bytes_of(next);
+    entry.lease = text_of(next);
     w.now_ms += 10;
     assert_int_equal(put_with(&w, entry, "newer", NULL), QUIRE_CACHE_STORED);
-    entry.lease = bytes_of(token);
+    entry.lease = text_of(token);
     assert_int_equal(put_with(&w, entry, "older", NULL), QUIRE_CACHE_OUTDATED);
     assert_int_equal(ask_simple(&w, "q", v, value), QUIRE_CACHE_EXACT);
     assert_string_equal(value, "newer");
@@ -31,15 +31,15 @@ static void dead_leases(void **state)
     lease_of(&w, "r", v, token);
     w.now_ms += 5000;
     world_reopen(&w, false);
-    entry.text = bytes_of("r");
+    entry.text = text_of("r");
     assert_int_equal(put_with(&w, entry, "late", NULL), QUIRE_CACHE_STORED);
     /* nobody else's */
     struct quire_cache_put_result result;
     token[5] ^= 1;
-    struct quire_bytes chunk = bytes_of("x");
+    struct quire_bytes chunk = text_of("x");
     entry.chunks = &chunk;
     entry.n_chunks = 1;
-    entry.category = bytes_of("k");
+    entry.category = text_of("k");
     assert_int_equal(cache_put(w.cache, w.scratch, &entry, &result, &err), QUIRE_EINVALID);
     world_close(&w);
 }
@@ -57,10 +57,10 @@ static void invalidations_hold(void **state)
     float v[DIM], far[DIM];
     vector_make(v, DIM, 1);
     vector_make(far, DIM, 2);
-    struct quire_bytes tag[2] = {bytes_of("t1"), bytes_of("other")}, other_tag = bytes_of("t9"), k = bytes_of("k"),
-                       j = bytes_of("j"), model = bytes_of("m"), no_model = bytes_of("m2"), encoder = bytes_of("enc@1"),
-                       no_encoder = bytes_of("enc@2"), pair[2] = {bytes_of("tenant"), bytes_of("a")},
-                       no_pair[2] = {bytes_of("tenant"), bytes_of("b")};
+    struct quire_bytes tag[2] = {text_of("t1"), text_of("other")}, other_tag = text_of("t9"), k = text_of("k"),
+                       j = text_of("j"), model = text_of("m"), no_model = text_of("m2"), encoder = text_of("enc@1"),
+                       no_encoder = text_of("enc@2"), pair[2] = {text_of("tenant"), text_of("a")},
+                       no_pair[2] = {text_of("tenant"), text_of("b")};
     const struct selecting all[] = {
         {"tag", {.by = QUIRE_CACHE_BY_TAG, .names = tag, .n = 2}, true},
         {"another tag", {.by = QUIRE_CACHE_BY_TAG, .names = &other_tag, .n = 1}, false},
@@ -81,7 +81,7 @@ static void invalidations_hold(void **state)
             char *folder = support_path(*state, all[i].what);
             struct world w;
             struct quire_pair scope = {pair[0], pair[1]};
-            struct quire_cache_entry entry = {.text = bytes_of("q"),
+            struct quire_cache_entry entry = {.text = text_of("q"),
                                               .vector = v,
                                               .tags = tag,
                                               .n_tags = 1,
@@ -89,11 +89,11 @@ static void invalidations_hold(void **state)
                                               .scope = &scope,
                                               .n_scope = 1};
             struct quire_cache_query query = {
-                .text = bytes_of("q"), .vector = v, .scope = &scope, .n_scope = 1, .no_lease = true};
+                .text = text_of("q"), .vector = v, .scope = &scope, .n_scope = 1, .no_lease = true};
             world_open_with(&w, folder, &(struct cache_config){.dim = DIM, .encoder = encoder});
             world_category(&w, "k", "SIM 0.9");
             world_category(&w, "j", "SIM 0.9");
-            query.text = bytes_of("p");
+            query.text = text_of("p");
             query.vector = far;
             query.no_lease = false;
             struct quire_cache_answer asked = ask_for(&w, &query, NULL);
@@ -106,17 +106,17 @@ static void invalidations_hold(void **state)
             assert_int_equal(stats_of(&w, "k").entries, !counted);
             if (reopen)
                 world_reopen(&w, reopen == 2);
-            entry.lease = bytes_of(asked.lease);
-            entry.text = bytes_of("late");
+            entry.lease = text_of(asked.lease);
+            entry.text = text_of("late");
             enum quire_cache_put_outcome outcome = put_with(&w, entry, "back from the dead", NULL);
             if (all[i].same != (outcome == QUIRE_CACHE_OUTDATED))
                 fail_msg("%s: outcome %d", all[i].what, outcome);
-            query.text = bytes_of("late");
+            query.text = text_of("late");
             query.vector = v;
             query.no_lease = true;
             assert_int_equal(ask_for(&w, &query, NULL).status, all[i].same ? QUIRE_CACHE_MISS : QUIRE_CACHE_EXACT);
             entry.lease = (struct quire_bytes){NULL, 0};
-            entry.text = bytes_of("new");
+            entry.text = text_of("new");
             assert_int_equal(put_with(&w, entry, "new", NULL), QUIRE_CACHE_STORED);
             world_check(&w);
             world_close(&w);
@@ -135,17 +135,17 @@ static void invalidation_by_id(void **state)
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     lease_of(&w, "q", v, token);
-    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v}, bare = {.vector = v};
+    struct quire_cache_entry entry = {.text = text_of("q"), .vector = v}, bare = {.vector = v};
     put_with(&w, entry, "a", &id);
     put_with(&w, bare, "b", &other);
     assert_int_equal(cache_remove(w.cache, id, &lsn, &err), 0);
     assert_int_equal(cache_remove(w.cache, id, &lsn, &err), QUIRE_ENOTFOUND);
     assert_int_equal(stats_of(&w, "k").removed, 1);
     assert_int_equal(stats_of(&w, "k").invalidated, 0);
-    bare.lease = entry.lease = bytes_of(token);
+    bare.lease = entry.lease = text_of(token);
     world_reopen(&w, false);
     assert_int_equal(put_with(&w, entry, "back", NULL), QUIRE_CACHE_OUTDATED);
-    entry.text = bytes_of("unrelated");
+    entry.text = text_of("unrelated");
     assert_int_equal(put_with(&w, entry, "taken", NULL), QUIRE_CACHE_STORED);
     /* one without a hash is known by its group only */
     assert_int_equal(put_with(&w, bare, "taken", NULL), QUIRE_CACHE_STORED);
@@ -169,7 +169,7 @@ static void ids_that_are_gone_outdate_nothing(void **state)
     lease_of(&w, "q", v, token);
     for (unsigned i = 0; i < 2 * INVALIDATIONS_MAX; i++)
         assert_int_equal(cache_remove(w.cache, 12345 + i, &lsn, &err), QUIRE_ENOTFOUND);
-    struct quire_cache_entry entry = {.text = bytes_of("q"), .vector = v, .lease = bytes_of(token)};
+    struct quire_cache_entry entry = {.text = text_of("q"), .vector = v, .lease = text_of(token)};
     assert_int_equal(put_with(&w, entry, "a", NULL), QUIRE_CACHE_STORED);
     world_close(&w);
 }
@@ -253,7 +253,7 @@ static void dropped_categories_stay_empty(void **state)
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     put_simple(&w, "q", v, "a");
-    assert_int_equal(cache_drop_category(w.cache, bytes_of("k"), &lsn, &err), 0);
+    assert_int_equal(cache_drop_category(w.cache, text_of("k"), &lsn, &err), 0);
     for (int i = 0; i < 3; i++) {
         world_category(&w, "k", "SIM 0.9");
         assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_MISS);

@@ -78,15 +78,15 @@ static void no_time_is_too_long(void **state)
     world_open(&w, *state, DIM);
     world_category(&w, "k", "SIM 0.9 JITTER 0");
     vector_make(v, DIM, 1);
-    put_with(&w, (struct quire_cache_entry){.text = bytes_of("q"), .vector = v, .ttl_ms = UINT64_MAX}, "a", &id);
+    put_with(&w, (struct quire_cache_entry){.text = text_of("q"), .vector = v, .ttl_ms = UINT64_MAX}, "a", &id);
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
     assert_int_equal(cache_touch(w.cache, id, UINT64_MAX, &lsn, &err), 0);
     assert_int_equal(ask_simple(&w, "q", v, NULL), QUIRE_CACHE_EXACT);
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("n")};
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of("n")};
     assert_int_equal(cache_negative(w.cache, &query, UINT64_MAX, (struct quire_bytes){NULL, 0}, &err), 0);
     assert_int_equal(ask_simple(&w, "n", v, NULL), QUIRE_CACHE_NEGATIVE);
     world_category(&w, "k", "TTLMAX 100000000");
-    put_with(&w, (struct quire_cache_entry){.text = bytes_of("r"), .vector = v, .ttl_ms = UINT64_MAX}, "a", NULL);
+    put_with(&w, (struct quire_cache_entry){.text = text_of("r"), .vector = v, .ttl_ms = UINT64_MAX}, "a", NULL);
     w.now_ms += 100000000;
     assert_int_equal(ask_simple(&w, "r", NULL, NULL), QUIRE_CACHE_MISS);
     world_close(&w);
@@ -104,7 +104,7 @@ static void stale_has_one_refresher(void **state)
     put_simple(&w, "q", v, "old");
     w.now_ms += 1100;
     world_work(&w);
-    struct quire_cache_query query = {.text = bytes_of("q"), .vector = v};
+    struct quire_cache_query query = {.text = text_of("q"), .vector = v};
     query.stale_ok = true;
     struct quire_cache_answer answer = ask_for(&w, &query, value);
     assert_int_equal(answer.status, QUIRE_CACHE_STALE);
@@ -117,13 +117,13 @@ static void stale_has_one_refresher(void **state)
     assert_int_equal(answer.ttl_ms, 0);
     assert_int_equal(answer.age_ms, 1100);
     for (int i = 0; i < 5; i++) {
-        struct quire_cache_query other = {.text = bytes_of(i % 2 ? "q" : "p"), .vector = i % 2 ? v : near};
+        struct quire_cache_query other = {.text = text_of(i % 2 ? "q" : "p"), .vector = i % 2 ? v : near};
         struct quire_cache_answer next = ask_for(&w, &other, value);
         assert_int_equal(next.status, QUIRE_CACHE_STALE);
         assert_string_equal(value, "old");
         assert_false(next.lease[0]);
     }
-    put_with(&w, (struct quire_cache_entry){.text = bytes_of("q"), .vector = v, .lease = bytes_of(answer.lease)}, "new",
+    put_with(&w, (struct quire_cache_entry){.text = text_of("q"), .vector = v, .lease = text_of(answer.lease)}, "new",
              NULL);
     assert_int_equal(ask_simple(&w, "p", near, value), QUIRE_CACHE_HIT);
     assert_string_equal(value, "new");
@@ -145,7 +145,7 @@ static void a_lost_stale_answer_gives_its_lease_back(void **state)
     vector_make(v, DIM, 1);
     put_simple(&w, "q", v, "old");
     w.now_ms += 1100;
-    struct quire_cache_query query = {.category = bytes_of("k"), .text = bytes_of("q"), .vector = v};
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of("q"), .vector = v};
     assert_int_equal(cache_get(w.cache, w.scratch, &query, NULL, &decision, &err), 0);
     assert_int_equal(decision.answer.status, QUIRE_CACHE_STALE);
     assert_true(decision.answer.lease[0]);
@@ -167,7 +167,7 @@ static void max_age_is_of_the_caller(void **state)
     vector_make(v, DIM, 1);
     put_simple(&w, "q", v, "a");
     w.now_ms += 1000;
-    struct quire_cache_query query = {.text = bytes_of("q"), .vector = v, .max_age_ms = 1000};
+    struct quire_cache_query query = {.text = text_of("q"), .vector = v, .max_age_ms = 1000};
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_EXACT);
     w.now_ms += 1;
     assert_int_equal(ask_for(&w, &query, NULL).status, QUIRE_CACHE_MISS);

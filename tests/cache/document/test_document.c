@@ -81,24 +81,24 @@ static void assert_same(const struct document *in, const struct document *out)
     assert_true(in->id == out->id && in->created_ms == out->created_ms && in->expire_ms == out->expire_ms);
     assert_same_hash(in->exact, out->exact);
     assert_same_hash(in->compat, out->compat);
-    assert_true(bytes_equal(in->category, out->category));
-    assert_true(bytes_equal(in->text, out->text));
-    assert_true(bytes_equal(in->model, out->model));
+    assert_true(text_equal(in->category, out->category));
+    assert_true(text_equal(in->text, out->text));
+    assert_true(text_equal(in->model, out->model));
     assert_true(in->tokens_in == out->tokens_in && in->tokens_out == out->tokens_out && in->llm_ms == out->llm_ms);
     assert_memory_equal(&in->cost, &out->cost, sizeof in->cost);
     assert_true(in->n_scope == out->n_scope && in->n_tags == out->n_tags && in->n_chunks == out->n_chunks);
     for (uint32_t i = 0; i < in->n_scope; i++) {
         struct quire_pair pair = document_scope(out, i);
-        assert_true(bytes_equal(in->scope[i].key, pair.key) && bytes_equal(in->scope[i].value, pair.value));
+        assert_true(text_equal(in->scope[i].key, pair.key) && text_equal(in->scope[i].value, pair.value));
     }
     for (uint32_t i = 0; i < in->n_tags; i++)
-        assert_true(bytes_equal(in->tags[i], document_tag(out, i)));
+        assert_true(text_equal(in->tags[i], document_tag(out, i)));
     struct quire_bytes value = document_value(out);
     for (uint32_t i = 0; i < in->n_chunks; i++) {
         struct quire_bytes chunk = document_chunk(out, i);
-        assert_true(bytes_equal(in->chunks[i], chunk));
+        assert_true(text_equal(in->chunks[i], chunk));
         assert_true(chunk.n_bytes <= value.n_bytes &&
-                    bytes_equal(chunk, (struct quire_bytes){value.data, chunk.n_bytes}));
+                    text_equal(chunk, (struct quire_bytes){value.data, chunk.n_bytes}));
         value = (struct quire_bytes){(const uint8_t *)value.data + chunk.n_bytes, value.n_bytes - chunk.n_bytes};
     }
     assert_int_equal(value.n_bytes, 0);

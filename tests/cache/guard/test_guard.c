@@ -44,7 +44,7 @@ static struct verdict compare_with(const struct guard_tables *with, const char *
 {
     uint8_t x[GUARD_BYTES], y[GUARD_BYTES];
     struct verdict forth = {.kind = GUARD_KINDS}, back = {.kind = GUARD_KINDS};
-    uint32_t n_x = guard_features(with, bytes_of(a), x), n_y = guard_features(with, bytes_of(b), y);
+    uint32_t n_x = guard_features(with, text_of(a), x), n_y = guard_features(with, text_of(b), y);
     assert_true(n_x <= GUARD_BYTES && n_y <= GUARD_BYTES);
     forth.agree = guard_agree(x, n_x, y, n_y, mask, &forth.kind, forth.why);
     back.agree = guard_agree(y, n_y, x, n_x, mask, &back.kind, back.why);
@@ -201,9 +201,9 @@ static void each_guard_says_why(void **state)
         assert_int_equal(verdict.kind, rows[i].kind);
         /* and only that guard speaks */
         assert_true(compare_with(tables, rows[i].a, rows[i].b, GUARD_ALL & ~(1u << rows[i].kind)).agree);
-        assert_int_equal(guard_find(bytes_of(guard_name(rows[i].kind))), 1u << rows[i].kind);
+        assert_int_equal(guard_find(text_of(guard_name(rows[i].kind))), 1u << rows[i].kind);
     }
-    assert_int_equal(guard_find(bytes_of("all")), 0);
+    assert_int_equal(guard_find(text_of("all")), 0);
 }
 
 static void features_are_small_and_the_same_every_time(void **state)
@@ -214,8 +214,8 @@ static void features_are_small_and_the_same_every_time(void **state)
     struct guard_tables *again;
     assert_int_equal(guard_tables_load(NULL, &again, NULL), 0);
     for (unsigned i = 0; i < sizeof plain / sizeof *plain; i++)
-        assert_true(guard_features(tables, bytes_of(plain[i]), a) <= 4);
-    struct quire_bytes text = bytes_of("Send $5 to Anna on Friday, not \"now\", from a_b to c_d; turn off 3 lamps");
+        assert_true(guard_features(tables, text_of(plain[i]), a) <= 4);
+    struct quire_bytes text = text_of("Send $5 to Anna on Friday, not \"now\", from a_b to c_d; turn off 3 lamps");
     uint32_t n = guard_features(tables, text, a);
     assert_true(n > 40);
     assert_int_equal(guard_features(again, text, b), n);

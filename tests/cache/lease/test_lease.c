@@ -90,7 +90,7 @@ static struct lease_stats stats_of(const struct lease_table *table)
 
 static enum lease_state look(struct lease_table *table, const char *token, uint64_t now_ms)
 {
-    return lease_look(table, bytes_of(token), now_ms, NULL, NULL);
+    return lease_look(table, text_of(token), now_ms, NULL, NULL);
 }
 
 /* ---- one flight -------------------------------------------------------------------------------------------------- */
@@ -108,13 +108,13 @@ static void test_exact_single_flight(void **state)
         assert_int_equal(ask(table, ask_exact(1, 1), people + i, 100, NULL), LEASE_WAITING);
     }
     assert_int_equal(ask(table, ask_exact(2, 1), NULL, 0, NULL), LEASE_GRANTED);
-    assert_int_equal(lease_done(table, bytes_of(token)), 5);
+    assert_int_equal(lease_done(table, text_of(token)), 5);
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(people[i].woken, 1);
         assert_int_equal(people[i].how, LEASE_READY);
         assert_int_equal(people[i].order, i);
     }
-    assert_int_equal(lease_done(table, bytes_of(token)), 0);
+    assert_int_equal(lease_done(table, text_of(token)), 0);
     assert_int_equal(ask(table, ask_exact(1, 2), NULL, 0, NULL), LEASE_GRANTED);
     struct lease_stats stats = stats_of(table);
     assert_int_equal(stats.in_flight, 2);
@@ -138,20 +138,20 @@ static void test_near_single_flight(void **state)
     assert_int_equal(ask(table, ask_near(3, NORTH_EAST, 0.75f), NULL, 0, NULL), LEASE_TAKEN);
     assert_int_equal(ask(table, ask_near(0, NORTH_EAST, 0.79f), NULL, 0, NULL), LEASE_TAKEN);
     assert_int_equal(ask(table, ask_near(3, NULL, 0.0f), NULL, 0, token), LEASE_GRANTED); /* no vector */
-    assert_int_equal(lease_done(table, bytes_of(token)), 0);
+    assert_int_equal(lease_done(table, text_of(token)), 0);
     assert_int_equal(ask(table, ask_near(3, EAST, 1.5f), NULL, 0, token), LEASE_GRANTED); /* never near */
-    assert_int_equal(lease_done(table, bytes_of(token)), 0);
+    assert_int_equal(lease_done(table, text_of(token)), 0);
     assert_int_equal(ask(table, ask_near(3, NORTH_EAST, 0.81f), NULL, 0, token), LEASE_GRANTED);
-    assert_int_equal(lease_done(table, bytes_of(token)), 0);
+    assert_int_equal(lease_done(table, text_of(token)), 0);
     /* of two that are near enough, the nearer; the same hash before both */
     assert_int_equal(ask(table, ask_near(3, NORTH_EAST, 0.5f), &person, 100, NULL), LEASE_WAITING);
-    assert_int_equal(lease_done(table, bytes_of(north)), 0);
-    assert_int_equal(lease_done(table, bytes_of(east)), 1);
+    assert_int_equal(lease_done(table, text_of(north)), 0);
+    assert_int_equal(lease_done(table, text_of(east)), 1);
     assert_int_equal(ask(table, ask_near(1, EAST, 0.9f), NULL, 0, east), LEASE_GRANTED);
     assert_int_equal(ask(table, ask_near(2, NORTH, 0.9f), NULL, 0, north), LEASE_GRANTED);
     assert_int_equal(ask(table, ask_near(2, EAST, 0.9f), &person, 100, NULL), LEASE_WAITING);
-    assert_int_equal(lease_done(table, bytes_of(east)), 0);
-    assert_int_equal(lease_done(table, bytes_of(north)), 1);
+    assert_int_equal(lease_done(table, text_of(east)), 0);
+    assert_int_equal(lease_done(table, text_of(north)), 1);
     assert_int_equal(person.woken, 2);
     lease_table_destroy(table);
 }
@@ -259,7 +259,7 @@ static void test_expired_without_tick(void **state)
     ask(table, ask_exact(1, 0), NULL, 0, old);
     assert_int_equal(look(table, old, LEASE_MS - 1), LEASE_VALID);
     assert_int_equal(look(table, old, LEASE_MS), LEASE_DEAD);
-    assert_int_equal(lease_fail(table, bytes_of(old), LEASE_MS, &led), LEASE_DEAD);
+    assert_int_equal(lease_fail(table, text_of(old), LEASE_MS, &led), LEASE_DEAD);
     assert_false(led);
     assert_int_equal(ask(table, ask_exact(1, LEASE_MS), NULL, 0, token), LEASE_GRANTED);
     assert_int_equal(stats_of(table).expired, 1);
@@ -268,7 +268,7 @@ static void test_expired_without_tick(void **state)
     /* with somebody who waits it is the tick that decides, and until then an answer is welcome */
     ask(table, ask_exact(1, LEASE_MS), &person, 5 * LEASE_MS, NULL);
     assert_int_equal(ask(table, ask_exact(1, 3 * LEASE_MS), NULL, 0, NULL), LEASE_TAKEN);
-    assert_int_equal(lease_done(table, bytes_of(token)), 1);
+    assert_int_equal(lease_done(table, text_of(token)), 1);
     assert_int_equal(person.how, LEASE_READY);
     lease_table_destroy(table);
 }
@@ -314,18 +314,18 @@ static void test_chain_of_failures(void **state)
     }
     for (unsigned i = 0; i < PEOPLE; i++) {
         memcpy(before, token, sizeof token);
-        assert_int_equal(lease_fail(table, bytes_of(token), 10 + i, &led), LEASE_VALID);
+        assert_int_equal(lease_fail(table, text_of(token), 10 + i, &led), LEASE_VALID);
         assert_true(led);
         assert_int_equal(people[i].how, LEASE_LEAD);
         assert_int_equal(people[i].order, i);
         assert_int_equal(people[i].waiter.token_deadline_ms, 10 + i + LEASE_MS);
         assert_int_equal(look(table, before, 10 + i), LEASE_DEAD);
-        assert_int_equal(lease_fail(table, bytes_of(before), 10 + i, &led), LEASE_DEAD);
+        assert_int_equal(lease_fail(table, text_of(before), 10 + i, &led), LEASE_DEAD);
         memcpy(token, people[i].waiter.token, sizeof token);
         assert_int_equal(look(table, token, 10 + i), LEASE_VALID);
     }
     assert_int_equal(all_woken, PEOPLE);
-    assert_int_equal(lease_fail(table, bytes_of(token), 20, &led), LEASE_VALID);
+    assert_int_equal(lease_fail(table, text_of(token), 20, &led), LEASE_VALID);
     assert_false(led);
     assert_int_equal(stats_of(table).in_flight, 0);
     assert_int_equal(stats_of(table).handed_over, PEOPLE);
@@ -369,7 +369,7 @@ static void test_heir_brings_its_hash(void **state)
     ask(table, ask_near(1, EAST, 0.9f), NULL, 0, token);
     ask(table, ask_near(2, NORTH_EAST, 0.7f), &heir, 100, NULL);
     ask(table, ask_near(1, EAST, 0.9f), &rest, 100, NULL);
-    lease_fail(table, bytes_of(token), 1, &led);
+    lease_fail(table, text_of(token), 1, &led);
     assert_true(led);
     assert_int_equal(heir.how, LEASE_LEAD);
     assert_int_equal(lease_done_exact(table, GROUP, (struct hash128){1, 1}), 0);
@@ -397,16 +397,16 @@ static void test_heir_joins(void **state)
     ask(table, ask_exact(2, 0), people + 1, 100, NULL);         /* waits for two */
     ask(table, ask_near(1, EAST, 0.9f), people + 2, 100, NULL); /* for one */
     ask(table, ask_exact(2, 0), people + 3, 100, NULL);         /* for two */
-    assert_int_equal(lease_fail(table, bytes_of(one), 1, &led), LEASE_VALID);
+    assert_int_equal(lease_fail(table, text_of(one), 1, &led), LEASE_VALID);
     assert_false(led);
     assert_int_equal(all_woken, 0);
     assert_int_equal(stats_of(table).in_flight, 1);
     assert_int_equal(stats_of(table).waiting, 4);
-    lease_fail(table, bytes_of(two), 1, &led);
+    lease_fail(table, text_of(two), 1, &led);
     assert_true(led);
     assert_int_equal(people[0].how, LEASE_LEAD);
     assert_true(lease_cancel(table, &people[2].waiter));
-    assert_int_equal(lease_done(table, bytes_of(people[0].waiter.token)), 2);
+    assert_int_equal(lease_done(table, text_of(people[0].waiter.token)), 2);
     assert_int_equal(people[1].order, 1);
     assert_int_equal(people[3].order, 2);
     assert_int_equal(people[2].woken, 0);
@@ -428,11 +428,11 @@ static void test_unwilling(void **state)
     ask(table, question, NULL, 0, token);
     assert_int_equal(lease_ask(table, &question, false, &unwilling.waiter, 100, NULL, NULL), LEASE_WAITING);
     ask(table, question, &willing, 100, NULL);
-    lease_fail(table, bytes_of(token), 1, &led);
+    lease_fail(table, text_of(token), 1, &led);
     assert_true(led);
     assert_int_equal(willing.how, LEASE_LEAD);
     assert_int_equal(unwilling.woken, 0);
-    lease_fail(table, bytes_of(willing.waiter.token), 2, &led);
+    lease_fail(table, text_of(willing.waiter.token), 2, &led);
     assert_false(led);
     assert_int_equal(unwilling.how, LEASE_TIMEOUT);
     assert_int_equal(stats_of(table).in_flight, 0);
@@ -459,7 +459,7 @@ static void test_limits(void **state)
     assert_true(lease_cancel(table, &people[0].waiter));
     assert_false(lease_cancel(table, &people[0].waiter));
     assert_int_equal(ask(table, ask_exact(3, 0), people + 2, 100, NULL), LEASE_WAITING);
-    assert_int_equal(lease_done(table, bytes_of(token)), 2);
+    assert_int_equal(lease_done(table, text_of(token)), 2);
     assert_int_equal(people[0].woken, 0);
     assert_false(lease_cancel(table, &people[1].waiter));
     assert_int_equal(ask(table, ask_exact(4, 0), NULL, 0, NULL), LEASE_GRANTED);
@@ -483,7 +483,7 @@ static void test_slots_come_back(void **state)
         char token[LEASE_TOKEN_BYTES];
         assert_int_equal(ask(table, ask_near(i, vector, 0.9f), NULL, 0, token), LEASE_GRANTED);
         assert_int_equal(ask(table, ask_near(0, vector, 0.9f), NULL, 0, NULL), LEASE_TAKEN);
-        lease_done(table, bytes_of(token));
+        lease_done(table, text_of(token));
     }
     assert_int_equal(stats_of(table).done, 1000);
     lease_table_destroy(table);
@@ -519,7 +519,7 @@ static void test_many_waiters(void **state)
     }
     lease_tick(table, 100);
     assert_int_equal(all_woken, (MANY + 6) / 7);
-    assert_int_equal(lease_done(table, bytes_of(token)), MANY - (MANY + 6) / 7);
+    assert_int_equal(lease_done(table, text_of(token)), MANY - (MANY + 6) / 7);
     for (unsigned i = 0, order = (MANY + 6) / 7; i < MANY; i++) {
         assert_int_equal(people[i].woken, 1);
         assert_int_equal(people[i].how, i % 7 ? LEASE_READY : LEASE_TIMEOUT);
@@ -550,7 +550,7 @@ static void on_wake_ask_again(struct lease_waiter *waiter, enum lease_wake how)
     caller->woken++;
     caller->how = how;
     if (how == LEASE_LEAD)
-        lease_fail(caller->table, bytes_of(waiter->token), 0, &led);
+        lease_fail(caller->table, text_of(waiter->token), 0, &led);
     if (caller->again && caller->again--)
         caller->answer = lease_ask(caller->table, &question, true, waiter, 100, token, &deadline_ms);
 }
@@ -573,7 +573,7 @@ static void test_wake_calls_back(void **state)
                          LEASE_WAITING);
     }
     /* 0 leads and fails; 1 leads, fails and asks again with 2 leading, which fails too: then the question is free */
-    assert_int_equal(lease_fail(table, bytes_of(token), 0, &led), LEASE_VALID);
+    assert_int_equal(lease_fail(table, text_of(token), 0, &led), LEASE_VALID);
     assert_true(led);
     assert_int_equal(callers[0].woken, 1);
     assert_int_equal(callers[1].woken, 1);
@@ -599,7 +599,7 @@ static void test_tokens_after_a_restart(void **state)
     uint64_t epoch = 0, granted_ms = 0;
     question.epoch = 77;
     ask(table, question, NULL, 0, token);
-    assert_int_equal(lease_look(table, bytes_of(token), question.now_ms, &epoch, &granted_ms), LEASE_VALID);
+    assert_int_equal(lease_look(table, text_of(token), question.now_ms, &epoch, &granted_ms), LEASE_VALID);
     assert_int_equal(epoch, 77);
     assert_int_equal(granted_ms, 1700000000123);
     lease_table_destroy(table);
@@ -608,10 +608,10 @@ static void test_tokens_after_a_restart(void **state)
     question.now_ms++;
     ask(table, question, NULL, 0, again);
     epoch = granted_ms = 0;
-    assert_int_equal(lease_look(table, bytes_of(token), question.now_ms, &epoch, &granted_ms), LEASE_DEAD);
+    assert_int_equal(lease_look(table, text_of(token), question.now_ms, &epoch, &granted_ms), LEASE_DEAD);
     assert_int_equal(epoch, 77);
     assert_int_equal(granted_ms, 1700000000123);
-    assert_int_equal(lease_done(table, bytes_of(token)), 0);
+    assert_int_equal(lease_done(table, text_of(token)), 0);
     assert_int_equal(look(table, again, question.now_ms), LEASE_VALID);
     lease_table_destroy(table);
 
@@ -619,8 +619,8 @@ static void test_tokens_after_a_restart(void **state)
     table = table_new(options);
     bool led;
     assert_int_equal(look(table, token, question.now_ms), LEASE_UNKNOWN);
-    assert_int_equal(lease_fail(table, bytes_of(token), 0, &led), LEASE_UNKNOWN);
-    assert_int_equal(lease_done(table, bytes_of(token)), 0);
+    assert_int_equal(lease_fail(table, text_of(token), 0, &led), LEASE_UNKNOWN);
+    assert_int_equal(lease_done(table, text_of(token)), 0);
     lease_table_destroy(table);
 }
 
@@ -637,18 +637,18 @@ static void test_epoch_of_a_hand_over(void **state)
     be_born(&heir);
     question.refreshes = 99;
     ask(table, question, NULL, 0, token);
-    assert_int_equal(lease_refreshes(table, bytes_of(token)), 99);
+    assert_int_equal(lease_refreshes(table, text_of(token)), 99);
     question.epoch = 6;
     ask(table, question, &heir, 100, NULL);
     question = ask_exact(2, 3);
     question.epoch = 7;
     ask(table, question, NULL, 0, NULL);
-    lease_fail(table, bytes_of(token), 4, &led);
-    assert_int_equal(lease_look(table, bytes_of(heir.waiter.token), 4, &epoch, &granted_ms), LEASE_VALID);
+    lease_fail(table, text_of(token), 4, &led);
+    assert_int_equal(lease_look(table, text_of(heir.waiter.token), 4, &epoch, &granted_ms), LEASE_VALID);
     assert_int_equal(epoch, 6);
     assert_int_equal(granted_ms, 4);
-    assert_int_equal(lease_refreshes(table, bytes_of(heir.waiter.token)), 99);
-    assert_int_equal(lease_refreshes(table, bytes_of(token)), 0);
+    assert_int_equal(lease_refreshes(table, text_of(heir.waiter.token)), 99);
+    assert_int_equal(lease_refreshes(table, text_of(token)), 0);
     lease_table_destroy(table);
 }
 
@@ -677,7 +677,7 @@ static void test_made_up_tokens(void **state)
         assert_int_equal(lease_look(table, (struct quire_bytes){garbage, bytes}, 0, NULL, NULL),
                          bytes == n ? LEASE_VALID : LEASE_UNKNOWN);
     assert_int_equal(lease_look(table, (struct quire_bytes){NULL, 0}, 0, NULL, NULL), LEASE_UNKNOWN);
-    assert_int_equal(lease_refreshes(table, bytes_of("x")), 0);
+    assert_int_equal(lease_refreshes(table, text_of("x")), 0);
     lease_table_destroy(table);
 }
 

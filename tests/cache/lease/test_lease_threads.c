@@ -69,8 +69,8 @@ static void enthrone(struct world *world, unsigned question, const char *token)
     struct throne *throne = world->thrones + question;
     pthread_mutex_lock(&throne->lock);
     uint64_t now_ms = atomic_load(&world->clock_ms);
-    if (throne->token[0] && lease_look(world->table, bytes_of(throne->token), now_ms, NULL, NULL) == LEASE_VALID &&
-        lease_look(world->table, bytes_of(token), now_ms, NULL, NULL) == LEASE_VALID)
+    if (throne->token[0] && lease_look(world->table, text_of(throne->token), now_ms, NULL, NULL) == LEASE_VALID &&
+        lease_look(world->table, text_of(token), now_ms, NULL, NULL) == LEASE_VALID)
         atomic_fetch_add(&world->two_leaders, 1);
     memcpy(throne->token, token, LEASE_TOKEN_BYTES);
     pthread_mutex_unlock(&throne->lock);
@@ -85,9 +85,9 @@ static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
     if (how == LEASE_LEAD) {
         enthrone(world, person->question, waiter->token);
         if (person->reckless && person->question % 2)
-            lease_done(world->table, bytes_of(waiter->token));
+            lease_done(world->table, text_of(waiter->token));
         else if (person->reckless)
-            lease_fail(world->table, bytes_of(waiter->token), atomic_load(&world->clock_ms), &led);
+            lease_fail(world->table, text_of(waiter->token), atomic_load(&world->clock_ms), &led);
     }
     int before = atomic_exchange(&person->state, WOKEN);
     if (before == WOKEN)
@@ -159,10 +159,10 @@ static void step_lead(struct worker *worker, struct person *person)
     bool led;
     switch (random_below(&worker->random, 4)) {
     case 0:
-        lease_done(world->table, bytes_of(person->token));
+        lease_done(world->table, text_of(person->token));
         break;
     case 1:
-        lease_fail(world->table, bytes_of(person->token), atomic_load(&world->clock_ms), &led);
+        lease_fail(world->table, text_of(person->token), atomic_load(&world->clock_ms), &led);
         break;
     case 2:
         lease_done_exact(world->table, person->question / HASHES, (struct hash128){person->question % HASHES + 1, 0});
@@ -338,11 +338,11 @@ static void test_a_thousand_at_once(void **state)
         pthread_join(threads[i], NULL);
     assert_int_equal(crowd->granted, 1);
     assert_int_equal(crowd->waiting, CLIENTS - 1);
-    assert_int_equal(lease_fail(crowd->table, bytes_of(crowd->token), 2, &led), LEASE_VALID);
+    assert_int_equal(lease_fail(crowd->table, text_of(crowd->token), 2, &led), LEASE_VALID);
     assert_true(led);
     assert_int_equal(crowd->leads, 1);
     assert_int_equal(crowd->ready, 0);
-    assert_int_equal(lease_done(crowd->table, bytes_of(crowd->token)), CLIENTS - 2);
+    assert_int_equal(lease_done(crowd->table, text_of(crowd->token)), CLIENTS - 2);
     assert_int_equal(crowd->ready, CLIENTS - 2);
     assert_int_equal(crowd->leads, 1);
     assert_int_equal(crowd->others, 0);

@@ -237,8 +237,8 @@ static void test_bytes(void **state)
     (void)state;
     struct category_settings s = defaults();
     struct quire_error err = {0};
-    struct quire_bytes nul[] = {bytes_of("TTL"), {"5\0", 2}}, line[] = {{"a\r\nb", 4}}, none[] = {{NULL, 0}},
-                       empty[] = {bytes_of("MODE"), {NULL, 0}}, key[] = {bytes_of("REQUIRESCOPE"), {"a\0b", 3}};
+    struct quire_bytes nul[] = {text_of("TTL"), {"5\0", 2}}, line[] = {{"a\r\nb", 4}}, none[] = {{NULL, 0}},
+                       empty[] = {text_of("MODE"), {NULL, 0}}, key[] = {text_of("REQUIRESCOPE"), {"a\0b", 3}};
     assert_int_equal(category_apply(&s, nul, 2, &err), QUIRE_EINVALID);
     assert_int_equal(category_apply(&s, line, 1, &err), QUIRE_EINVALID);
     assert_non_null(strstr(err.message, "'a??b'"));
@@ -248,7 +248,7 @@ static void test_bytes(void **state)
     char *big = calloc(1, 1u << 20);
     assert_non_null(big);
     memset(big, '9', 1u << 20);
-    struct quire_bytes number[] = {bytes_of("TTL"), {big, 1u << 20}};
+    struct quire_bytes number[] = {text_of("TTL"), {big, 1u << 20}};
     assert_int_equal(category_apply(&s, number, 2, &err), QUIRE_EINVALID);
     assert_int_equal(category_parse(&s, (struct quire_bytes){big, 1u << 20}, &err), QUIRE_EINVALID);
     free(big);
@@ -341,7 +341,7 @@ static void test_parse_of_less(void **state)
 {
     (void)state;
     struct category_settings s = with("PRIORITY 7 REQUIRESCOPE tenant"), expected = with("TTL 5");
-    assert_int_equal(category_parse(&s, bytes_of("  ttl 5 "), NULL), 0);
+    assert_int_equal(category_parse(&s, text_of("  ttl 5 "), NULL), 0);
     assert_same(&s, &expected);
     expected = defaults();
     assert_int_equal(category_parse(&s, (struct quire_bytes){NULL, 0}, NULL), 0);

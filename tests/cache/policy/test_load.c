@@ -21,12 +21,12 @@
 static void tell(struct load *load, const char *model, double x, uint64_t ex_ms, uint64_t now_ms)
 {
     struct quire_error err = {0};
-    assert_int_equal(load_told(load, bytes_of(model), x, ex_ms, now_ms, &err), 0);
+    assert_int_equal(load_told(load, text_of(model), x, ex_ms, now_ms, &err), 0);
 }
 
 static double lam(struct load *load, const char *model, uint64_t now_ms)
 {
-    double value = load_lam(load, bytes_of(model), now_ms);
+    double value = load_lam(load, text_of(model), now_ms);
     assert_true(value >= 0 && value <= 1);
     return value;
 }
@@ -113,9 +113,9 @@ static void test_models(void **state)
     assert_near(lam(&load, "model-9", 100000), 0, 0);
     assert_true(lam(&load, "new", 200000) >= 0.999);
     struct quire_error err = {0};
-    assert_int_equal(load_told(&load, bytes_of("one more"), 0.5, 0, 200000, &err), QUIRE_ELIMIT);
+    assert_int_equal(load_told(&load, text_of("one more"), 0.5, 0, 200000, &err), QUIRE_ELIMIT);
     assert_non_null(strstr(err.message, "64"));
-    assert_int_equal(load_told(&load, bytes_of("model-5"), 0.5, 0, 200000, &err), 0);
+    assert_int_equal(load_told(&load, text_of("model-5"), 0.5, 0, 200000, &err), 0);
 }
 
 static void test_load_errors(void **state)
@@ -125,7 +125,7 @@ static void test_load_errors(void **state)
     struct quire_error err = {0};
     static const double wrong[] = {-0.001, 1.001, 90, NAN, INFINITY, -INFINITY};
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_int_equal(load_told(&load, bytes_of("m"), wrong[i], 0, 0, &err), QUIRE_ERANGE);
+        assert_int_equal(load_told(&load, text_of("m"), wrong[i], 0, 0, &err), QUIRE_ERANGE);
     char longest[LOAD_NAME_BYTES];
     memset(longest, 'x', sizeof longest);
     assert_int_equal(load_told(&load, NOTHING, 0.5, 0, 0, &err), QUIRE_ERANGE);

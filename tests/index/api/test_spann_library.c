@@ -225,7 +225,7 @@ static void on_links(struct fetch_request *request)
 {
     uint32_t per_block = request->segment->params.slots_per_block;
     assert_int_equal(request->code, 0);
-    uint32_t others = params_block_rows(&request->segment->params, request->row / per_block) - 1;
+    uint32_t others = format_block_rows(&request->segment->params, request->row / per_block) - 1;
     assert_int_equal(request->n_links, others < request->links_max ? others : request->links_max);
     for (uint32_t i = 0; i < request->n_links; i++) {
         const struct search_hit *link = &request->links[i];
