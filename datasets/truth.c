@@ -41,8 +41,8 @@ static int read_bin(struct instream *in, struct truth *truth, struct quire_error
     int rc = vecstream_in_exact(in, head, sizeof head, "the header of the ground truth", err);
     if (rc < 0)
         return rc;
-    truth->n_queries = load_u32(head);
-    truth->k = load_u32(head + 4);
+    truth->n_queries = bytes_load_u32(head);
+    truth->k = bytes_load_u32(head + 4);
     rc = check_head(in->name, truth->n_queries, truth->k, err);
     size_t n = (size_t)truth->n_queries * truth->k;
     if (rc == 0)

@@ -117,8 +117,8 @@ static int open_counted(struct vecfile *file, struct quire_error *err)
         rc = vecfile_npy_read_header(&file->in, &file->type, &file->rows, &dim, err);
     } else {
         rc = vecstream_in_exact(&file->in, head, sizeof head, "the header", err);
-        file->rows = rc == 0 ? load_u32(head) : 0;
-        dim = rc == 0 ? load_u32(head + 4) : 0;
+        file->rows = rc == 0 ? bytes_load_u32(head) : 0;
+        dim = rc == 0 ? bytes_load_u32(head + 4) : 0;
     }
     if (rc == 0)
         rc = vecfile_check_dim(file->in.name, file->format, dim, err);
@@ -140,10 +140,10 @@ static int open_headed(struct vecfile *file, struct quire_error *err)
     uint8_t head[ROW_HEAD_BYTES];
     int rc = vecstream_in_exact(&file->in, head, sizeof head, "the dimension of row 0", err);
     if (rc == 0)
-        rc = vecfile_check_dim(file->in.name, file->format, load_u32(head), err);
+        rc = vecfile_check_dim(file->in.name, file->format, bytes_load_u32(head), err);
     if (rc < 0)
         return rc;
-    set_dim(file, load_u32(head));
+    set_dim(file, bytes_load_u32(head));
     file->rows = VECFILE_UNKNOWN;
     if (file->in.total == VECFILE_UNKNOWN)
         return 0;
@@ -213,10 +213,10 @@ static bool any_not_finite(enum quire_type type, const uint8_t *elements, uint64
 {
     uint32_t found = 0;
     for (uint64_t i = 0; type == QUIRE_TYPE_F32 && i < n; i++)
-        found |= (load_u32(elements + 4 * i) & 0x7f800000u) == 0x7f800000u;
+        found |= (bytes_load_u32(elements + 4 * i) & 0x7f800000u) == 0x7f800000u;
     uint16_t ones = type == QUIRE_TYPE_F16 ? 0x7c00u : 0x7f80u;
     for (uint64_t i = 0; type != QUIRE_TYPE_F32 && i < n; i++)
-        found |= (load_u16(elements + 2 * i) & ones) == ones;
+        found |= (bytes_load_u16(elements + 2 * i) & ones) == ones;
     return found != 0;
 }
 
@@ -251,9 +251,9 @@ static int read_row_head(struct vecfile *file, struct quire_error *err)
         return error_set(err, QUIRE_ETRUNCATED,
                          "%s ends inside the dimension of row %llu: expected %u bytes, found %d bytes", file->in.name,
                          (unsigned long long)file->next, ROW_HEAD_BYTES, (int)n);
-    if (load_u32(head) != file->dim)
+    if (bytes_load_u32(head) != file->dim)
         return error_set(err, QUIRE_EFORMAT, "row %llu of %s has %u dimensions; expected %u, as the rows before it",
-                         (unsigned long long)file->next, file->in.name, load_u32(head), file->dim);
+                         (unsigned long long)file->next, file->in.name, bytes_load_u32(head), file->dim);
     return 1;
 }
 

@@ -186,7 +186,7 @@ static int read_preamble(struct instream *in, uint32_t *bytes, struct quire_erro
         return error_set(err, QUIRE_EVERSION, "%s is of .npy version %u.%u; 1.0, 2.0 and 3.0 can be read", in->name,
                          head[6], head[7]);
     rc = vecstream_in_exact(in, length, head[6] == 1 ? 2 : 4, "the length of the .npy header", err);
-    *bytes = load_u32(length);
+    *bytes = bytes_load_u32(length);
     if (rc == 0 && *bytes > HEADER_BYTES_MAX)
         return error_set(err, QUIRE_EFORMAT, "%s has a header of %u bytes; at most %u are read", in->name, *bytes,
                          HEADER_BYTES_MAX);
@@ -229,7 +229,7 @@ void vecfile_npy_make_header(uint8_t header[NPY_HEADER_BYTES], enum quire_type t
     memcpy(header, MAGIC, MAGIC_BYTES);
     header[MAGIC_BYTES] = 1;
     header[MAGIC_BYTES + 1] = 0;
-    store_u16(header + MAGIC_BYTES + 2, (uint16_t)(NPY_HEADER_BYTES - preamble));
+    bytes_store_u16(header + MAGIC_BYTES + 2, (uint16_t)(NPY_HEADER_BYTES - preamble));
     int n = snprintf((char *)header + preamble, NPY_HEADER_BYTES - preamble,
                      "{'descr': '%.3s', 'fortran_order': False, 'shape': (%llu, %u), }", npy_types[t].descr,
                      (unsigned long long)rows, dim);

@@ -294,11 +294,11 @@ void vecstream_order(void *elements, uint64_t n, size_t element_bytes)
 {
     uint8_t *at = elements;
     for (uint64_t i = 0; element_bytes == 2 && i < n; i++) {
-        uint16_t x = load_u16(at + 2 * i);
+        uint16_t x = bytes_load_u16(at + 2 * i);
         memcpy(at + 2 * i, &x, sizeof x);
     }
     for (uint64_t i = 0; element_bytes == 4 && i < n; i++) {
-        uint32_t x = load_u32(at + 4 * i);
+        uint32_t x = bytes_load_u32(at + 4 * i);
         memcpy(at + 4 * i, &x, sizeof x);
     }
 }

@@ -15,58 +15,58 @@
 #define BYTES_SWAP64(x) (x)
 #endif
 
-static inline uint16_t load_u16(const uint8_t *p)
+static inline uint16_t bytes_load_u16(const uint8_t *p)
 {
     uint16_t x;
     memcpy(&x, p, sizeof x);
     return BYTES_SWAP16(x);
 }
 
-static inline uint32_t load_u32(const uint8_t *p)
+static inline uint32_t bytes_load_u32(const uint8_t *p)
 {
     uint32_t x;
     memcpy(&x, p, sizeof x);
     return BYTES_SWAP32(x);
 }
 
-static inline uint64_t load_u64(const uint8_t *p)
+static inline uint64_t bytes_load_u64(const uint8_t *p)
 {
     uint64_t x;
     memcpy(&x, p, sizeof x);
     return BYTES_SWAP64(x);
 }
 
-static inline float load_f32(const uint8_t *p)
+static inline float bytes_load_f32(const uint8_t *p)
 {
-    uint32_t bits = load_u32(p);
+    uint32_t bits = bytes_load_u32(p);
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-static inline void store_u16(uint8_t *p, uint16_t x)
+static inline void bytes_store_u16(uint8_t *p, uint16_t x)
 {
     x = BYTES_SWAP16(x);
     memcpy(p, &x, sizeof x);
 }
 
-static inline void store_u32(uint8_t *p, uint32_t x)
+static inline void bytes_store_u32(uint8_t *p, uint32_t x)
 {
     x = BYTES_SWAP32(x);
     memcpy(p, &x, sizeof x);
 }
 
-static inline void store_u64(uint8_t *p, uint64_t x)
+static inline void bytes_store_u64(uint8_t *p, uint64_t x)
 {
     x = BYTES_SWAP64(x);
     memcpy(p, &x, sizeof x);
 }
 
-static inline void store_f32(uint8_t *p, float x)
+static inline void bytes_store_f32(uint8_t *p, float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    store_u32(p, bits);
+    bytes_store_u32(p, bits);
 }
 
 #endif

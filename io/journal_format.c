@@ -29,33 +29,33 @@ void journal_file_header(uint8_t header[FILE_HEADER_BYTES], const char *magic, u
     assert(first_lsn > 0);
     memset(header, 0, FILE_HEADER_BYTES);
     memcpy(header, magic, 8);
-    store_u32(header + FILE_VERSION_AT, FILE_VERSION);
-    store_u64(header + FILE_ID_AT, id);
-    store_u64(header + FILE_FIRST_AT, first_lsn);
-    store_u64(header + FILE_CHECKSUM_AT, journal_checksum(header, FILE_CHECKSUM_AT));
+    bytes_store_u32(header + FILE_VERSION_AT, FILE_VERSION);
+    bytes_store_u64(header + FILE_ID_AT, id);
+    bytes_store_u64(header + FILE_FIRST_AT, first_lsn);
+    bytes_store_u64(header + FILE_CHECKSUM_AT, journal_checksum(header, FILE_CHECKSUM_AT));
 }
 
 void journal_frame_header(uint8_t *at, const struct frame_header *header)
 {
-    store_u32(at + FRAME_MAGIC_AT, header->magic);
-    store_u32(at + FRAME_PAYLOAD_BYTES_AT, header->payload_bytes);
-    store_u64(at + FRAME_FILE_ID_AT, header->file_id);
-    store_u64(at + FRAME_NUMBER_AT, header->number);
-    store_u64(at + FRAME_KNOWN_AT, header->known);
-    store_u32(at + FRAME_RECORDS_AT, header->n_records);
-    store_u32(at + FRAME_HEADER_CHECKSUM_AT, 0);
-    store_u64(at + FRAME_PAYLOAD_CHECKSUM_AT, header->payload_checksum);
-    store_u32(at + FRAME_HEADER_CHECKSUM_AT, (uint32_t)journal_checksum(at, FRAME_HEADER_BYTES));
+    bytes_store_u32(at + FRAME_MAGIC_AT, header->magic);
+    bytes_store_u32(at + FRAME_PAYLOAD_BYTES_AT, header->payload_bytes);
+    bytes_store_u64(at + FRAME_FILE_ID_AT, header->file_id);
+    bytes_store_u64(at + FRAME_NUMBER_AT, header->number);
+    bytes_store_u64(at + FRAME_KNOWN_AT, header->known);
+    bytes_store_u32(at + FRAME_RECORDS_AT, header->n_records);
+    bytes_store_u32(at + FRAME_HEADER_CHECKSUM_AT, 0);
+    bytes_store_u64(at + FRAME_PAYLOAD_CHECKSUM_AT, header->payload_checksum);
+    bytes_store_u32(at + FRAME_HEADER_CHECKSUM_AT, (uint32_t)journal_checksum(at, FRAME_HEADER_BYTES));
 }
 
 uint8_t *journal_put_record(uint8_t *at, uint8_t kind, const uint64_t *lsn, const void *bytes, uint32_t n)
 {
-    store_u32(at, n);
+    bytes_store_u32(at, n);
     memset(at + 4, 0, 4);
     at[4] = kind;
     at += RECORD_HEADER_BYTES;
     if (lsn) {
-        store_u64(at, *lsn);
+        bytes_store_u64(at, *lsn);
         at += 8;
     }
     if (n > 0)

@@ -130,8 +130,8 @@ static bool header_is_right(const uint8_t *at)
 {
     uint8_t copy[FRAME_HEADER_BYTES];
     memcpy(copy, at, sizeof copy);
-    store_u32(copy + FRAME_HEADER_CHECKSUM_AT, 0);
-    return load_u32(at + FRAME_HEADER_CHECKSUM_AT) == (uint32_t)journal_checksum(copy, sizeof copy);
+    bytes_store_u32(copy + FRAME_HEADER_CHECKSUM_AT, 0);
+    return bytes_load_u32(at + FRAME_HEADER_CHECKSUM_AT) == (uint32_t)journal_checksum(copy, sizeof copy);
 }
 
 static size_t record_header_bytes(const struct scan *scan)
@@ -146,7 +146,7 @@ static bool records_fit(const struct scan *scan, const uint8_t *payload, const s
     for (uint32_t i = 0; i < header->n_records; i++) {
         if (rest < record_header_bytes(scan))
             return false;
-        uint64_t bytes = record_header_bytes(scan) + journal_record_padded(load_u32(payload));
+        uint64_t bytes = record_header_bytes(scan) + journal_record_padded(bytes_load_u32(payload));
         if (bytes > rest)
             return false;
         payload += bytes;
@@ -164,16 +164,16 @@ static int scan_frame(struct scan *scan, uint64_t at, struct found *out, struct 
     int rc = scan_bytes(scan, at, FRAME_HEADER_BYTES, &bytes, err);
     if (rc < 0)
         return rc;
-    uint32_t magic = load_u32(bytes);
+    uint32_t magic = bytes_load_u32(bytes);
     if ((magic != FRAME_MAGIC && magic != END_MAGIC) || !header_is_right(bytes))
         return 0;
     struct frame_header header = {.magic = magic,
-                                  .payload_bytes = load_u32(bytes + FRAME_PAYLOAD_BYTES_AT),
-                                  .n_records = load_u32(bytes + FRAME_RECORDS_AT),
-                                  .file_id = load_u64(bytes + FRAME_FILE_ID_AT),
-                                  .number = load_u64(bytes + FRAME_NUMBER_AT),
-                                  .known = load_u64(bytes + FRAME_KNOWN_AT),
-                                  .payload_checksum = load_u64(bytes + FRAME_PAYLOAD_CHECKSUM_AT)};
+                                  .payload_bytes = bytes_load_u32(bytes + FRAME_PAYLOAD_BYTES_AT),
+                                  .n_records = bytes_load_u32(bytes + FRAME_RECORDS_AT),
+                                  .file_id = bytes_load_u64(bytes + FRAME_FILE_ID_AT),
+                                  .number = bytes_load_u64(bytes + FRAME_NUMBER_AT),
+                                  .known = bytes_load_u64(bytes + FRAME_KNOWN_AT),
+                                  .payload_checksum = bytes_load_u64(bytes + FRAME_PAYLOAD_CHECKSUM_AT)};
     if ((scan->id && header.file_id != scan->id) || header.number == 0 ||
         header.payload_bytes > scan->file->bytes - at - FRAME_HEADER_BYTES || header.payload_bytes % RECORD_ALIGN != 0)
         return 0;
@@ -221,8 +221,8 @@ static int each_record(const struct scan *scan, const struct found *found, recor
     const uint8_t *at = found->payload;
     int rc = 0;
     for (uint32_t i = 0; rc >= 0 && take && i < found->header.n_records; i++) {
-        uint32_t n = load_u32(at);
-        uint64_t lsn = scan->with_lsn ? load_u64(at + RECORD_HEADER_BYTES) : found->header.number;
+        uint32_t n = bytes_load_u32(at);
+        uint64_t lsn = scan->with_lsn ? bytes_load_u64(at + RECORD_HEADER_BYTES) : found->header.number;
         rc = take(context, at[4], lsn, at + record_header_bytes(scan), n, err);
         at += record_header_bytes(scan) + journal_record_padded(n);
     }
@@ -252,15 +252,15 @@ static int check_file_header(const struct walk *walk, struct scan *scan, const c
         int rc = scan_bytes(scan, 0, FILE_HEADER_BYTES, &header, err);
         if (rc < 0)
             return rc;
-        if (memcmp(header, magic, 8) == 0 && load_u32(header + FILE_VERSION_AT) > FILE_VERSION)
+        if (memcmp(header, magic, 8) == 0 && bytes_load_u32(header + FILE_VERSION_AT) > FILE_VERSION)
             return error_set(err, QUIRE_EVERSION, "%s has format version %" PRIu32 ", this program reads up to %u",
-                             scan->file->path, load_u32(header + FILE_VERSION_AT), FILE_VERSION);
-        right = memcmp(header, magic, 8) == 0 && load_u32(header + FILE_VERSION_AT) == FILE_VERSION &&
-                load_u64(header + FILE_CHECKSUM_AT) == journal_checksum(header, FILE_CHECKSUM_AT) &&
-                load_u64(header + FILE_FIRST_AT) == scan->first && load_u64(header + FILE_ID_AT) != 0;
+                             scan->file->path, bytes_load_u32(header + FILE_VERSION_AT), FILE_VERSION);
+        right = memcmp(header, magic, 8) == 0 && bytes_load_u32(header + FILE_VERSION_AT) == FILE_VERSION &&
+                bytes_load_u64(header + FILE_CHECKSUM_AT) == journal_checksum(header, FILE_CHECKSUM_AT) &&
+                bytes_load_u64(header + FILE_FIRST_AT) == scan->first && bytes_load_u64(header + FILE_ID_AT) != 0;
     }
     if (right)
-        scan->id = load_u64(header + FILE_ID_AT);
+        scan->id = bytes_load_u64(header + FILE_ID_AT);
     else if (walk->salvage)
         say_lost(walk, "%s: the file's header is damaged", scan->file->path);
     else

@@ -180,20 +180,20 @@ static void encode_superblock(const struct section_writer *w, uint64_t file_byte
     assert(w->n_entries <= SECTIONS_MAX && file_bytes % SECTION_ALIGN == 0);
     memset(out, 0, SECTION_ALIGN);
     memcpy(out, SECTION_MAGIC, 8);
-    store_u32(out + 8, SECTION_FORMAT_VERSION);
-    store_u32(out + 12, w->kind);
+    bytes_store_u32(out + 8, SECTION_FORMAT_VERSION);
+    bytes_store_u32(out + 12, w->kind);
     memcpy(out + 16, w->segment_id, 16);
-    store_u64(out + 32, file_bytes);
-    store_u32(out + 40, w->n_entries);
+    bytes_store_u64(out + 32, file_bytes);
+    bytes_store_u32(out + 40, w->n_entries);
     for (uint32_t i = 0; i < w->n_entries; i++) {
         uint8_t *at = out + TABLE_AT + i * TABLE_ENTRY_BYTES;
-        store_u32(at, w->entries[i].id);
-        store_u32(at + 4, w->entries[i].flags);
-        store_u64(at + 8, w->entries[i].offset);
-        store_u64(at + 16, w->entries[i].bytes);
-        store_u64(at + 24, w->entries[i].checksum);
+        bytes_store_u32(at, w->entries[i].id);
+        bytes_store_u32(at + 4, w->entries[i].flags);
+        bytes_store_u64(at + 8, w->entries[i].offset);
+        bytes_store_u64(at + 16, w->entries[i].bytes);
+        bytes_store_u64(at + 24, w->entries[i].checksum);
     }
-    store_u64(out + CHECKSUM_AT, XXH3_64bits(out, CHECKSUM_AT));
+    bytes_store_u64(out + CHECKSUM_AT, XXH3_64bits(out, CHECKSUM_AT));
 }
 
 int section_writer_finish(struct section_writer *w, struct quire_error *err)
@@ -240,8 +240,8 @@ static int check_header(const struct io_file *file, const uint8_t *sb, uint32_t 
     if (memcmp(sb, SECTION_MAGIC, 8) != 0)
         return error_set(err, QUIRE_EFORMAT, "%s is not a Quire file: its first bytes are not \"%s\"", file->path,
                          SECTION_MAGIC);
-    uint64_t stated = load_u64(sb + CHECKSUM_AT), found = XXH3_64bits(sb, CHECKSUM_AT);
-    uint32_t version = load_u32(sb + 8);
+    uint64_t stated = bytes_load_u64(sb + CHECKSUM_AT), found = XXH3_64bits(sb, CHECKSUM_AT);
+    uint32_t version = bytes_load_u32(sb + 8);
     if (version > SECTION_FORMAT_VERSION)
         return error_set(err, QUIRE_EVERSION,
                          "%s has container format version %u, this build reads %u: it was made by a "
@@ -253,12 +253,12 @@ static int check_header(const struct io_file *file, const uint8_t *sb, uint32_t 
     if (version != SECTION_FORMAT_VERSION)
         return error_set(err, QUIRE_EVERSION, "%s has container format version %u, this build reads %u", file->path,
                          version, SECTION_FORMAT_VERSION);
-    if (load_u32(sb + 12) != kind)
-        return error_set(err, QUIRE_EFORMAT, "%s is a file of kind %u, expected kind %u", file->path, load_u32(sb + 12),
-                         kind);
+    if (bytes_load_u32(sb + 12) != kind)
+        return error_set(err, QUIRE_EFORMAT, "%s is a file of kind %u, expected kind %u", file->path,
+                         bytes_load_u32(sb + 12), kind);
     if (segment_id && memcmp(sb + 16, segment_id, 16) != 0)
         return error_set(err, QUIRE_ECORRUPT, "%s belongs to another index: its segment id differs", file->path);
-    uint64_t bytes = load_u64(sb + 32);
+    uint64_t bytes = bytes_load_u64(sb + 32);
     if (file->bytes != bytes)
         return error_set(err, file->bytes < bytes ? QUIRE_ETRUNCATED : QUIRE_EOVERSIZED,
                          "%s has %llu bytes, its superblock says %llu: copy it again or rebuild", file->path,
@@ -269,13 +269,13 @@ static int check_header(const struct io_file *file, const uint8_t *sb, uint32_t 
 static int parse_table(struct section_file *f, const uint8_t *sb, struct quire_error *err)
 {
     uint64_t end = SECTION_ALIGN;
-    uint32_t n = load_u32(sb + 40);
+    uint32_t n = bytes_load_u32(sb + 40);
     if (n > SECTIONS_MAX)
         return error_set(err, QUIRE_ECORRUPT, "%s: %u sections, at most %u", f->file->path, n, SECTIONS_MAX);
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *at = sb + TABLE_AT + i * TABLE_ENTRY_BYTES;
-        struct section_entry entry = {load_u32(at), load_u32(at + 4), load_u64(at + 8), load_u64(at + 16),
-                                      load_u64(at + 24)};
+        struct section_entry entry = {bytes_load_u32(at), bytes_load_u32(at + 4), bytes_load_u64(at + 8),
+                                      bytes_load_u64(at + 16), bytes_load_u64(at + 24)};
         if (entry.offset % SECTION_ALIGN || entry.offset < end || entry.offset > f->file->bytes ||
             entry.bytes > f->file->bytes - entry.offset)
             return error_set(err, QUIRE_ECORRUPT,

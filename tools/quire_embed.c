@@ -254,7 +254,7 @@ static int print_vector(const struct apply_work *w, const float *vector)
 {
     uint8_t bytes[4];
     for (uint32_t i = 0; i < w->dim; i++) {
-        store_f32(bytes, vector[i]);
+        bytes_store_f32(bytes, vector[i]);
         if (w->raw)
             fwrite(bytes, 1, sizeof bytes, stdout);
         else

@@ -55,9 +55,9 @@ static uint8_t *take(struct cache_record *r, size_t n)
             store;                                                                                                     \
     }
 PUT(u8, uint8_t, 1, *at = x)
-PUT(u32, uint32_t, 4, store_u32(at, x))
-PUT(u64, uint64_t, 8, store_u64(at, x))
-PUT(f32, float, 4, store_f32(at, x))
+PUT(u32, uint32_t, 4, bytes_store_u32(at, x))
+PUT(u64, uint64_t, 8, bytes_store_u64(at, x))
+PUT(f32, float, 4, bytes_store_f32(at, x))
 #undef PUT
 
 /* u32 bytes, and the bytes. */

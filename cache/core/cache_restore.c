@@ -41,17 +41,17 @@ static uint8_t take_u8(struct reader *r)
 
 static uint32_t take_u32(struct reader *r)
 {
-    return load_u32(take(r, 4));
+    return bytes_load_u32(take(r, 4));
 }
 
 static uint64_t take_u64(struct reader *r)
 {
-    return load_u64(take(r, 8));
+    return bytes_load_u64(take(r, 8));
 }
 
 static float take_f32(struct reader *r)
 {
-    return load_f32(take(r, 4));
+    return bytes_load_f32(take(r, 4));
 }
 
 static struct quire_bytes take_piece(struct reader *r, size_t most)

@@ -252,10 +252,10 @@ int cache_export(struct cache *cache, void **bytes, size_t *n, struct quire_erro
         if (cat->dropped)
             continue;
         uint8_t *curve = at + 6 + cat->name.n_bytes;
-        store_u16(at, (uint16_t)cat->name.n_bytes);
+        bytes_store_u16(at, (uint16_t)cat->name.n_bytes);
         memcpy(at + 6, cat->name.data, cat->name.n_bytes);
         uint32_t taken = risk_save(cat->curve, curve);
-        store_u32(at + 2, taken);
+        bytes_store_u32(at + 2, taken);
         at = curve + taken;
         count++;
     }
@@ -263,7 +263,7 @@ int cache_export(struct cache *cache, void **bytes, size_t *n, struct quire_erro
     if (!out)
         return error_set(err, QUIRE_ENOMEM, "no memory for %zu bytes of curves", capacity);
     memcpy(out, curve_magic, sizeof curve_magic);
-    store_u32(out + sizeof curve_magic, count);
+    bytes_store_u32(out + sizeof curve_magic, count);
     *bytes = out;
     *n = (size_t)(at - out);
     return 0;
@@ -276,8 +276,8 @@ static int import_one(struct cache *cache, const uint8_t *bytes, size_t n, size_
     uint32_t number = 0;
     if (n - *at < 6)
         return error_set(err, QUIRE_ETRUNCATED, "the curves end after %zu bytes in the middle of one", n);
-    uint16_t n_name = load_u16(bytes + *at);
-    uint32_t n_curve = load_u32(bytes + *at + 2);
+    uint16_t n_name = bytes_load_u16(bytes + *at);
+    uint32_t n_curve = bytes_load_u32(bytes + *at + 2);
     if (n - *at - 6 < (size_t)n_name + n_curve)
         return error_set(err, QUIRE_ETRUNCATED, "the curves end after %zu bytes in the middle of one", n);
     struct quire_bytes name = {bytes + *at + 6, n_name};
@@ -298,7 +298,7 @@ int cache_import(struct cache *cache, const void *bytes, size_t n, struct quire_
     int rc = 0, taken = 0;
     if (n < sizeof curve_magic + 4 || memcmp(bytes, curve_magic, sizeof curve_magic) != 0)
         return error_set(err, QUIRE_EFORMAT, "these %zu bytes are no curves: SC.EXPORT makes them", n);
-    uint32_t count = load_u32((const uint8_t *)bytes + sizeof curve_magic);
+    uint32_t count = bytes_load_u32((const uint8_t *)bytes + sizeof curve_magic);
     pthread_mutex_lock(&cache->lock);
     for (int apply = 0; apply < 2 && rc >= 0; apply++) { /* all lengths first */
         size_t at = sizeof curve_magic + 4;

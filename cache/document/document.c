@@ -75,13 +75,13 @@ size_t document_bytes(const struct document *document)
 
 static void store_hash(uint8_t *at, struct hash128 hash)
 {
-    store_u64(at, hash.low);
-    store_u64(at + 8, hash.high);
+    bytes_store_u64(at, hash.low);
+    bytes_store_u64(at + 8, hash.high);
 }
 
 static struct hash128 load_hash(const uint8_t *at)
 {
-    return (struct hash128){load_u64(at), load_u64(at + 8)};
+    return (struct hash128){bytes_load_u64(at), bytes_load_u64(at + 8)};
 }
 
 void document_encode(const struct document *document, uint8_t *out)
@@ -89,36 +89,36 @@ void document_encode(const struct document *document, uint8_t *out)
     size_t bytes = document_bytes(document);
     uint64_t n = pieces_of(document);
     assert(bytes > 0);
-    store_u32(out + MAGIC_AT, DOCUMENT_MAGIC);
-    store_u32(out + BYTES_AT, (uint32_t)bytes);
-    store_u64(out + ID_AT, document->id);
-    store_u64(out + CREATED_AT, document->created_ms);
-    store_u64(out + EXPIRE_AT, document->expire_ms);
+    bytes_store_u32(out + MAGIC_AT, DOCUMENT_MAGIC);
+    bytes_store_u32(out + BYTES_AT, (uint32_t)bytes);
+    bytes_store_u64(out + ID_AT, document->id);
+    bytes_store_u64(out + CREATED_AT, document->created_ms);
+    bytes_store_u64(out + EXPIRE_AT, document->expire_ms);
     store_hash(out + EXACT_AT, document->exact);
     store_hash(out + COMPAT_AT, document->compat);
-    store_u32(out + N_SCOPE_AT, document->n_scope);
-    store_u32(out + N_TAGS_AT, document->n_tags);
-    store_u32(out + N_CHUNKS_AT, document->n_chunks);
-    store_u32(out + TOKENS_IN_AT, document->tokens_in);
-    store_u32(out + TOKENS_OUT_AT, document->tokens_out);
-    store_u32(out + LLM_MS_AT, document->llm_ms);
-    store_f32(out + COST_AT, document->cost);
+    bytes_store_u32(out + N_SCOPE_AT, document->n_scope);
+    bytes_store_u32(out + N_TAGS_AT, document->n_tags);
+    bytes_store_u32(out + N_CHUNKS_AT, document->n_chunks);
+    bytes_store_u32(out + TOKENS_IN_AT, document->tokens_in);
+    bytes_store_u32(out + TOKENS_OUT_AT, document->tokens_out);
+    bytes_store_u32(out + LLM_MS_AT, document->llm_ms);
+    bytes_store_f32(out + COST_AT, document->cost);
     size_t end = (size_t)(ENDS_AT + 4 * n);
     for (uint64_t i = 0; i < n; i++) {
         struct quire_bytes piece = source(document, i);
         if (piece.n_bytes)
             memcpy(out + end, piece.data, piece.n_bytes);
         end += piece.n_bytes;
-        store_u32(out + ENDS_AT + 4 * i, (uint32_t)end);
+        bytes_store_u32(out + ENDS_AT + 4 * i, (uint32_t)end);
     }
     memset(out + end, 0, bytes - end);
-    store_u64(out + CHECKSUM_AT, XXH3_64bits(out + MAGIC_AT, bytes - MAGIC_AT));
+    bytes_store_u64(out + CHECKSUM_AT, XXH3_64bits(out + MAGIC_AT, bytes - MAGIC_AT));
 }
 
 uint32_t document_peek(const uint8_t bytes[DOCUMENT_PEEK_BYTES])
 {
-    uint32_t n = load_u32(bytes + BYTES_AT);
-    bool right = load_u32(bytes + MAGIC_AT) == DOCUMENT_MAGIC && n >= ENDS_AT && n % DOCUMENT_UNIT == 0;
+    uint32_t n = bytes_load_u32(bytes + BYTES_AT);
+    bool right = bytes_load_u32(bytes + MAGIC_AT) == DOCUMENT_MAGIC && n >= ENDS_AT && n % DOCUMENT_UNIT == 0;
     return right && n <= DOCUMENT_BYTES_MAX ? n : 0;
 }
 
@@ -128,8 +128,8 @@ static struct quire_bytes piece_at(const struct document *document, uint64_t i)
     const uint8_t *bytes = document->packed.data;
     uint64_t n = pieces_of(document);
     assert(bytes && i < n);
-    uint64_t begin = i ? load_u32(bytes + ENDS_AT + 4 * (i - 1)) : ENDS_AT + 4 * n;
-    return (struct quire_bytes){bytes + begin, load_u32(bytes + ENDS_AT + 4 * i) - begin};
+    uint64_t begin = i ? bytes_load_u32(bytes + ENDS_AT + 4 * (i - 1)) : ENDS_AT + 4 * n;
+    return (struct quire_bytes){bytes + begin, bytes_load_u32(bytes + ENDS_AT + 4 * i) - begin};
 }
 
 /* That the table and what it points to lie inside the document. */
@@ -139,7 +139,7 @@ static bool pieces_right(const uint8_t *bytes, uint64_t n_bytes, uint64_t n_piec
     if (end > n_bytes)
         return false;
     for (uint64_t i = 0; i < n_pieces; i++) {
-        uint64_t next = load_u32(bytes + ENDS_AT + 4 * i);
+        uint64_t next = bytes_load_u32(bytes + ENDS_AT + 4 * i);
         if (next < end || next > n_bytes)
             return false;
         end = next;
@@ -153,20 +153,20 @@ int document_decode(const uint8_t *bytes, size_t n, struct document *out, size_t
     if (length == 0 || length > n)
         return error_set(err, QUIRE_ECORRUPT, "no document: %s (%zu bytes are there, it says %u)",
                          length ? "its end is missing" : "no header of one", n, length);
-    if (XXH3_64bits(bytes + MAGIC_AT, length - MAGIC_AT) != load_u64(bytes + CHECKSUM_AT))
+    if (XXH3_64bits(bytes + MAGIC_AT, length - MAGIC_AT) != bytes_load_u64(bytes + CHECKSUM_AT))
         return error_set(err, QUIRE_ECORRUPT, "a document of %u bytes does not have its checksum", length);
-    struct document document = {.id = load_u64(bytes + ID_AT),
-                                .created_ms = load_u64(bytes + CREATED_AT),
-                                .expire_ms = load_u64(bytes + EXPIRE_AT),
+    struct document document = {.id = bytes_load_u64(bytes + ID_AT),
+                                .created_ms = bytes_load_u64(bytes + CREATED_AT),
+                                .expire_ms = bytes_load_u64(bytes + EXPIRE_AT),
                                 .exact = load_hash(bytes + EXACT_AT),
                                 .compat = load_hash(bytes + COMPAT_AT),
-                                .n_scope = load_u32(bytes + N_SCOPE_AT),
-                                .n_tags = load_u32(bytes + N_TAGS_AT),
-                                .n_chunks = load_u32(bytes + N_CHUNKS_AT),
-                                .tokens_in = load_u32(bytes + TOKENS_IN_AT),
-                                .tokens_out = load_u32(bytes + TOKENS_OUT_AT),
-                                .llm_ms = load_u32(bytes + LLM_MS_AT),
-                                .cost = load_f32(bytes + COST_AT)};
+                                .n_scope = bytes_load_u32(bytes + N_SCOPE_AT),
+                                .n_tags = bytes_load_u32(bytes + N_TAGS_AT),
+                                .n_chunks = bytes_load_u32(bytes + N_CHUNKS_AT),
+                                .tokens_in = bytes_load_u32(bytes + TOKENS_IN_AT),
+                                .tokens_out = bytes_load_u32(bytes + TOKENS_OUT_AT),
+                                .llm_ms = bytes_load_u32(bytes + LLM_MS_AT),
+                                .cost = bytes_load_f32(bytes + COST_AT)};
     if (!pieces_right(bytes, length, pieces_of(&document)))
         return error_set(err, QUIRE_ECORRUPT, "a document of %u bytes has pieces outside of it", length);
     document.packed = (struct quire_bytes){bytes, length};
@@ -203,6 +203,7 @@ struct quire_bytes document_value(const struct document *document)
     uint64_t n = pieces_of(document), before = n - document->n_chunks;
     assert(bytes);
     /* there are always pieces before the chunks */
-    uint32_t begin = load_u32(bytes + ENDS_AT + 4 * (before - 1)), end = load_u32(bytes + ENDS_AT + 4 * (n - 1));
+    uint32_t begin = bytes_load_u32(bytes + ENDS_AT + 4 * (before - 1)),
+             end = bytes_load_u32(bytes + ENDS_AT + 4 * (n - 1));
     return (struct quire_bytes){bytes + begin, end - begin};
 }

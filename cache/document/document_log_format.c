@@ -32,11 +32,11 @@ void document_log_header_encode(const struct document_log_segment *segment, uint
     assert(segment->number != 0 && segment->class <= LOG_CLASS_NEVER);
     memset(page, 0, LOG_HEADER_BYTES);
     memcpy(page + MAGIC_AT, SEGMENT_MAGIC, 8);
-    store_u32(page + VERSION_AT, SEGMENT_VERSION);
-    store_u32(page + NUMBER_AT, segment->number);
-    store_u64(page + CREATED_AT, segment->created_ms);
-    store_u32(page + CLASS_AT, segment->class);
-    store_u64(page + CHECKSUM_AT, XXH3_64bits(page, CHECKSUM_AT));
+    bytes_store_u32(page + VERSION_AT, SEGMENT_VERSION);
+    bytes_store_u32(page + NUMBER_AT, segment->number);
+    bytes_store_u64(page + CREATED_AT, segment->created_ms);
+    bytes_store_u32(page + CLASS_AT, segment->class);
+    bytes_store_u64(page + CHECKSUM_AT, XXH3_64bits(page, CHECKSUM_AT));
 }
 
 static bool all_zero(const uint8_t *bytes, size_t n)
@@ -55,18 +55,18 @@ int document_log_header_decode(const char *path, const uint8_t *page, size_t n, 
         return 0;
     if (memcmp(page + MAGIC_AT, SEGMENT_MAGIC, 8) != 0)
         return error_set(err, QUIRE_EFORMAT, "%s is not a segment of documents: move it out of the folder", path);
-    uint32_t version = load_u32(page + VERSION_AT), class = load_u32(page + CLASS_AT);
+    uint32_t version = bytes_load_u32(page + VERSION_AT), class = bytes_load_u32(page + CLASS_AT);
     if (version != SEGMENT_VERSION)
         return error_set(err, QUIRE_EVERSION,
                          "%s has format version %u, this program knows %u: use the program that wrote it, or remove it",
                          path, version, SEGMENT_VERSION);
-    if (load_u64(page + CHECKSUM_AT) != XXH3_64bits(page, CHECKSUM_AT) || class > LOG_CLASS_NEVER ||
-        load_u32(page + NUMBER_AT) != segment->number) {
+    if (bytes_load_u64(page + CHECKSUM_AT) != XXH3_64bits(page, CHECKSUM_AT) || class > LOG_CLASS_NEVER ||
+        bytes_load_u32(page + NUMBER_AT) != segment->number) {
         *damaged = true;
         return 0;
     }
     segment->class = class;
-    segment->created_ms = load_u64(page + CREATED_AT);
+    segment->created_ms = bytes_load_u64(page + CREATED_AT);
     uint64_t ttl = document_log_class_ttl_ms(class), open = document_log_class_open_ms(class), sum;
     if (ttl == UINT64_MAX || __builtin_add_overflow(segment->created_ms, ttl + open, &sum))
         sum = UINT64_MAX;

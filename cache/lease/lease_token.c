@@ -45,7 +45,7 @@ uint64_t lease_siphash(const uint64_t key[2], const uint8_t *data, size_t n)
                      key[1] ^ 0x7465646279746573ull};
     size_t whole = n / 8 * 8;
     for (size_t i = 0; i < whole; i += 8)
-        sip_word(v, load_u64(data + i));
+        sip_word(v, bytes_load_u64(data + i));
     uint64_t last = (uint64_t)n << 56;
     for (size_t i = whole; i < n; i++)
         last |= (uint64_t)data[i] << 8 * (i - whole);

@@ -48,22 +48,22 @@ uint32_t risk_save(const struct risk_curve *curve, uint8_t out[RISK_BYTES])
     uint64_t wrong_served;
     memcpy(&wrong_served, &stats->wrong_served, sizeof wrong_served);
     for (unsigned i = 0; i < 6; i++)
-        store_u64(out + 16 + 8 * i, counts[i]);
-    store_u64(out + 64, wrong_served);
-    store_u32(out + 72, state->since);
-    store_f32(out + 76, state->belief_weight);
-    store_f32(out + 80, state->window);
-    store_f32(out + 84, state->experience);
+        bytes_store_u64(out + 16 + 8 * i, counts[i]);
+    bytes_store_u64(out + 64, wrong_served);
+    bytes_store_u32(out + 72, state->since);
+    bytes_store_f32(out + 76, state->belief_weight);
+    bytes_store_f32(out + 80, state->window);
+    bytes_store_f32(out + 84, state->experience);
     uint8_t *at = out + 88;
     for (unsigned array = 0; array < ARRAYS; array++)
         for (unsigned bin = 0; bin < RISK_BINS; bin++, at += 4)
-            store_f32(at, array_of(state, array)[bin]);
+            bytes_store_f32(at, array_of(state, array)[bin]);
     for (unsigned i = 0; i < RISK_BELIEFS; i++, at += 4)
-        store_f32(at, state->belief[i]);
+        bytes_store_f32(at, state->belief[i]);
     assert(at == out + BYTES);
-    store_u32(out, MAGIC);
-    store_u32(out + 4, VERSION);
-    store_u64(out + 8, XXH3_64bits(out + HASHED_AT, BYTES - HASHED_AT));
+    bytes_store_u32(out, MAGIC);
+    bytes_store_u32(out + 4, VERSION);
+    bytes_store_u64(out + 8, XXH3_64bits(out + HASHED_AT, BYTES - HASHED_AT));
     return BYTES;
 }
 
@@ -100,34 +100,34 @@ static const char *fault_of(const struct risk_state *state)
 int risk_load(struct risk_curve *curve, const uint8_t *bytes, uint32_t n, bool imported, struct quire_error *err)
 {
     struct risk_state state = {0};
-    if (n < 8 || load_u32(bytes) != MAGIC)
+    if (n < 8 || bytes_load_u32(bytes) != MAGIC)
         return error_set(err, QUIRE_EFORMAT, "not a curve: %u bytes that do not begin with RISK", n);
-    if (load_u32(bytes + 4) != VERSION)
+    if (bytes_load_u32(bytes + 4) != VERSION)
         return error_set(err, QUIRE_EVERSION, "a curve of version %u, this build reads %u: export it again",
-                         load_u32(bytes + 4), VERSION);
+                         bytes_load_u32(bytes + 4), VERSION);
     if (n != BYTES)
         return error_set(err, QUIRE_EFORMAT, "a curve has %u bytes, these are %u", BYTES, n);
-    if (load_u64(bytes + 8) != XXH3_64bits(bytes + HASHED_AT, BYTES - HASHED_AT))
+    if (bytes_load_u64(bytes + 8) != XXH3_64bits(bytes + HASHED_AT, BYTES - HASHED_AT))
         return error_set(err, QUIRE_EFORMAT, "the curve's checksum is wrong: the bytes were changed on their way");
     struct risk_stats *stats = &state.stats;
     uint64_t *counts[] = {&stats->requests, &stats->labels,       &stats->wrong_labels,
                           &stats->audits,   &stats->miss_samples, &stats->feedback};
-    uint64_t wrong_served = load_u64(bytes + 64);
+    uint64_t wrong_served = bytes_load_u64(bytes + 64);
     for (unsigned i = 0; i < 6; i++)
-        *counts[i] = load_u64(bytes + 16 + 8 * i);
+        *counts[i] = bytes_load_u64(bytes + 16 + 8 * i);
     memcpy(&stats->wrong_served, &wrong_served, sizeof wrong_served);
-    state.since = load_u32(bytes + 72);
-    state.belief_weight = load_f32(bytes + 76);
-    state.window = load_f32(bytes + 80);
-    state.experience = load_f32(bytes + 84);
+    state.since = bytes_load_u32(bytes + 72);
+    state.belief_weight = bytes_load_f32(bytes + 76);
+    state.window = bytes_load_f32(bytes + 80);
+    state.experience = bytes_load_f32(bytes + 84);
     const uint8_t *at = bytes + 88;
     float *arrays[ARRAYS] = {state.seen,     state.labels, state.wrong,       state.bad,
                              state.estimate, state.bound,  state.probability, state.rate};
     for (unsigned array = 0; array < ARRAYS; array++)
         for (unsigned bin = 0; bin < RISK_BINS; bin++, at += 4)
-            arrays[array][bin] = load_f32(at);
+            arrays[array][bin] = bytes_load_f32(at);
     for (unsigned i = 0; i < RISK_BELIEFS; i++, at += 4)
-        state.belief[i] = load_f32(at);
+        state.belief[i] = bytes_load_f32(at);
     const char *fault = fault_of(&state);
     if (fault)
         return error_set(err, QUIRE_EFORMAT, "the curve holds %s that cannot be", fault);

@@ -137,7 +137,7 @@ uint8_t *attribute_schema_encode(const struct attribute_schema *schema, uint32_t
     uint8_t *out = malloc(bytes), *at = out;
     if (!out)
         return NULL;
-    store_u16(at, (uint16_t)schema->n);
+    bytes_store_u16(at, (uint16_t)schema->n);
     at += HEAD_BYTES;
     for (uint32_t i = 0; i < schema->n; i++) {
         const struct quire_column *column = &schema->columns[i];
@@ -171,7 +171,7 @@ static uint32_t decode_column(const uint8_t *bytes, uint32_t left, struct quire_
 int attribute_schema_decode(const uint8_t *bytes, uint32_t n_bytes, struct attribute_schema **out,
                             struct quire_error *err)
 {
-    uint32_t n = n_bytes >= HEAD_BYTES ? load_u16(bytes) : 0, at = HEAD_BYTES;
+    uint32_t n = n_bytes >= HEAD_BYTES ? bytes_load_u16(bytes) : 0, at = HEAD_BYTES;
     int rc = 0;
     if (n_bytes < HEAD_BYTES || n > ATTRIBUTE_COLUMNS_MAX)
         return error_set(err, QUIRE_ECORRUPT, "declared columns: %u bytes with %u columns, at most %u are possible",

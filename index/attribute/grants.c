@@ -29,7 +29,7 @@ static const uint8_t *grants_at(const void *text, uint32_t bytes, uint32_t *n_by
     const uint8_t *t = text;
     if (!t || bytes < GRANTS_HEADER_BYTES || t[0] != GRANTS_MARK)
         return NULL;
-    uint32_t stated = load_u32(t + 3);
+    uint32_t stated = bytes_load_u32(t + 3);
     *n_bytes = stated < bytes - GRANTS_HEADER_BYTES ? stated : bytes - GRANTS_HEADER_BYTES;
     return t + GRANTS_HEADER_BYTES;
 }
@@ -47,8 +47,8 @@ int grants_split(const void *text, uint32_t bytes, const char **json, uint32_t *
     if (t && bytes && t[0] == GRANTS_MARK) {
         if (bytes < GRANTS_HEADER_BYTES)
             return QUIRE_ECORRUPT;
-        wanted = load_u16(t + 1);
-        if (wanted > GRANTS_MAX || load_u32(t + 3) > bytes - GRANTS_HEADER_BYTES)
+        wanted = bytes_load_u16(t + 1);
+        if (wanted > GRANTS_MAX || bytes_load_u32(t + 3) > bytes - GRANTS_HEADER_BYTES)
             return QUIRE_ECORRUPT;
         struct grant grant;
         uint32_t at = 0;
@@ -57,8 +57,9 @@ int grants_split(const void *text, uint32_t bytes, const char **json, uint32_t *
                 return QUIRE_ECORRUPT;
             n++;
         }
-        end = GRANTS_HEADER_BYTES + load_u32(t + 3);
-        if (n != wanted || at != load_u32(t + 3) || (n == 0 && !looks_granted((const char *)t + end, bytes - end)))
+        end = GRANTS_HEADER_BYTES + bytes_load_u32(t + 3);
+        if (n != wanted || at != bytes_load_u32(t + 3) ||
+            (n == 0 && !looks_granted((const char *)t + end, bytes - end)))
             return QUIRE_ECORRUPT;
     }
     *json = end < bytes ? (const char *)t + end : NULL;
@@ -77,7 +78,7 @@ bool grants_next(const void *text, uint32_t bytes, uint32_t *at, struct grant *o
     uint32_t length = p[4];
     if (length > end - *at - GRANT_HEADER_BYTES)
         return false;
-    *out = (struct grant){(const char *)p + GRANT_HEADER_BYTES, length, load_u32(p)};
+    *out = (struct grant){(const char *)p + GRANT_HEADER_BYTES, length, bytes_load_u32(p)};
     *at += GRANT_HEADER_BYTES + length;
     return true;
 }
@@ -122,12 +123,12 @@ static char *write_joined(const struct grant *grants, uint32_t n, const char *js
         return NULL;
     if (bytes > json_bytes) {
         p[0] = GRANTS_MARK;
-        store_u16(p + 1, (uint16_t)n);
-        store_u32(p + 3, bytes - json_bytes - GRANTS_HEADER_BYTES);
+        bytes_store_u16(p + 1, (uint16_t)n);
+        bytes_store_u32(p + 3, bytes - json_bytes - GRANTS_HEADER_BYTES);
         p += GRANTS_HEADER_BYTES;
     }
     for (uint32_t i = 0; i < n; i++) {
-        store_u32(p, grants[i].generation);
+        bytes_store_u32(p, grants[i].generation);
         p[4] = (uint8_t)grants[i].bytes;
         memcpy(p + GRANT_HEADER_BYTES, grants[i].name, grants[i].bytes);
         p += GRANT_HEADER_BYTES + grants[i].bytes;

@@ -205,8 +205,8 @@ static int list_file(struct build *b, const char *name, uint8_t entry[FILE_ENTRY
     if (rc == 0) {
         memset(entry, 0, FILE_ENTRY_BYTES);
         memcpy(entry, name, strlen(name));
-        store_u64(entry + 16, file->bytes);
-        store_u64(entry + 24, XXH3_64bits(superblock, sizeof superblock));
+        bytes_store_u64(entry + 16, file->bytes);
+        bytes_store_u64(entry + 24, XXH3_64bits(superblock, sizeof superblock));
     }
     fs_close(file);
     return rc;
@@ -224,7 +224,7 @@ int build_write_meta(struct build *b, const uint8_t *calibration, size_t calibra
     if (rc == 0)
         rc = section_put(writer, META_PARAMS, params, sizeof params, b->err);
     for (uint32_t i = 0; mean && i < b->space.work_dim; i++)
-        store_f32(mean + 4 * i, b->space.mean[i]);
+        bytes_store_f32(mean + 4 * i, b->space.mean[i]);
     if (rc == 0)
         rc = section_put(writer, META_MEAN, mean, mean_bytes, b->err);
     free(mean);

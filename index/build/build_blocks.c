@@ -224,8 +224,8 @@ static void encode_slot(const struct build *b, struct scratch *s, uint32_t block
             norm2 += (double)s->rotated[i] * s->rotated[i];
         }
         float f = code_encode(s->rotated, b->space.code_dim, 8, to, centre, &dot);
-        store_f32(factor, (float)(norm2 + 2.0 * f * dot));
-        store_f32(factor + 4, f);
+        bytes_store_f32(factor, (float)(norm2 + 2.0 * f * dot));
+        bytes_store_f32(factor + 4, f);
         return;
     }
     if (p->slot == QUIRE_SLOT_F16)
@@ -240,7 +240,7 @@ static void encode_slot(const struct build *b, struct scratch *s, uint32_t block
         double norm2 = 0;
         for (uint32_t i = 0; i < b->dim; i++)
             norm2 += (double)s->vector[i] * s->vector[i];
-        store_f32(factor, (float)(1 / sqrt(norm2)));
+        bytes_store_f32(factor, (float)(1 / sqrt(norm2)));
     }
 }
 

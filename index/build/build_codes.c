@@ -142,7 +142,7 @@ void build_factor_halves(const struct residual *rows, uint32_t n, float scale_a,
         }
         kernels()->f16_from_f32(pairs, halves, 2 * m);
         for (uint32_t i = 0; i < 2 * m; i++)
-            store_u16(out + 4 * (size_t)at + 2 * (size_t)i, halves[i]);
+            bytes_store_u16(out + 4 * (size_t)at + 2 * (size_t)i, halves[i]);
     }
 }
 
@@ -174,7 +174,7 @@ static int write_floats(struct section_writer *writer, uint32_t id, const float 
     for (size_t at = 0; rc == 0 && at < n; at += 256) {
         size_t m = n - at < 256 ? n - at : 256;
         for (size_t i = 0; i < m; i++)
-            store_f32(bytes + 4 * i, x[at + i]);
+            bytes_store_f32(bytes + 4 * i, x[at + i]);
         rc = section_write(writer, bytes, 4 * m, err);
     }
     return rc == 0 ? section_end(writer, err) : rc;

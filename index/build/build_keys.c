@@ -71,10 +71,10 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
         while (at + n < b->n && format_key_bucket(keys[at + n].hash, b->params.key_buckets) == number)
             n++;
         memset(page, 0, sizeof page);
-        store_u32(page, n);
+        bytes_store_u32(page, n);
         for (uint32_t i = 0; i < n; i++) {
-            store_u64(page + 8 + 8 * i, keys[at + i].hash);
-            store_u32(page + 8 + 8 * n + 4 * i, keys[at + i].row);
+            bytes_store_u64(page + 8 + 8 * i, keys[at + i].hash);
+            bytes_store_u32(page + 8 + 8 * n + 4 * i, keys[at + i].row);
         }
         at += n;
         assert(n <= BUCKET_ENTRIES_MAX);
@@ -89,7 +89,7 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
 static int write_record(struct build *b, struct section_writer *writer, const void *bytes, uint32_t n)
 {
     uint8_t header[RECORD_HEADER_BYTES];
-    store_u64(header, format_record_checksum(bytes, n, b->segment_id));
+    bytes_store_u64(header, format_record_checksum(bytes, n, b->segment_id));
     int rc = section_write(writer, header, sizeof header, b->err);
     return rc == 0 ? section_write(writer, bytes, n, b->err) : rc;
 }
@@ -151,7 +151,7 @@ static int write_row_numbers(struct build *b, struct section_writer *writer)
     for (uint32_t at = 0; rc == 0 && at < b->n; at += ROWS_PER_PAGE) {
         memset(page, 0, sizeof page);
         for (uint32_t i = 0; i < ROWS_PER_PAGE && at + i < b->n; i++)
-            store_u32(page + 4 * i, places[at + i]);
+            bytes_store_u32(page + 4 * i, places[at + i]);
         format_page_seal(page, at / ROWS_PER_PAGE, b->segment_id);
         rc = section_write(writer, page, sizeof page, b->err);
     }
@@ -189,7 +189,7 @@ static int write_attributes(struct build *b)
         for (uint32_t i = 0; i < ATTRIBUTES_PER_PAGE && at + i < b->n; i++) {
             uint32_t bytes = attribute_bytes(b, at + i);
             if (bytes) {
-                store_u64(page + 8 * i, (heap_at + 1) << 24 | bytes);
+                bytes_store_u64(page + 8 * i, (heap_at + 1) << 24 | bytes);
                 heap_at += RECORD_HEADER_BYTES + bytes;
             }
         }

@@ -265,7 +265,7 @@ static int make_posting(struct lists_job *job, struct list_scratch *s, uint32_t 
                        b->space.code_dim, b->params.list_bits);
         job->errors[list] += s->rows[i].error;
         if (i >= e->own)
-            store_u32(posting + shape.ids + 4 * (size_t)(i - e->own), row);
+            bytes_store_u32(posting + shape.ids + 4 * (size_t)(i - e->own), row);
     }
     build_factor_halves(s->rows, e->entries, b->params.scale_a[job->width], b->params.scale_f[job->width],
                         posting + shape.factors);

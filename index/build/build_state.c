@@ -27,7 +27,7 @@
 static void hash_number(XXH3_state_t *hash, uint64_t number)
 {
     uint8_t bytes[8];
-    store_u64(bytes, number);
+    bytes_store_u64(bytes, number);
     XXH3_64bits_update(hash, bytes, sizeof bytes);
 }
 
@@ -102,19 +102,19 @@ int build_save_state(struct build *b, enum build_stage stage)
     if (!b->options.resume)
         return 0;
     memcpy(page, STATE_MAGIC, 8);
-    store_u32(page + 8, STATE_VERSION);
-    store_u32(page + 12, stage);
-    store_u32(page + 16, b->state.linked_groups);
-    store_u32(page + 20, b->n);
-    store_u64(page + 24, b->state.input_hash);
-    store_u64(page + 32, b->state.options_hash);
+    bytes_store_u32(page + 8, STATE_VERSION);
+    bytes_store_u32(page + 12, stage);
+    bytes_store_u32(page + 16, b->state.linked_groups);
+    bytes_store_u32(page + 20, b->n);
+    bytes_store_u64(page + 24, b->state.input_hash);
+    bytes_store_u64(page + 32, b->state.options_hash);
     memcpy(page + 40, b->segment_id, 16);
     format_params_encode(&b->params, page + STATE_AT_PARAMS);
-    store_u32(page + STATE_AT_CALIBRATION, (uint32_t)b->calibration_bytes);
+    bytes_store_u32(page + STATE_AT_CALIBRATION, (uint32_t)b->calibration_bytes);
     assert(b->calibration_bytes <= PAGE_PAYLOAD - STATE_AT_CALIBRATION - 4);
     if (b->calibration)
         memcpy(page + STATE_AT_CALIBRATION + 4, b->calibration, b->calibration_bytes);
-    store_u64(page + PAGE_PAYLOAD, XXH3_64bits(page, PAGE_PAYLOAD));
+    bytes_store_u64(page + PAGE_PAYLOAD, XXH3_64bits(page, PAGE_PAYLOAD));
     char *from = build_file_path(b, WORK_STATE_NEW), *to = build_file_path(b, WORK_STATE);
     int rc = from && to ? build_remove_file(b, WORK_STATE_NEW) : QUIRE_ENOMEM;
     if (rc == 0)
@@ -140,18 +140,18 @@ static int refuse_state(const struct build *b, int code, const char *why)
 /* The state of an earlier run into b, which must want the same. */
 static int take_state(struct build *b, const uint8_t page[PAGE_BYTES])
 {
-    uint32_t stage = load_u32(page + 12), bytes = load_u32(page + STATE_AT_CALIBRATION);
-    if (memcmp(page, STATE_MAGIC, 8) != 0 || load_u64(page + PAGE_PAYLOAD) != XXH3_64bits(page, PAGE_PAYLOAD) ||
+    uint32_t stage = bytes_load_u32(page + 12), bytes = bytes_load_u32(page + STATE_AT_CALIBRATION);
+    if (memcmp(page, STATE_MAGIC, 8) != 0 || bytes_load_u64(page + PAGE_PAYLOAD) != XXH3_64bits(page, PAGE_PAYLOAD) ||
         stage > STAGE_WRITTEN || bytes > PAGE_PAYLOAD - STATE_AT_CALIBRATION - 4)
         return refuse_state(b, QUIRE_ECORRUPT, "its work.state is damaged");
-    if (load_u32(page + 8) != STATE_VERSION)
+    if (bytes_load_u32(page + 8) != STATE_VERSION)
         return refuse_state(b, QUIRE_EVERSION, "another version of Quire has begun it");
-    if (load_u64(page + 32) != b->state.options_hash)
+    if (bytes_load_u64(page + 32) != b->state.options_hash)
         return refuse_state(b, QUIRE_EINVALID, "with other options, keys, attributes or another shape of the input");
-    if (load_u64(page + 24) != b->state.input_hash)
+    if (bytes_load_u64(page + 24) != b->state.input_hash)
         return refuse_state(b, QUIRE_EINVALID, "of other vectors: the input has changed since");
     b->state.stage = (enum build_stage)stage;
-    b->state.linked_groups = load_u32(page + 16);
+    b->state.linked_groups = bytes_load_u32(page + 16);
     memcpy(b->segment_id, page + 40, sizeof b->segment_id);
     if (stage >= STAGE_TABLES) {
         int rc = format_params_decode(page + STATE_AT_PARAMS, &b->params, b->err);

@@ -684,10 +684,10 @@ static size_t encode_points(const struct calibration *c, uint8_t *out)
         for (uint32_t n = 0; n < c->ladders[i].n_points; n++, at += CALIBRATION_POINT_BYTES) {
             const struct calibration_point *p = &c->ladders[i].points[n];
             best = fmaxf(best, p->recall);
-            store_u32(at, p->k);
-            store_u32(at + 4, p->effort);
-            store_f32(at + 8, best);
-            store_f32(at + 12, p->reads);
+            bytes_store_u32(at, p->k);
+            bytes_store_u32(at + 4, p->effort);
+            bytes_store_f32(at + 8, best);
+            bytes_store_f32(at + 12, p->reads);
         }
     }
     return (size_t)(at - out);

@@ -146,7 +146,7 @@ static int take_key(struct scan *scan, const struct block_view *view, uint32_t s
     int rc = window_get(&scan->keys, key.external_at, RECORD_HEADER_BYTES + (uint64_t)key.length, &record, err);
     if (rc < 0)
         return rc;
-    if (load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key.length, s->segment_id))
+    if (bytes_load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key.length, s->segment_id))
         return error_set(err, QUIRE_ECORRUPT, "the key of row %u of %s at offset %llu is damaged: wrong checksum",
                          row->row, section_file_io(s->keys)->path, (unsigned long long)(s->heap_at + key.external_at));
     row->key = record + RECORD_HEADER_BYTES;
@@ -177,7 +177,7 @@ static int attribute_entry(struct scan *scan, uint32_t row, uint64_t *out)
     scan->page_is_damaged = rc < 0;
     if (rc < 0)
         return take_damage(scan, rc, &err);
-    *out = load_u64(bytes + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
+    *out = bytes_load_u64(bytes + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
     return 0;
 }
 
@@ -193,7 +193,7 @@ static int take_attributes(struct scan *scan, struct scanned_row *row)
     uint32_t bytes = (uint32_t)(entry & 0xffffff);
     struct quire_error err = {0};
     rc = window_get(&scan->attribute_heap, at, RECORD_HEADER_BYTES + (uint64_t)bytes, &record, &err);
-    if (rc == 0 && load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, bytes, s->segment_id))
+    if (rc == 0 && bytes_load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, bytes, s->segment_id))
         rc =
             error_set(&err, QUIRE_ECORRUPT, "the attributes of row %u of %s at offset %llu are damaged: wrong checksum",
                       row->row, section_file_io(s->attributes)->path, (unsigned long long)(s->attribute_heap_at + at));
@@ -211,7 +211,7 @@ static int visit_slot(struct scan *scan, const struct block_view *view, uint32_t
     const struct segment *s = scan->s;
     const struct segment_params *p = &s->params;
     struct quire_error err = {0};
-    struct scanned_row row = {.row = view->first_row + slot, .id = load_u32(view->ids + 4 * (size_t)slot)};
+    struct scanned_row row = {.row = view->first_row + slot, .id = bytes_load_u32(view->ids + 4 * (size_t)slot)};
     int rc = take_key(scan, view, slot, &row, &err);
     if (rc < 0)
         return take_damage(scan, rc, &err);

@@ -37,33 +37,33 @@ void collection_config_encode(const struct collection_config *config, uint8_t ou
                               config->block_bytes, config->code_bits, config->degree, config->build_beam,
                               config->link_degree, config->link_beam};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        store_u32(out + 4 * i, words[i]);
-    store_u32(out + 40, config->input_dim);
-    store_u64(out + 48, config->memory_bytes);
-    store_u64(out + 56, config->seed);
-    store_u32(out + 64, config->index);
-    store_u32(out + 68, config->tenants);
+        bytes_store_u32(out + 4 * i, words[i]);
+    bytes_store_u32(out + 40, config->input_dim);
+    bytes_store_u64(out + 48, config->memory_bytes);
+    bytes_store_u64(out + 56, config->seed);
+    bytes_store_u32(out + 64, config->index);
+    bytes_store_u32(out + 68, config->tenants);
 }
 
 int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
                              struct quire_error *err)
 {
-    struct collection_config config = {.dim = load_u32(in),
-                                       .type = (enum quire_type)load_u32(in + 4),
-                                       .metric = (enum quire_metric)load_u32(in + 8),
-                                       .slot = (enum quire_slot)load_u32(in + 12),
-                                       .block_bytes = load_u32(in + 16),
-                                       .code_bits = load_u32(in + 20),
-                                       .degree = load_u32(in + 24),
-                                       .build_beam = load_u32(in + 28),
-                                       .link_degree = load_u32(in + 32),
-                                       .link_beam = load_u32(in + 36),
-                                       .input_dim = load_u32(in + 40),
-                                       .memory_bytes = load_u64(in + 48),
-                                       .seed = load_u64(in + 56),
-                                       .index = (enum quire_index_kind)load_u32(in + 64),
-                                       .tenants = load_u32(in + 68) == 1};
-    if (load_u32(in + 68) > 1)
+    struct collection_config config = {.dim = bytes_load_u32(in),
+                                       .type = (enum quire_type)bytes_load_u32(in + 4),
+                                       .metric = (enum quire_metric)bytes_load_u32(in + 8),
+                                       .slot = (enum quire_slot)bytes_load_u32(in + 12),
+                                       .block_bytes = bytes_load_u32(in + 16),
+                                       .code_bits = bytes_load_u32(in + 20),
+                                       .degree = bytes_load_u32(in + 24),
+                                       .build_beam = bytes_load_u32(in + 28),
+                                       .link_degree = bytes_load_u32(in + 32),
+                                       .link_beam = bytes_load_u32(in + 36),
+                                       .input_dim = bytes_load_u32(in + 40),
+                                       .memory_bytes = bytes_load_u64(in + 48),
+                                       .seed = bytes_load_u64(in + 56),
+                                       .index = (enum quire_index_kind)bytes_load_u32(in + 64),
+                                       .tenants = bytes_load_u32(in + 68) == 1};
+    if (bytes_load_u32(in + 68) > 1)
         return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
     for (size_t i = 72; i < COLLECTION_CONFIG_BYTES; i++)
         if (in[i])
@@ -266,7 +266,7 @@ int collection_log_drop(struct collection *c, uint64_t *lsn, struct quire_error 
 {
     uint8_t bytes[8];
     struct journal_record record = {.kind = RECORD_DROP, .bytes = bytes, .n_bytes = sizeof bytes};
-    store_u64(bytes, c->uid);
+    bytes_store_u64(bytes, c->uid);
     pthread_mutex_lock(&c->lock);
     int rc = atomic_load(&c->dropped)
                  ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped before", (unsigned long long)c->uid)

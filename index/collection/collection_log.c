@@ -59,12 +59,12 @@ uint8_t *collection_record_element(uint64_t uid, const struct record_element *e,
     uint8_t *bytes = malloc(*n_bytes), *to = bytes + ELEMENT_HEADER_BYTES;
     if (!bytes)
         return NULL;
-    store_u64(bytes, uid);
-    store_u64(bytes + 8, e->ended_uid);
-    store_u32(bytes + 16, e->ended_row);
-    store_u32(bytes + 20, e->key_bytes);
-    store_u32(bytes + 24, e->stored_bytes);
-    store_u32(bytes + 28, e->attribute_bytes);
+    bytes_store_u64(bytes, uid);
+    bytes_store_u64(bytes + 8, e->ended_uid);
+    bytes_store_u32(bytes + 16, e->ended_row);
+    bytes_store_u32(bytes + 20, e->key_bytes);
+    bytes_store_u32(bytes + 24, e->stored_bytes);
+    bytes_store_u32(bytes + 28, e->attribute_bytes);
     to = append(to, e->key, e->key_bytes);
     to = append(to, e->stored, e->stored_bytes);
     to = append(to, e->attributes, e->attribute_bytes);
@@ -78,7 +78,7 @@ static uint8_t *append_dead(uint8_t *to, const struct part *part)
     uint64_t n = atomic_load_explicit(&part->n_dead, memory_order_relaxed);
     for (uint64_t row = 0; n > 0 && row < part->dead_capacity; row++)
         if (part_is_dead(part, (uint32_t)row)) {
-            store_u32(to, (uint32_t)row);
+            bytes_store_u32(to, (uint32_t)row);
             to += 4;
         }
     return to;
@@ -94,14 +94,14 @@ uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit
     *n_bytes = (uint32_t)total;
     if (!bytes)
         return NULL;
-    store_u64(bytes, uid);
-    store_u64(bytes + 8, added ? added->uid : 0);
-    store_u64(bytes + 16, sealed_lsn);
-    store_u32(bytes + 24, edit->n_removed_parts);
-    store_u32(bytes + 28, (uint32_t)n_dead);
+    bytes_store_u64(bytes, uid);
+    bytes_store_u64(bytes + 8, added ? added->uid : 0);
+    bytes_store_u64(bytes + 16, sealed_lsn);
+    bytes_store_u32(bytes + 24, edit->n_removed_parts);
+    bytes_store_u32(bytes + 28, (uint32_t)n_dead);
     uint8_t *to = bytes + EDIT_HEADER_BYTES;
     for (uint32_t i = 0; i < edit->n_removed_parts; i++, to += 8)
-        store_u64(to, edit->removed_parts[i]->uid);
+        bytes_store_u64(to, edit->removed_parts[i]->uid);
     to = added ? append_dead(to, added) : to;
     assert(to == bytes + total);
     return bytes;
@@ -114,7 +114,7 @@ uint8_t *collection_record_create(const struct collection *c, uint32_t *n_bytes)
     *n_bytes = 8 + COLLECTION_CONFIG_BYTES + schema_bytes;
     uint8_t *bytes = c->schema->n && !schema ? NULL : malloc(*n_bytes);
     if (bytes) {
-        store_u64(bytes, c->uid);
+        bytes_store_u64(bytes, c->uid);
         collection_config_encode(&c->config, bytes + 8);
         append(bytes + 8 + COLLECTION_CONFIG_BYTES, schema, schema_bytes);
     }
@@ -129,9 +129,9 @@ uint8_t *collection_record_drop_tenant(uint64_t uid, const char *name, uint32_t 
     uint8_t *record = malloc(*n_bytes);
     if (!record)
         return NULL;
-    store_u64(record, uid);
-    store_u32(record + 8, generation);
-    store_u32(record + 12, bytes);
+    bytes_store_u64(record, uid);
+    bytes_store_u32(record + 8, generation);
+    bytes_store_u32(record + 12, bytes);
     append(record + DROP_HEADER_BYTES, name, bytes);
     return record;
 }
@@ -143,12 +143,12 @@ uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint
     uint8_t *record = malloc(*n_bytes);
     if (!record)
         return NULL;
-    store_u64(record, uid);
-    store_u64(record + 8, part_uid);
-    store_u32(record + 16, n);
-    store_u32(record + 20, 0);
+    bytes_store_u64(record, uid);
+    bytes_store_u64(record + 8, part_uid);
+    bytes_store_u32(record + 16, n);
+    bytes_store_u32(record + 20, 0);
     for (uint32_t i = 0; i < n; i++)
-        store_u32(record + VOID_HEADER_BYTES + 4 * (size_t)i, rows[i]);
+        bytes_store_u32(record + VOID_HEADER_BYTES + 4 * (size_t)i, rows[i]);
     return record;
 }
 
@@ -157,13 +157,13 @@ uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint
 static uint8_t *encode_names(const struct collection *c, const uint8_t *schema, uint32_t schema_bytes, uint8_t *to)
 {
     uint32_t n = atomic_load(&c->n_former);
-    store_u32(to, schema_bytes);
+    bytes_store_u32(to, schema_bytes);
     to = append(to + 4, schema, schema_bytes);
-    store_u32(to, n);
+    bytes_store_u32(to, n);
     to += 4;
     for (uint32_t i = 0; i < n; i++) {
-        store_u32(to, c->former[i].generation);
-        store_u32(to + 4, c->former[i].bytes);
+        bytes_store_u32(to, c->former[i].generation);
+        bytes_store_u32(to + 4, c->former[i].bytes);
         to = append(to + FORMER_BYTES, c->former[i].name, c->former[i].bytes);
     }
     return to;
@@ -195,18 +195,18 @@ static uint8_t *encode_state(const struct collection *c, uint32_t *n_bytes)
     uint8_t *bytes = fits ? malloc(total) : NULL;
     *n_bytes = (uint32_t)total;
     if (bytes) {
-        store_u64(bytes, c->uid);
+        bytes_store_u64(bytes, c->uid);
         collection_config_encode(&c->config, bytes + 8);
-        store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, view->n_parts);
-        store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, (uint32_t)names);
+        bytes_store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, view->n_parts);
+        bytes_store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, (uint32_t)names);
         uint8_t *to = bytes + STATE_HEADER_BYTES;
         to = names ? encode_names(c, schema, schema_bytes, to) : to;
         for (uint32_t i = 0; i < view->n_parts; i++) {
             const struct part *part = view->parts[i];
             uint32_t n = dead_bytes(part, &form);
-            store_u64(to, part->uid);
-            store_u32(to + 8, form);
-            store_u32(to + 12, n);
+            bytes_store_u64(to, part->uid);
+            bytes_store_u32(to + 8, form);
+            bytes_store_u32(to + 12, n);
             to += STATE_PART_BYTES;
             to = form == DEAD_BITMAP ? append(to, part->dead, n) : append_dead(to, part);
         }
@@ -231,9 +231,9 @@ static int chunk_flush(struct rows_chunk *chunk)
 {
     if (chunk->n == 0)
         return 0;
-    store_u64(chunk->bytes, chunk->collection->uid);
-    store_u32(chunk->bytes + 8, chunk->n);
-    store_u32(chunk->bytes + 12, 0);
+    bytes_store_u64(chunk->bytes, chunk->collection->uid);
+    bytes_store_u32(chunk->bytes + 8, chunk->n);
+    bytes_store_u32(chunk->bytes + 12, 0);
     int rc = journal_checkpoint_put(chunk->checkpoint, RECORD_ROWS, chunk->lsn, chunk->bytes, (uint32_t)chunk->n_bytes,
                                     chunk->err);
     chunk->n = 0;
@@ -249,11 +249,11 @@ static int chunk_add(struct rows_chunk *chunk, const struct memtable *memtable, 
     if (!array_reserve(&chunk->bytes, &chunk->capacity, chunk->n_bytes + more))
         return error_set(chunk->err, QUIRE_ENOMEM, "no memory for a checkpoint's rows");
     uint8_t *to = chunk->bytes + chunk->n_bytes;
-    store_u64(to, row->begin_lsn);
-    store_u32(to + 8, row->key_bytes);
-    store_u32(to + 12, stored_bytes);
-    store_u32(to + 16, row->attribute_bytes);
-    store_u32(to + 20, 0);
+    bytes_store_u64(to, row->begin_lsn);
+    bytes_store_u32(to + 8, row->key_bytes);
+    bytes_store_u32(to + 12, stored_bytes);
+    bytes_store_u32(to + 16, row->attribute_bytes);
+    bytes_store_u32(to + 20, 0);
     to = append(to + ROW_HEADER_BYTES, row->key, row->key_bytes);
     memtable_row_stored(memtable, number, to);
     to = append(to + stored_bytes, row->attributes, row->attribute_bytes);
@@ -329,17 +329,17 @@ static int find_names(const uint8_t *bytes, uint32_t n, struct state_names *out,
     *out = (struct state_names){.schema = NULL};
     if (n < STATE_HEADER_BYTES)
         return bad_record("a collection's state", err);
-    uint32_t names = load_u32(bytes + 12 + COLLECTION_CONFIG_BYTES);
+    uint32_t names = bytes_load_u32(bytes + 12 + COLLECTION_CONFIG_BYTES);
     const uint8_t *at = bytes + STATE_HEADER_BYTES;
     out->end = at;
     if (names == 0)
         return 0;
-    if (names < 8 || names > n - STATE_HEADER_BYTES || load_u32(at) > names - 8)
+    if (names < 8 || names > n - STATE_HEADER_BYTES || bytes_load_u32(at) > names - 8)
         return bad_record("a collection's state", err);
     out->end = at + names;
     out->schema = at + 4;
-    out->schema_bytes = load_u32(at);
-    out->n_former = load_u32(out->schema + out->schema_bytes);
+    out->schema_bytes = bytes_load_u32(at);
+    out->n_former = bytes_load_u32(out->schema + out->schema_bytes);
     out->former = out->schema + out->schema_bytes + 4;
     return 0;
 }
@@ -351,7 +351,7 @@ int collection_record_config(uint8_t kind, const uint8_t *bytes, uint32_t n, uin
     struct state_names names = {.schema = NULL};
     if (n < 8 + COLLECTION_CONFIG_BYTES)
         return bad_record("a collection's settings", err);
-    *uid = load_u64(bytes);
+    *uid = bytes_load_u64(bytes);
     int rc = collection_config_decode(bytes + 8, config, err);
     if (rc == 0 && kind == RECORD_STATE)
         rc = find_names(bytes, n, &names, err);
@@ -371,9 +371,9 @@ static int64_t decode_element(const uint8_t *lengths, const uint8_t *bytes, cons
 {
     const char *json;
     uint32_t json_bytes, n;
-    e->key_bytes = load_u32(lengths);
-    e->stored_bytes = load_u32(lengths + 4);
-    e->attribute_bytes = load_u32(lengths + 8);
+    e->key_bytes = bytes_load_u32(lengths);
+    e->stored_bytes = bytes_load_u32(lengths + 4);
+    e->attribute_bytes = bytes_load_u32(lengths + 8);
     uint64_t total = (uint64_t)e->key_bytes + e->stored_bytes + e->attribute_bytes;
     if (total > (uint64_t)(end - bytes) || e->key_bytes == 0 || e->key_bytes > QUIRE_KEY_BYTES_MAX)
         return bad_record(what, err);
@@ -415,7 +415,7 @@ static int replay_element(struct collection *c, uint8_t kind, uint64_t lsn, cons
     int64_t read = decode_element(bytes + 20, bytes + ELEMENT_HEADER_BYTES, bytes + n, what, &e, err);
     if (read >= 0 && read != n - ELEMENT_HEADER_BYTES)
         return bad_record(what, err);
-    int rc = read < 0 ? (int)read : kill_sealed(c, load_u64(bytes + 8), load_u32(bytes + 16), err);
+    int rc = read < 0 ? (int)read : kill_sealed(c, bytes_load_u64(bytes + 8), bytes_load_u32(bytes + 16), err);
     if (rc < 0)
         return rc;
     if (kind == RECORD_PUT)
@@ -477,26 +477,26 @@ static int replay_edit(struct collection *c, const uint8_t *bytes, uint32_t n, s
     struct collection_edit edit = {.added = NULL};
     if (n < EDIT_HEADER_BYTES)
         return bad_record("a change of segments", err);
-    uint32_t n_removed = load_u32(bytes + 24), n_dead = load_u32(bytes + 28), found = 0;
+    uint32_t n_removed = bytes_load_u32(bytes + 24), n_dead = bytes_load_u32(bytes + 28), found = 0;
     if (EDIT_HEADER_BYTES + 8 * (uint64_t)n_removed + 4 * (uint64_t)n_dead != n)
         return bad_record("a change of segments", err);
     const uint8_t *removed = bytes + EDIT_HEADER_BYTES, *dead = removed + 8 * (size_t)n_removed;
     struct part **parts = malloc(sizeof(struct part *) * (n_removed + 1)), *added = NULL;
     int rc = parts ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to replay a change of segments");
     for (uint32_t i = 0; i < n_removed && rc == 0; i++)
-        if (!(parts[found++] = view_part(c->view, load_u64(removed + 8 * (size_t)i))))
+        if (!(parts[found++] = view_part(c->view, bytes_load_u64(removed + 8 * (size_t)i))))
             rc = error_set(err, QUIRE_ECORRUPT, "the journal removes segment %llu, which is not there",
-                           (unsigned long long)load_u64(removed + 8 * (size_t)i));
-    if (rc == 0 && load_u64(bytes + 8))
-        rc = part_create(load_u64(bytes + 8), &added, err);
+                           (unsigned long long)bytes_load_u64(removed + 8 * (size_t)i));
+    if (rc == 0 && bytes_load_u64(bytes + 8))
+        rc = part_create(bytes_load_u64(bytes + 8), &added, err);
     for (uint32_t i = 0; i < n_dead && rc == 0 && added; i++)
-        if (part_kill(added, load_u32(dead + 4 * (size_t)i)) < 0)
+        if (part_kill(added, bytes_load_u32(dead + 4 * (size_t)i)) < 0)
             rc = error_set(err, QUIRE_ENOMEM, "no memory for tombstones");
     edit.removed_parts = parts;
     edit.n_removed_parts = n_removed;
     edit.added = added;
     if (rc == 0)
-        rc = replay_parts(c, &edit, load_u64(bytes + 16), err);
+        rc = replay_parts(c, &edit, bytes_load_u64(bytes + 16), err);
     part_unref(added);
     free(parts);
     return rc;
@@ -507,16 +507,16 @@ static int restore_part(struct collection *c, const uint8_t **at, const uint8_t 
 {
     struct collection_edit edit = {.added = NULL};
     const uint8_t *p = *at;
-    if (end - p < (ptrdiff_t)STATE_PART_BYTES || (size_t)(end - p) - STATE_PART_BYTES < load_u32(p + 12))
+    if (end - p < (ptrdiff_t)STATE_PART_BYTES || (size_t)(end - p) - STATE_PART_BYTES < bytes_load_u32(p + 12))
         return bad_record("a collection's state", err);
-    uint64_t uid = load_u64(p);
-    uint32_t form = load_u32(p + 8), bytes = load_u32(p + 12);
+    uint64_t uid = bytes_load_u64(p);
+    uint32_t form = bytes_load_u32(p + 8), bytes = bytes_load_u32(p + 12);
     struct part *part = NULL;
     bool valid = uid && !view_part(c->view, uid) && form <= DEAD_BITMAP && (form == DEAD_BITMAP || bytes % 4 == 0);
     int rc = valid ? part_create(uid, &part, err) : bad_record("a collection's state", err);
     p += STATE_PART_BYTES;
     for (uint32_t i = 0; i < bytes / 4 && rc == 0 && form == DEAD_LIST; i++)
-        rc = part_kill(part, load_u32(p + 4 * (size_t)i)) < 0 ? QUIRE_ENOMEM : 0;
+        rc = part_kill(part, bytes_load_u32(p + 4 * (size_t)i)) < 0 ? QUIRE_ENOMEM : 0;
     for (uint64_t row = 0; row < 8 * (uint64_t)bytes && rc == 0 && form == DEAD_BITMAP; row++)
         if (bitmap_has(p, (uint32_t)row))
             rc = part_kill(part, (uint32_t)row) < 0 ? QUIRE_ENOMEM : 0;
@@ -548,17 +548,18 @@ static int restore_state(struct collection *c, uint64_t lsn, const uint8_t *byte
     int rc = find_names(bytes, n, &names, err);
     const uint8_t *at = rc == 0 ? names.former : NULL, *end = bytes + n;
     for (uint32_t i = 0; rc == 0 && i < names.n_former; i++) {
-        if (names.end - at < (ptrdiff_t)FORMER_BYTES || (size_t)(names.end - at) - FORMER_BYTES < load_u32(at + 4))
+        if (names.end - at < (ptrdiff_t)FORMER_BYTES ||
+            (size_t)(names.end - at) - FORMER_BYTES < bytes_load_u32(at + 4))
             return bad_record("a collection's state", err);
-        uint32_t name_bytes = load_u32(at + 4);
-        rc = take_former(c, (const char *)at + FORMER_BYTES, name_bytes, load_u32(at), err);
+        uint32_t name_bytes = bytes_load_u32(at + 4);
+        rc = take_former(c, (const char *)at + FORMER_BYTES, name_bytes, bytes_load_u32(at), err);
         at += FORMER_BYTES + name_bytes;
     }
     if (rc == 0 && at && at != names.end)
         rc = bad_record("a collection's state", err);
     if (rc < 0)
         return rc;
-    uint32_t n_parts = load_u32(bytes + 8 + COLLECTION_CONFIG_BYTES);
+    uint32_t n_parts = bytes_load_u32(bytes + 8 + COLLECTION_CONFIG_BYTES);
     at = names.end;
     for (uint32_t i = 0; i < n_parts && rc == 0; i++)
         rc = restore_part(c, &at, end, err);
@@ -570,18 +571,19 @@ static int restore_state(struct collection *c, uint64_t lsn, const uint8_t *byte
 
 static int replay_drop_tenant(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
-    if (n < DROP_HEADER_BYTES || load_u32(bytes + 12) != n - DROP_HEADER_BYTES)
+    if (n < DROP_HEADER_BYTES || bytes_load_u32(bytes + 12) != n - DROP_HEADER_BYTES)
         return bad_record("a dropped tenant's", err);
-    return take_former(c, (const char *)bytes + DROP_HEADER_BYTES, n - DROP_HEADER_BYTES, load_u32(bytes + 8), err);
+    return take_former(c, (const char *)bytes + DROP_HEADER_BYTES, n - DROP_HEADER_BYTES, bytes_load_u32(bytes + 8),
+                       err);
 }
 
 static int replay_void_rows(struct collection *c, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
-    if (n < VOID_HEADER_BYTES || VOID_HEADER_BYTES + 4 * (uint64_t)load_u32(bytes + 16) != n)
+    if (n < VOID_HEADER_BYTES || VOID_HEADER_BYTES + 4 * (uint64_t)bytes_load_u32(bytes + 16) != n)
         return bad_record("one of rows that are nobody's", err);
     int rc = 0;
-    for (uint32_t i = 0; i < load_u32(bytes + 16) && rc == 0; i++)
-        rc = kill_sealed(c, load_u64(bytes + 8), load_u32(bytes + VOID_HEADER_BYTES + 4 * (size_t)i), err);
+    for (uint32_t i = 0; i < bytes_load_u32(bytes + 16) && rc == 0; i++)
+        rc = kill_sealed(c, bytes_load_u64(bytes + 8), bytes_load_u32(bytes + VOID_HEADER_BYTES + 4 * (size_t)i), err);
     return rc;
 }
 
@@ -590,7 +592,7 @@ static int restore_rows(struct collection *c, const uint8_t *bytes, uint32_t n, 
     static const char what[] = "rows of a checkpoint";
     if (n < ROWS_HEADER_BYTES)
         return bad_record(what, err);
-    uint32_t rows = load_u32(bytes + 8);
+    uint32_t rows = bytes_load_u32(bytes + 8);
     const uint8_t *at = bytes + ROWS_HEADER_BYTES, *end = bytes + n;
     int rc = 0;
     for (uint32_t i = 0; i < rows && rc == 0; i++) {
@@ -598,7 +600,7 @@ static int restore_rows(struct collection *c, const uint8_t *bytes, uint32_t n, 
         if (end - at < (ptrdiff_t)ROW_HEADER_BYTES)
             return bad_record(what, err);
         int64_t read = decode_element(at + 8, at + ROW_HEADER_BYTES, end, what, &e, err);
-        rc = read < 0 ? (int)read : put_stored(c, &e, load_u64(at), err);
+        rc = read < 0 ? (int)read : put_stored(c, &e, bytes_load_u64(at), err);
         if (rc == 0)
             at += ROW_HEADER_BYTES + (uint64_t)read;
     }

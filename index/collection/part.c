@@ -140,13 +140,13 @@ bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes)
 static int add_page(struct part *part, const uint8_t *page, uint64_t number, struct quire_error *err)
 {
     const struct segment *s = part->segment;
-    uint32_t n = load_u32(page);
+    uint32_t n = bytes_load_u32(page);
     if (!format_page_is_valid(page, number, s->segment_id) || n > BUCKET_ENTRIES_MAX)
         return error_set(err, QUIRE_ECORRUPT, "key page %llu of %s at offset %llu is damaged: wrong checksum",
                          (unsigned long long)number, section_file_io(s->keys)->path,
                          (unsigned long long)(s->buckets_at + number * PAGE_BYTES));
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t hash = load_u64(page + 8 + 8 * (size_t)i);
+        uint64_t hash = bytes_load_u64(page + 8 + 8 * (size_t)i);
         uint32_t *block = filter_block(part->filter, part->filter_blocks, hash);
         for (unsigned k = 0; k < FILTER_WORDS; k++)
             block[k] |= filter_bit(hash, k);

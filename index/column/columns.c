@@ -32,12 +32,12 @@ double column_table_number(const struct column_table *t, uint32_t i)
     assert(i < t->n && !t->texts);
     const uint8_t *at = t->values + (size_t)t->width * i;
     if (t->width == 8) {
-        uint64_t bits = load_u64(at);
+        uint64_t bits = bytes_load_u64(at);
         double number;
         memcpy(&number, &bits, sizeof number);
         return number;
     }
-    return t->base + (t->width == 4 ? load_u32(at) : t->width == 2 ? load_u16(at) : *at);
+    return t->base + (t->width == 4 ? bytes_load_u32(at) : t->width == 2 ? bytes_load_u16(at) : *at);
 }
 
 /* The text at p; returns the place behind it, NULL where it does not end in the values. */
@@ -55,7 +55,7 @@ static const uint8_t *text_at(const struct column_table *t, const uint8_t *p, co
 const char *column_table_text(const struct column_table *t, uint32_t i, uint32_t *n_bytes)
 {
     assert(i < t->n && t->texts);
-    const uint8_t *at = t->values + load_u32(t->text_groups + 4 * (size_t)(i / TABLE_GROUP));
+    const uint8_t *at = t->values + bytes_load_u32(t->text_groups + 4 * (size_t)(i / TABLE_GROUP));
     const char *text = NULL;
     for (uint32_t skip = 0; skip <= i % TABLE_GROUP; skip++)
         at = text_at(t, at, &text, n_bytes);
@@ -65,7 +65,7 @@ const char *column_table_text(const struct column_table *t, uint32_t i, uint32_t
 void column_table_set(const struct column_table *t, uint32_t i, struct row_set *out)
 {
     assert(i < t->n);
-    const uint8_t *at = t->sets + load_u32(t->set_groups + 4 * (size_t)(i / TABLE_GROUP));
+    const uint8_t *at = t->sets + bytes_load_u32(t->set_groups + 4 * (size_t)(i / TABLE_GROUP));
     for (uint32_t skip = 0; skip <= i % TABLE_GROUP; skip++)
         at = row_set_parse(at, t->sets_end, out);
 }
@@ -84,7 +84,7 @@ uint32_t column_table_find_text(const struct column_table *t, const char *text, 
     if (low == 0)
         return t->n;
     uint32_t i = (low - 1) * TABLE_GROUP, end = t->n - i < TABLE_GROUP ? t->n : i + TABLE_GROUP;
-    const uint8_t *at = t->values + load_u32(t->text_groups + 4 * (size_t)(low - 1));
+    const uint8_t *at = t->values + bytes_load_u32(t->text_groups + 4 * (size_t)(low - 1));
     for (; i < end; i++) {
         const char *here = NULL;
         uint32_t bytes = 0;
@@ -117,9 +117,9 @@ void column_walk_from(struct column_walk *walk, const struct column_table *t, ui
     *walk = (struct column_walk){.table = t, .next = first - first % TABLE_GROUP};
     if (walk->next >= t->n)
         return;
-    walk->set = t->sets + load_u32(t->set_groups + 4 * (size_t)(first / TABLE_GROUP));
+    walk->set = t->sets + bytes_load_u32(t->set_groups + 4 * (size_t)(first / TABLE_GROUP));
     if (t->texts)
-        walk->text = t->values + load_u32(t->text_groups + 4 * (size_t)(first / TABLE_GROUP));
+        walk->text = t->values + bytes_load_u32(t->text_groups + 4 * (size_t)(first / TABLE_GROUP));
     while (walk->next < first)
         column_walk_next(walk, &value, &set);
 }
@@ -170,7 +170,8 @@ static bool texts_are_valid(const struct column_table *t)
     const char *text = NULL, *before = NULL;
     uint32_t bytes = 0, before_bytes = 0;
     for (uint32_t i = 0; i < t->n; i++) {
-        if (i % TABLE_GROUP == 0 && load_u32(t->text_groups + i / TABLE_GROUP * 4ull) != (uint64_t)(at - t->values))
+        if (i % TABLE_GROUP == 0 &&
+            bytes_load_u32(t->text_groups + i / TABLE_GROUP * 4ull) != (uint64_t)(at - t->values))
             return false;
         at = text_at(t, at, &text, &bytes);
         if (!at || (before && format_compare_bytes(before, before_bytes, text, bytes) >= 0))
@@ -196,7 +197,7 @@ static bool sets_are_valid(const struct column_table *t, uint64_t n_rows)
     const uint8_t *at = t->sets;
     struct row_set set;
     for (uint32_t i = 0; i < t->n; i++) {
-        if (i % TABLE_GROUP == 0 && load_u32(t->set_groups + i / TABLE_GROUP * 4ull) != (uint64_t)(at - t->sets))
+        if (i % TABLE_GROUP == 0 && bytes_load_u32(t->set_groups + i / TABLE_GROUP * 4ull) != (uint64_t)(at - t->sets))
             return false;
         at = row_set_parse(at, t->sets_end, &set);
         if (!at || set.n == 0 || !row_set_is_valid(&set, n_rows))
@@ -215,7 +216,7 @@ static int open_marks(struct column_table *t, struct reader *r, uint32_t n, uint
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *values = take(r, 4);
-        t->marks[i].values = values ? load_u32(values) : 0;
+        t->marks[i].values = values ? bytes_load_u32(values) : 0;
         if (!take_set(r, n_rows, &t->marks[i].rows) || t->marks[i].values >= t->n ||
             t->marks[i].values <= (i ? t->marks[i - 1].values : 0))
             return QUIRE_ECORRUPT;
@@ -226,9 +227,10 @@ static int open_marks(struct column_table *t, struct reader *r, uint32_t n, uint
 
 static int open_table(struct column_table *t, const uint8_t *header, struct reader *r, uint64_t n_rows)
 {
-    uint64_t base = load_u64(header + 8), values = load_u32(header + 16), sets = load_u32(header + 20);
-    t->n = load_u32(header);
-    t->width = load_u32(header + 4);
+    uint64_t base = bytes_load_u64(header + 8), values = bytes_load_u32(header + 16),
+             sets = bytes_load_u32(header + 20);
+    t->n = bytes_load_u32(header);
+    t->width = bytes_load_u32(header + 4);
     memcpy(&t->base, &base, sizeof t->base);
     bool width_fits =
         t->texts || t->n == 0 ? t->width == 0 : t->width == 1 || t->width == 2 || t->width == 4 || t->width == 8;
@@ -245,7 +247,7 @@ static int open_table(struct column_table *t, const uint8_t *header, struct read
     if (!sets_are_valid(t, n_rows) || !(t->texts ? texts_are_valid(t) : numbers_are_valid(t)) ||
         !take_set(r, n_rows, &t->rows) || (t->n && t->rows.n == 0))
         return QUIRE_ECORRUPT;
-    return open_marks(t, r, load_u32(header + 24), n_rows);
+    return open_marks(t, r, bytes_load_u32(header + 24), n_rows);
 }
 
 static int open_column(struct column *c, struct reader *r, uint64_t n_rows)
@@ -253,10 +255,10 @@ static int open_column(struct column *c, struct reader *r, uint64_t n_rows)
     const uint8_t *header = take(r, COLUMN_HEADER_BYTES);
     if (!header)
         return QUIRE_ECORRUPT;
-    uint32_t type = load_u32(header + 8);
+    uint32_t type = bytes_load_u32(header + 8);
     c->type = (enum quire_column_type)type;
-    c->name_bytes = load_u32(header + 12);
-    c->bytes = load_u64(header);
+    c->name_bytes = bytes_load_u32(header + 12);
+    c->bytes = bytes_load_u64(header);
     c->name = (const char *)take(r, c->name_bytes);
     if (type > QUIRE_COLUMN_TIMESTAMP || c->name_bytes == 0 || c->name_bytes > ATTRIBUTE_NAME_BYTES_MAX || !c->name)
         return QUIRE_ECORRUPT;
@@ -325,7 +327,7 @@ static int check_tenants(const struct columns *columns)
         return QUIRE_ECORRUPT;
     for (uint32_t i = 0; i < columns->n_tenants; i++) {
         if (i % TENANT_GROUP == 0 &&
-            load_u64(columns->tenant_groups + i / TENANT_GROUP * 8ull) != (uint64_t)(at - columns->tenants))
+            bytes_load_u64(columns->tenant_groups + i / TENANT_GROUP * 8ull) != (uint64_t)(at - columns->tenants))
             return QUIRE_ECORRUPT;
         at = tenant_at(columns, at, &tenant, &rows);
         if (!at || rows.n == 0 || !row_set_is_valid(&rows, columns->n_rows) ||
@@ -353,14 +355,14 @@ static int load_header(struct columns *columns, struct section_file *file, struc
     uint8_t *header = NULL;
     uint64_t bytes = 0;
     int rc = load(file, COLUMNS_HEADER, &header, &bytes, err);
-    if (rc == 0 && (bytes != COLUMNS_HEADER_BYTES || load_u32(header + 4) > COLUMNS_COMPLETE))
+    if (rc == 0 && (bytes != COLUMNS_HEADER_BYTES || bytes_load_u32(header + 4) > COLUMNS_COMPLETE))
         rc = error_set(err, QUIRE_ECORRUPT, "%s: section %u is damaged: its %llu bytes are no header of columns",
                        section_file_io(file)->path, COLUMNS_HEADER, (unsigned long long)bytes);
     if (rc == 0) {
-        columns->n_columns = load_u32(header);
-        columns->complete = load_u32(header + 4) & COLUMNS_COMPLETE;
-        columns->n_tenants = load_u32(header + 8);
-        columns->n_grants = load_u64(header + 16);
+        columns->n_columns = bytes_load_u32(header);
+        columns->complete = bytes_load_u32(header + 4) & COLUMNS_COMPLETE;
+        columns->n_tenants = bytes_load_u32(header + 8);
+        columns->n_grants = bytes_load_u64(header + 16);
     }
     free(header);
     return rc;
@@ -477,7 +479,7 @@ bool columns_info(const struct columns *columns, uint32_t i, struct column_info 
 
 static const uint8_t *tenant_group(const struct columns *columns, uint32_t group)
 {
-    return columns->tenants + load_u64(columns->tenant_groups + 8 * (size_t)group);
+    return columns->tenants + bytes_load_u64(columns->tenant_groups + 8 * (size_t)group);
 }
 
 bool columns_find_tenant(const struct columns *columns, const struct grant *wanted, struct row_set *rows)

@@ -300,7 +300,7 @@ static int find_tenant(struct writer *w, uint32_t row, const struct grant *grant
     uint8_t name[4 + TENANT_BYTES_MAX];
     uint32_t before = w->tenants.n, number = 0;
     assert(grant->bytes > 0 && grant->bytes <= TENANT_BYTES_MAX); /* grants_split */
-    store_u32(name, grant->generation);
+    bytes_store_u32(name, grant->generation);
     memcpy(name + 4, grant->name, grant->bytes);
     if (!array_reserve(&w->granted, &w->granted_capacity, before + 1u) ||
         texts_add(&w->tenants, name, 4 + grant->bytes, &number) < 0)
@@ -516,7 +516,7 @@ static void put_number(struct table_out *t, double number)
         memcpy(&stored, &number, sizeof stored);
     else
         stored = (uint64_t)(number - t->base);
-    store_u64(bytes, stored);
+    bytes_store_u64(bytes, stored);
     column_buffer_put(&t->values, bytes, t->width);
 }
 
@@ -669,12 +669,12 @@ static void put_table(struct column_buffer *record, size_t header_at, const stru
     if (record->failed)
         return;
     uint8_t *header = record->at + header_at;
-    store_u32(header, t->n);
-    store_u32(header + 4, t->width);
-    store_u64(header + 8, base);
-    store_u32(header + 16, (uint32_t)t->values.n);
-    store_u32(header + 20, (uint32_t)t->sets.n);
-    store_u32(header + 24, t->n_marks);
+    bytes_store_u32(header, t->n);
+    bytes_store_u32(header + 4, t->width);
+    bytes_store_u64(header + 8, base);
+    bytes_store_u32(header + 16, (uint32_t)t->values.n);
+    bytes_store_u32(header + 20, (uint32_t)t->sets.n);
+    bytes_store_u32(header + 24, t->n_marks);
 }
 
 static void collector_fini(struct collector *c)
@@ -712,9 +712,9 @@ static int make_record(struct writer *w, struct collector *c)
         put_bits(record, c->rows[i], w->n_rows);
     if (rc < 0 || record->failed)
         return QUIRE_ENOMEM;
-    store_u64(record->at, record->n);
-    store_u32(record->at + 8, c->field->declared ? c->field->declared->type : QUIRE_COLUMN_LEARNT);
-    store_u32(record->at + 12, name_bytes);
+    bytes_store_u64(record->at, record->n);
+    bytes_store_u32(record->at + 8, c->field->declared ? c->field->declared->type : QUIRE_COLUMN_LEARNT);
+    bytes_store_u32(record->at + 12, name_bytes);
     collector_fini(c);
     return 0;
 }
@@ -761,10 +761,10 @@ static int collect(struct writer *w)
 static int write_header(const struct writer *w, struct section_writer *file)
 {
     uint8_t header[COLUMNS_HEADER_BYTES] = {0};
-    store_u32(header, w->n_chosen);
-    store_u32(header + 4, w->complete ? COLUMNS_COMPLETE : 0);
-    store_u32(header + 8, w->tenants.n);
-    store_u64(header + 16, w->n_grants);
+    bytes_store_u32(header, w->n_chosen);
+    bytes_store_u32(header + 4, w->complete ? COLUMNS_COMPLETE : 0);
+    bytes_store_u32(header + 8, w->tenants.n);
+    bytes_store_u64(header + 16, w->n_grants);
     return section_put(file, COLUMNS_HEADER, header, sizeof header, w->err);
 }
 
@@ -790,7 +790,7 @@ static int by_tenant(const void *a, const void *b, void *texts)
     const uint8_t *x = texts_get(texts, *(const uint32_t *)a, &x_bytes);
     const uint8_t *y = texts_get(texts, *(const uint32_t *)b, &y_bytes);
     int order = format_compare_bytes(x + 4, x_bytes - 4, y + 4, y_bytes - 4);
-    return order ? order : (load_u32(x) > load_u32(y)) - (load_u32(x) < load_u32(y));
+    return order ? order : (bytes_load_u32(x) > bytes_load_u32(y)) - (bytes_load_u32(x) < bytes_load_u32(y));
 }
 
 static void put_tenant(const struct writer *w, uint32_t number, struct column_buffer *out)
@@ -802,7 +802,7 @@ static void put_tenant(const struct writer *w, uint32_t number, struct column_bu
     struct row_view view = {.rows = w->granted_rows + granted->at - granted->n, .n = granted->n};
     column_buffer_put_varint(out, bytes - 4);
     column_buffer_put(out, name + 4, bytes - 4);
-    column_buffer_put_varint(out, load_u32(name));
+    column_buffer_put_varint(out, bytes_load_u32(name));
     row_set_put(out, &view);
 }
 
@@ -817,7 +817,7 @@ static int write_tenants(struct writer *w, struct section_writer *file)
         qsort_r(order, w->tenants.n, sizeof *order, by_tenant, &w->tenants);
     for (uint32_t i = 0; rc == 0 && i < w->tenants.n; i++) {
         uint8_t at[8];
-        store_u64(at, tenants.n);
+        bytes_store_u64(at, tenants.n);
         if (i % TENANT_GROUP == 0)
             column_buffer_put(&groups, at, sizeof at);
         put_tenant(w, order[i], &tenants);

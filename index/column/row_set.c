@@ -44,14 +44,14 @@ void column_buffer_put(struct column_buffer *b, const void *bytes, size_t n)
 void column_buffer_put_u32(struct column_buffer *b, uint32_t number)
 {
     uint8_t bytes[4];
-    store_u32(bytes, number);
+    bytes_store_u32(bytes, number);
     column_buffer_put(b, bytes, sizeof bytes);
 }
 
 static void column_buffer_put_u16(struct column_buffer *b, uint32_t number)
 {
     uint8_t bytes[2];
-    store_u16(bytes, (uint16_t)number);
+    bytes_store_u16(bytes, (uint16_t)number);
     column_buffer_put(b, bytes, sizeof bytes);
 }
 
@@ -355,13 +355,13 @@ static bool chunks_begin(struct chunks *c, const struct row_set *set)
     size_t bytes = (size_t)(set->end - set->at);
     if (bytes < 8)
         return false;
-    uint32_t cookie = load_u32(set->at), header = 8;
+    uint32_t cookie = bytes_load_u32(set->at), header = 8;
     if ((cookie & 0xffff) == COOKIE_RUNS) {
         c->n = (cookie >> 16) + 1;
         c->flags = set->at + 4;
         header = 4 + (c->n + 7) / 8;
     } else if (cookie == COOKIE_NO_RUNS) {
-        c->n = load_u32(set->at + 4);
+        c->n = bytes_load_u32(set->at + 4);
     }
     bool offsets = !c->flags || c->n >= OFFSETS_FROM;
     if (c->n == 0 || c->n > CHUNK_ROWS || header + (offsets ? 8ull : 4ull) * c->n > bytes)
@@ -379,14 +379,14 @@ static bool chunks_next(struct chunks *c, struct chunk *out)
         return false;
     size_t left = (size_t)(c->end - c->at), bytes;
     bool runs = c->flags && c->flags[c->i / 8] >> c->i % 8 & 1;
-    *out = (struct chunk){.base = (uint32_t)load_u16(c->keys + 4 * (size_t)c->i) * CHUNK_ROWS,
-                          .n = load_u16(c->keys + 4 * (size_t)c->i + 2) + 1u,
+    *out = (struct chunk){.base = (uint32_t)bytes_load_u16(c->keys + 4 * (size_t)c->i) * CHUNK_ROWS,
+                          .n = bytes_load_u16(c->keys + 4 * (size_t)c->i + 2) + 1u,
                           .at = c->at};
     if (runs && left < 2)
         return false;
     if (runs) {
         out->kind = CHUNK_IS_RUNS;
-        out->runs = load_u16(c->at);
+        out->runs = bytes_load_u16(c->at);
         out->at = c->at + 2;
         bytes = 2 + 4 * (size_t)out->runs;
     } else {
@@ -405,20 +405,20 @@ static bool chunk_is_valid(const struct chunk *c, uint32_t *last)
 {
     uint32_t n = 0, next = 0;
     for (uint32_t i = 0; c->kind == CHUNK_IS_ARRAY && i < c->n; i++, n++) {
-        uint32_t row = load_u16(c->at + 2 * (size_t)i);
+        uint32_t row = bytes_load_u16(c->at + 2 * (size_t)i);
         if (row < next)
             return false;
         next = row + 1;
     }
     for (uint32_t i = 0; c->kind == CHUNK_IS_RUNS && i < c->runs; i++) {
-        uint32_t row = load_u16(c->at + 4 * (size_t)i), length = load_u16(c->at + 4 * (size_t)i + 2) + 1u;
+        uint32_t row = bytes_load_u16(c->at + 4 * (size_t)i), length = bytes_load_u16(c->at + 4 * (size_t)i + 2) + 1u;
         if (row < next || row + length > CHUNK_ROWS)
             return false;
         next = row + length;
         n += length;
     }
     for (uint32_t i = 0; c->kind == CHUNK_IS_BITS && i < CHUNK_WORDS; i++) {
-        uint64_t word = load_u64(c->at + 8 * (size_t)i);
+        uint64_t word = bytes_load_u64(c->at + 8 * (size_t)i);
         n += (uint32_t)__builtin_popcountll(word);
         if (word)
             next = 64 * i + 64 - (uint32_t)__builtin_clzll(word);
@@ -439,7 +439,7 @@ static bool roaring_is_valid(const struct row_set *set, uint64_t n_rows)
         const uint8_t *begin = chunk.kind == CHUNK_IS_RUNS ? chunk.at - 2 : chunk.at;
         if (chunk.base < least || !chunk_is_valid(&chunk, &last) || (uint64_t)chunk.base + last >= n_rows)
             return false;
-        if (chunks.offsets && load_u32(chunks.offsets + 4 * (size_t)i) != (uint64_t)(begin - chunks.start))
+        if (chunks.offsets && bytes_load_u32(chunks.offsets + 4 * (size_t)i) != (uint64_t)(begin - chunks.start))
             return false;
         least = (uint64_t)chunk.base + CHUNK_ROWS;
         n += chunk.n;
@@ -470,14 +470,14 @@ static void chunk_rows(const struct chunk *c, uint32_t *rows)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; c->kind == CHUNK_IS_ARRAY && i < c->n; i++)
-        rows[n++] = c->base + load_u16(c->at + 2 * (size_t)i);
+        rows[n++] = c->base + bytes_load_u16(c->at + 2 * (size_t)i);
     for (uint32_t i = 0; c->kind == CHUNK_IS_RUNS && i < c->runs; i++) {
-        uint32_t row = load_u16(c->at + 4 * (size_t)i), last = row + load_u16(c->at + 4 * (size_t)i + 2);
+        uint32_t row = bytes_load_u16(c->at + 4 * (size_t)i), last = row + bytes_load_u16(c->at + 4 * (size_t)i + 2);
         for (; row <= last; row++)
             rows[n++] = c->base + row;
     }
     for (uint32_t i = 0; c->kind == CHUNK_IS_BITS && i < CHUNK_WORDS; i++)
-        for (uint64_t word = load_u64(c->at + 8 * (size_t)i); word; word &= word - 1)
+        for (uint64_t word = bytes_load_u64(c->at + 8 * (size_t)i); word; word &= word - 1)
             rows[n++] = c->base + 64 * i + (uint32_t)__builtin_ctzll(word);
 }
 
@@ -516,7 +516,7 @@ uint32_t row_set_first(const struct row_set *set)
     if (!chunks_begin(&chunks, set) || !chunks_next(&chunks, &chunk))
         return 0;
     if (chunk.kind != CHUNK_IS_BITS)
-        return chunk.base + load_u16(chunk.at);
+        return chunk.base + bytes_load_u16(chunk.at);
     uint32_t i = 0;
     while (chunk.at[i] == 0)
         i++;
@@ -530,7 +530,7 @@ static bool chunk_has(const struct chunk *c, uint32_t row)
         return c->at[row / 8] >> row % 8 & 1;
     while (low < high) { /* the first that begins behind it */
         uint32_t middle = low + (high - low) / 2;
-        if (load_u16(c->at + (size_t)step * middle) <= row)
+        if (bytes_load_u16(c->at + (size_t)step * middle) <= row)
             low = middle + 1;
         else
             high = middle;
@@ -538,8 +538,8 @@ static bool chunk_has(const struct chunk *c, uint32_t row)
     if (low == 0)
         return false;
     const uint8_t *found = c->at + (size_t)step * (low - 1);
-    uint32_t length = c->kind == CHUNK_IS_RUNS ? load_u16(found + 2) : 0;
-    return row - load_u16(found) <= length;
+    uint32_t length = c->kind == CHUNK_IS_RUNS ? bytes_load_u16(found + 2) : 0;
+    return row - bytes_load_u16(found) <= length;
 }
 
 bool row_set_has(const struct row_set *set, uint32_t row)
@@ -590,13 +590,13 @@ static void add_chunk(const struct chunk *c, uint64_t *bits, size_t words)
     uint64_t *to = bits + c->base / 64;
     size_t n_words = words - c->base / 64;
     for (uint32_t i = 0; c->kind == CHUNK_IS_ARRAY && i < c->n; i++)
-        bits_add(to, load_u16(c->at + 2 * (size_t)i));
+        bits_add(to, bytes_load_u16(c->at + 2 * (size_t)i));
     for (uint32_t i = 0; c->kind == CHUNK_IS_RUNS && i < c->runs; i++) {
-        uint64_t row = load_u16(c->at + 4 * (size_t)i);
-        bits_add_range(to, row, row + load_u16(c->at + 4 * (size_t)i + 2) + 1);
+        uint64_t row = bytes_load_u16(c->at + 4 * (size_t)i);
+        bits_add_range(to, row, row + bytes_load_u16(c->at + 4 * (size_t)i + 2) + 1);
     }
     for (uint32_t i = 0; c->kind == CHUNK_IS_BITS && i < CHUNK_WORDS && i < n_words; i++)
-        to[i] |= load_u64(c->at + 8 * (size_t)i);
+        to[i] |= bytes_load_u64(c->at + 8 * (size_t)i);
 }
 
 static void add_roaring(const struct row_set *set, const struct universe *u, uint64_t *bits)

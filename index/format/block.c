@@ -20,7 +20,7 @@
 
 static uint64_t block_checksum(const uint8_t *block, uint32_t block_bytes, const uint8_t segment_id[16])
 {
-    uint64_t head = XXH3_64bits_withSeed(block, 16, load_u64(segment_id));
+    uint64_t head = XXH3_64bits_withSeed(block, 16, bytes_load_u64(segment_id));
     return XXH3_64bits_withSeed(block + 24, block_bytes - 24, head);
 }
 
@@ -55,28 +55,29 @@ void block_write(uint8_t *block, uint32_t block_bytes, const struct block_parts 
            block_fixed_bytes(parts->n_slots, parts->slot_bytes, parts->factor_bytes, parts->keys_bytes) <= block_bytes);
     assert(parts->n_edges == 0 || parts->list_slots > 0);
     memset(block, 0, block_bytes);
-    store_u32(block, BLOCK_MAGIC);
+    bytes_store_u32(block, BLOCK_MAGIC);
     block[4] = BLOCK_PAGEGRAPH;
     block[5] = BLOCK_FORMAT_VERSION;
-    store_u16(block + 6, (uint16_t)parts->list_slots);
-    store_u32(block + 8, parts->number);
-    store_u32(block + 12, parts->n_slots);
-    store_u32(block + 24, parts->first_row);
-    store_u32(block + 28, parts->n_edges);
+    bytes_store_u16(block + 6, (uint16_t)parts->list_slots);
+    bytes_store_u32(block + 8, parts->number);
+    bytes_store_u32(block + 12, parts->n_slots);
+    bytes_store_u32(block + 24, parts->first_row);
+    bytes_store_u32(block + 28, parts->n_edges);
     uint32_t ids_at = at;
     for (uint32_t i = 0; i < parts->n_slots; i++)
-        store_u32(block + ids_at + 4 * i, parts->ids[i]);
+        bytes_store_u32(block + ids_at + 4 * i, parts->ids[i]);
     at = align8(at + 4 * parts->n_slots);
-    store_u32(block + 32, ids_at);
-    store_u32(block + 40, put_part(block, block_bytes, &at, parts->slots, parts->n_slots * parts->slot_bytes));
-    store_u32(block + 44, put_part(block, block_bytes, &at, parts->factors, parts->n_slots * parts->factor_bytes));
-    store_u32(block + 52, put_part(block, block_bytes, &at, parts->keys, parts->keys_bytes));
-    store_u32(block + 48, put_part(block, block_bytes, &at, parts->edges, parts->edges_bytes));
-    store_u32(block + 36,
-              put_part(block, block_bytes, &at, parts->edge_codes, parts->n_edges * parts->edge_code_bytes));
-    store_u32(block + 56, parts->edges_bytes);
-    store_u32(block + 60, parts->keys_bytes);
-    store_u64(block + 16, block_checksum(block, block_bytes, segment_id));
+    bytes_store_u32(block + 32, ids_at);
+    bytes_store_u32(block + 40, put_part(block, block_bytes, &at, parts->slots, parts->n_slots * parts->slot_bytes));
+    bytes_store_u32(block + 44,
+                    put_part(block, block_bytes, &at, parts->factors, parts->n_slots * parts->factor_bytes));
+    bytes_store_u32(block + 52, put_part(block, block_bytes, &at, parts->keys, parts->keys_bytes));
+    bytes_store_u32(block + 48, put_part(block, block_bytes, &at, parts->edges, parts->edges_bytes));
+    bytes_store_u32(block + 36,
+                    put_part(block, block_bytes, &at, parts->edge_codes, parts->n_edges * parts->edge_code_bytes));
+    bytes_store_u32(block + 56, parts->edges_bytes);
+    bytes_store_u32(block + 60, parts->keys_bytes);
+    bytes_store_u64(block + 16, block_checksum(block, block_bytes, segment_id));
 }
 
 /* True when [offset, offset + bytes) is a part inside the block, or absent and empty. */
@@ -94,7 +95,7 @@ static bool lists_fit(const struct block_view *v)
     if (bytes > v->edges_bytes)
         return false;
     for (uint32_t i = 0; i < v->n_lists; i++) {
-        uint32_t n = load_u16(v->edges + 4 * (size_t)i), length = load_u16(v->edges + 4 * (size_t)i + 2);
+        uint32_t n = bytes_load_u16(v->edges + 4 * (size_t)i), length = bytes_load_u16(v->edges + 4 * (size_t)i + 2);
         if (n > length)
             return false;
         edges += n;
@@ -107,9 +108,9 @@ int block_open(const uint8_t *block, const struct block_shape *shape, uint32_t n
                struct block_view *out, struct quire_error *err)
 {
     const uint32_t block_bytes = shape->block_bytes;
-    if (load_u32(block) != BLOCK_MAGIC)
-        return error_set(err, QUIRE_ECORRUPT, "magic is %08x, expected %08x", load_u32(block), BLOCK_MAGIC);
-    uint64_t stated = load_u64(block + 16),
+    if (bytes_load_u32(block) != BLOCK_MAGIC)
+        return error_set(err, QUIRE_ECORRUPT, "magic is %08x, expected %08x", bytes_load_u32(block), BLOCK_MAGIC);
+    uint64_t stated = bytes_load_u64(block + 16),
              found = segment_id ? block_checksum(block, block_bytes, segment_id) : stated;
     if (stated != found)
         return error_set(err, QUIRE_ECORRUPT, "checksum is %016llx, expected %016llx", (unsigned long long)found,
@@ -117,13 +118,15 @@ int block_open(const uint8_t *block, const struct block_shape *shape, uint32_t n
     if (block[4] != BLOCK_PAGEGRAPH || block[5] != BLOCK_FORMAT_VERSION)
         return error_set(err, QUIRE_EVERSION, "block kind %u version %u, this build reads kind %u version %u", block[4],
                          block[5], BLOCK_PAGEGRAPH, BLOCK_FORMAT_VERSION);
-    if (load_u32(block + 8) != number)
-        return error_set(err, QUIRE_ECORRUPT, "block says it is number %u, expected %u", load_u32(block + 8), number);
-    uint64_t n = load_u32(block + 12);
-    uint32_t ids = load_u32(block + 32), slots = load_u32(block + 40), factors = load_u32(block + 44);
-    uint32_t edges = load_u32(block + 48), keys = load_u32(block + 52), codes = load_u32(block + 36);
-    uint32_t edges_bytes = load_u32(block + 56), keys_bytes = load_u32(block + 60), list_slots = load_u16(block + 6);
-    uint64_t n_edges = load_u32(block + 28);
+    if (bytes_load_u32(block + 8) != number)
+        return error_set(err, QUIRE_ECORRUPT, "block says it is number %u, expected %u", bytes_load_u32(block + 8),
+                         number);
+    uint64_t n = bytes_load_u32(block + 12);
+    uint32_t ids = bytes_load_u32(block + 32), slots = bytes_load_u32(block + 40), factors = bytes_load_u32(block + 44);
+    uint32_t edges = bytes_load_u32(block + 48), keys = bytes_load_u32(block + 52), codes = bytes_load_u32(block + 36);
+    uint32_t edges_bytes = bytes_load_u32(block + 56), keys_bytes = bytes_load_u32(block + 60),
+             list_slots = bytes_load_u16(block + 6);
+    uint64_t n_edges = bytes_load_u32(block + 28);
     if (n == 0 || !part_fits(ids, 4 * n, block_bytes) || !part_fits(slots, n * shape->slot_bytes, block_bytes) ||
         !part_fits(factors, n * shape->factor_bytes, block_bytes) || !part_fits(edges, edges_bytes, block_bytes) ||
         !part_fits(keys, keys_bytes, block_bytes) || !part_fits(codes, n_edges * shape->edge_code_bytes, block_bytes) ||
@@ -131,7 +134,7 @@ int block_open(const uint8_t *block, const struct block_shape *shape, uint32_t n
         return error_set(err, QUIRE_ECORRUPT, "a part lies outside the block (%u slots)", (unsigned)n);
     *out = (struct block_view){.base = block,
                                .number = number,
-                               .first_row = load_u32(block + 24),
+                               .first_row = bytes_load_u32(block + 24),
                                .n_slots = (uint32_t)n,
                                .n_edges = (uint32_t)n_edges,
                                .list_slots = list_slots,
@@ -156,11 +159,11 @@ int block_edges(const struct block_view *view, uint32_t list, uint32_t *out, uin
     *first = 0;
     assert(list < view->n_lists);
     for (uint32_t i = 0; i < list; i++, header += BLOCK_LIST_HEADER_BYTES) {
-        *first += load_u16(header);
-        p += load_u16(header + 2);
+        *first += bytes_load_u16(header);
+        p += bytes_load_u16(header + 2);
     }
-    uint32_t n = load_u16(header);
-    const uint8_t *end = p + load_u16(header + 2);
+    uint32_t n = bytes_load_u16(header);
+    const uint8_t *end = p + bytes_load_u16(header + 2);
     uint64_t row = view->first_row, gap;
     for (uint32_t i = 0; i < n; i++) {
         p = varint_get(p, end, &gap);
@@ -191,8 +194,8 @@ uint32_t block_edges_encode(const uint32_t *rows, uint32_t n, uint32_t first_row
 void block_list_header(uint32_t n, uint32_t bytes, uint8_t out[BLOCK_LIST_HEADER_BYTES])
 {
     assert(n <= BLOCK_LIST_MAX && bytes <= BLOCK_LIST_MAX);
-    store_u16(out, (uint16_t)n);
-    store_u16(out + 2, (uint16_t)bytes);
+    bytes_store_u16(out, (uint16_t)n);
+    bytes_store_u16(out + 2, (uint16_t)bytes);
 }
 
 int block_key(const struct block_view *view, uint32_t slot, struct block_key *out)
@@ -211,7 +214,7 @@ int block_key(const struct block_view *view, uint32_t slot, struct block_key *ou
         return QUIRE_ECORRUPT;
     out->length = (uint32_t)(head >> 1);
     out->bytes = head & 1 ? NULL : p;
-    out->external_at = head & 1 ? load_u64(p) : 0;
+    out->external_at = head & 1 ? bytes_load_u64(p) : 0;
     return 0;
 }
 
@@ -219,7 +222,7 @@ uint32_t block_key_encode(const void *key, uint32_t length, bool external, uint6
 {
     uint32_t n = varint_put((uint64_t)length << 1 | external, out);
     if (external) {
-        store_u64(out + n, external_at);
+        bytes_store_u64(out + n, external_at);
         return n + 8;
     }
     memcpy(out + n, key, length);

@@ -29,45 +29,45 @@ const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
 void format_params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYTES])
 {
     memset(out, 0, PARAMS_BYTES);
-    store_u32(out, p->format_version);
-    store_u32(out + 4, p->metric);
-    store_u32(out + 8, p->type);
-    store_u32(out + 12, p->slot);
-    store_u32(out + 16, p->dim);
-    store_u32(out + 20, p->code_dim);
-    store_u64(out + 24, p->rows);
-    store_u32(out + 32, p->block_bytes);
-    store_u32(out + 36, p->n_blocks);
-    store_u32(out + 40, p->slots_per_block);
-    store_u32(out + 44, p->slot_bytes);
-    store_u32(out + 48, p->factor_bytes);
-    store_u32(out + 52, p->degree);
-    store_u32(out + 56, p->pool);
-    store_u32(out + 60, p->user_keys);
-    store_u32(out + 64, p->has_attributes);
-    store_u32(out + 68, p->key_buckets);
-    store_u64(out + 72, p->seed);
-    store_u64(out + 80, p->memory_bytes);
+    bytes_store_u32(out, p->format_version);
+    bytes_store_u32(out + 4, p->metric);
+    bytes_store_u32(out + 8, p->type);
+    bytes_store_u32(out + 12, p->slot);
+    bytes_store_u32(out + 16, p->dim);
+    bytes_store_u32(out + 20, p->code_dim);
+    bytes_store_u64(out + 24, p->rows);
+    bytes_store_u32(out + 32, p->block_bytes);
+    bytes_store_u32(out + 36, p->n_blocks);
+    bytes_store_u32(out + 40, p->slots_per_block);
+    bytes_store_u32(out + 44, p->slot_bytes);
+    bytes_store_u32(out + 48, p->factor_bytes);
+    bytes_store_u32(out + 52, p->degree);
+    bytes_store_u32(out + 56, p->pool);
+    bytes_store_u32(out + 60, p->user_keys);
+    bytes_store_u32(out + 64, p->has_attributes);
+    bytes_store_u32(out + 68, p->key_buckets);
+    bytes_store_u64(out + 72, p->seed);
+    bytes_store_u64(out + 80, p->memory_bytes);
     uint64_t bits;
     memcpy(&bits, &p->norm2_max, 8);
-    store_u64(out + 88, bits);
+    bytes_store_u64(out + 88, bits);
     for (unsigned i = 0; i < NAV_WIDTHS; i++) {
-        store_f32(out + 96 + 4 * i, p->scale_a[i]);
-        store_f32(out + 112 + 4 * i, p->scale_f[i]);
-        store_f32(out + 128 + 4 * i, p->error[i]);
-        store_f32(out + 144 + 4 * i, p->effort_factor[i]);
+        bytes_store_f32(out + 96 + 4 * i, p->scale_a[i]);
+        bytes_store_f32(out + 112 + 4 * i, p->scale_f[i]);
+        bytes_store_f32(out + 128 + 4 * i, p->error[i]);
+        bytes_store_f32(out + 144 + 4 * i, p->effort_factor[i]);
     }
-    store_u32(out + 160, p->edge_code_bytes);
-    store_f32(out + 164, p->edge_effort_factor);
-    store_f32(out + 168, p->spread);
-    store_u32(out + 172, p->index);
-    store_u32(out + 176, p->n_lists);
-    store_u32(out + 180, p->list_bits);
-    store_u32(out + 184, p->posting_bytes_max);
-    store_u64(out + 188, p->list_entries);
-    store_u32(out + 196, p->kind_reason);
-    store_u32(out + 200, p->has_columns);
-    store_u32(out + 204, p->run_rows);
+    bytes_store_u32(out + 160, p->edge_code_bytes);
+    bytes_store_f32(out + 164, p->edge_effort_factor);
+    bytes_store_f32(out + 168, p->spread);
+    bytes_store_u32(out + 172, p->index);
+    bytes_store_u32(out + 176, p->n_lists);
+    bytes_store_u32(out + 180, p->list_bits);
+    bytes_store_u32(out + 184, p->posting_bytes_max);
+    bytes_store_u64(out + 188, p->list_entries);
+    bytes_store_u32(out + 196, p->kind_reason);
+    bytes_store_u32(out + 200, p->has_columns);
+    bytes_store_u32(out + 204, p->run_rows);
 }
 
 enum quire_type format_slot_type(uint32_t slot)
@@ -169,50 +169,50 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
 
 int format_params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err)
 {
-    struct segment_params p = {.format_version = load_u32(in)};
+    struct segment_params p = {.format_version = bytes_load_u32(in)};
     if (p.format_version != SEGMENT_FORMAT_VERSION)
         return error_set(err, QUIRE_EVERSION, "segment format version %u, this build reads version %u: %s",
                          p.format_version, SEGMENT_FORMAT_VERSION,
                          p.format_version > SEGMENT_FORMAT_VERSION
                              ? "it was made by a newer Quire, use that one or rebuild"
                              : "rebuild the index");
-    p.metric = load_u32(in + 4);
-    p.type = load_u32(in + 8);
-    p.slot = load_u32(in + 12);
-    p.dim = load_u32(in + 16);
-    p.code_dim = load_u32(in + 20);
-    p.rows = load_u64(in + 24);
-    p.block_bytes = load_u32(in + 32);
-    p.n_blocks = load_u32(in + 36);
-    p.slots_per_block = load_u32(in + 40);
-    p.slot_bytes = load_u32(in + 44);
-    p.factor_bytes = load_u32(in + 48);
-    p.degree = load_u32(in + 52);
-    p.pool = load_u32(in + 56);
-    p.user_keys = load_u32(in + 60);
-    p.has_attributes = load_u32(in + 64);
-    p.key_buckets = load_u32(in + 68);
-    p.seed = load_u64(in + 72);
-    p.memory_bytes = load_u64(in + 80);
-    uint64_t bits = load_u64(in + 88);
+    p.metric = bytes_load_u32(in + 4);
+    p.type = bytes_load_u32(in + 8);
+    p.slot = bytes_load_u32(in + 12);
+    p.dim = bytes_load_u32(in + 16);
+    p.code_dim = bytes_load_u32(in + 20);
+    p.rows = bytes_load_u64(in + 24);
+    p.block_bytes = bytes_load_u32(in + 32);
+    p.n_blocks = bytes_load_u32(in + 36);
+    p.slots_per_block = bytes_load_u32(in + 40);
+    p.slot_bytes = bytes_load_u32(in + 44);
+    p.factor_bytes = bytes_load_u32(in + 48);
+    p.degree = bytes_load_u32(in + 52);
+    p.pool = bytes_load_u32(in + 56);
+    p.user_keys = bytes_load_u32(in + 60);
+    p.has_attributes = bytes_load_u32(in + 64);
+    p.key_buckets = bytes_load_u32(in + 68);
+    p.seed = bytes_load_u64(in + 72);
+    p.memory_bytes = bytes_load_u64(in + 80);
+    uint64_t bits = bytes_load_u64(in + 88);
     memcpy(&p.norm2_max, &bits, 8);
     for (unsigned i = 0; i < NAV_WIDTHS; i++) {
-        p.scale_a[i] = load_f32(in + 96 + 4 * i);
-        p.scale_f[i] = load_f32(in + 112 + 4 * i);
-        p.error[i] = load_f32(in + 128 + 4 * i);
-        p.effort_factor[i] = load_f32(in + 144 + 4 * i);
+        p.scale_a[i] = bytes_load_f32(in + 96 + 4 * i);
+        p.scale_f[i] = bytes_load_f32(in + 112 + 4 * i);
+        p.error[i] = bytes_load_f32(in + 128 + 4 * i);
+        p.effort_factor[i] = bytes_load_f32(in + 144 + 4 * i);
     }
-    p.edge_code_bytes = load_u32(in + 160);
-    p.edge_effort_factor = load_f32(in + 164);
-    p.spread = load_f32(in + 168);
-    p.index = load_u32(in + 172);
-    p.n_lists = load_u32(in + 176);
-    p.list_bits = load_u32(in + 180);
-    p.posting_bytes_max = load_u32(in + 184);
-    p.list_entries = load_u64(in + 188);
-    p.kind_reason = load_u32(in + 196);
-    p.has_columns = load_u32(in + 200);
-    p.run_rows = load_u32(in + 204);
+    p.edge_code_bytes = bytes_load_u32(in + 160);
+    p.edge_effort_factor = bytes_load_f32(in + 164);
+    p.spread = bytes_load_f32(in + 168);
+    p.index = bytes_load_u32(in + 172);
+    p.n_lists = bytes_load_u32(in + 176);
+    p.list_bits = bytes_load_u32(in + 180);
+    p.posting_bytes_max = bytes_load_u32(in + 184);
+    p.list_entries = bytes_load_u64(in + 188);
+    p.kind_reason = bytes_load_u32(in + 196);
+    p.has_columns = bytes_load_u32(in + 200);
+    p.run_rows = bytes_load_u32(in + 204);
     for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_ECORRUPT, "parameters: byte %u is %u, not zero", i, in[i]);
@@ -224,22 +224,22 @@ int format_params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *
 
 static uint64_t page_checksum(const uint8_t *page, uint64_t number, const uint8_t segment_id[16])
 {
-    return XXH3_64bits_withSeed(page, PAGE_PAYLOAD, load_u64(segment_id) + number);
+    return XXH3_64bits_withSeed(page, PAGE_PAYLOAD, bytes_load_u64(segment_id) + number);
 }
 
 void format_page_seal(uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
 {
-    store_u64(page + PAGE_PAYLOAD, page_checksum(page, number, segment_id));
+    bytes_store_u64(page + PAGE_PAYLOAD, page_checksum(page, number, segment_id));
 }
 
 bool format_page_is_valid(const uint8_t page[PAGE_BYTES], uint64_t number, const uint8_t segment_id[16])
 {
-    return load_u64(page + PAGE_PAYLOAD) == page_checksum(page, number, segment_id);
+    return bytes_load_u64(page + PAGE_PAYLOAD) == page_checksum(page, number, segment_id);
 }
 
 uint64_t format_record_checksum(const void *bytes, size_t n, const uint8_t segment_id[16])
 {
-    return XXH3_64bits_withSeed(bytes, n, load_u64(segment_id));
+    return XXH3_64bits_withSeed(bytes, n, bytes_load_u64(segment_id));
 }
 
 uint64_t format_key_hash(const void *key, size_t bytes)
@@ -289,7 +289,7 @@ int format_section_put_words(struct section_writer *writer, uint32_t id, const v
         for (size_t i = 0; i < m; i++) {
             uint32_t word;
             memcpy(&word, (const uint8_t *)words + 4 * (at + i), 4);
-            store_u32(bytes + 4 * i, word);
+            bytes_store_u32(bytes + 4 * i, word);
         }
         rc = section_write(writer, bytes, 4 * m, err);
     }

@@ -48,7 +48,7 @@ uint32_t posting_block_entries_that_fit(uint32_t bytes, uint32_t code_dim, unsig
 
 static uint64_t checksum(const uint8_t *posting, uint32_t bytes, const uint8_t segment_id[16])
 {
-    uint64_t seed = XXH3_64bits_withSeed(posting, 16, load_u64(segment_id));
+    uint64_t seed = XXH3_64bits_withSeed(posting, 16, bytes_load_u64(segment_id));
     return XXH3_64bits_withSeed(posting + 24, bytes - 24, seed);
 }
 
@@ -57,23 +57,23 @@ void posting_block_seal(uint8_t *posting, uint32_t number, const struct list_ent
 {
     assert(entry->own <= entry->entries && shape->bytes % SECTION_ALIGN == 0);
     memset(posting, 0, POSTING_HEADER_BYTES);
-    store_u32(posting, POSTING_MAGIC);
+    bytes_store_u32(posting, POSTING_MAGIC);
     posting[4] = POSTING_KIND;
     posting[5] = POSTING_FORMAT_VERSION;
-    store_u32(posting + 8, number);
-    store_u32(posting + 12, entry->entries);
-    store_u32(posting + 24, entry->first);
-    store_u32(posting + 28, entry->own);
-    store_u32(posting + 32, bits);
-    store_u32(posting + 36, shape->bytes);
-    store_u64(posting + 16, checksum(posting, shape->bytes, segment_id));
+    bytes_store_u32(posting + 8, number);
+    bytes_store_u32(posting + 12, entry->entries);
+    bytes_store_u32(posting + 24, entry->first);
+    bytes_store_u32(posting + 28, entry->own);
+    bytes_store_u32(posting + 32, bits);
+    bytes_store_u32(posting + 36, shape->bytes);
+    bytes_store_u64(posting + 16, checksum(posting, shape->bytes, segment_id));
 }
 
 static int check_rows(const struct posting_block_view *view, uint64_t rows, struct quire_error *err)
 {
     uint32_t before = 0, n = view->entries - view->own;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t row = load_u32(view->ids + 4 * (size_t)i);
+        uint32_t row = bytes_load_u32(view->ids + 4 * (size_t)i);
         if (row >= rows || row - view->first < view->own || (i > 0 && row <= before))
             return error_set(err, QUIRE_ECORRUPT, "replica %u is row %u: not ascending, its own, or above %llu", i, row,
                              (unsigned long long)rows - 1);
@@ -90,20 +90,21 @@ int posting_block_open(const uint8_t *posting, uint32_t number, const struct lis
     if (!posting_block_shape(entry->entries, entry->own, code_dim, bits, &shape))
         return error_set(err, QUIRE_ECORRUPT, "its directory entry names %u entries, more than a posting block holds",
                          entry->entries);
-    if (load_u32(posting) != POSTING_MAGIC)
-        return error_set(err, QUIRE_ECORRUPT, "it begins with %08x, not with \"QPST\"", load_u32(posting));
-    if (segment_id && load_u64(posting + 16) != checksum(posting, shape.bytes, segment_id))
+    if (bytes_load_u32(posting) != POSTING_MAGIC)
+        return error_set(err, QUIRE_ECORRUPT, "it begins with %08x, not with \"QPST\"", bytes_load_u32(posting));
+    if (segment_id && bytes_load_u64(posting + 16) != checksum(posting, shape.bytes, segment_id))
         return error_set(err, QUIRE_ECORRUPT, "wrong checksum");
     if (posting[4] != POSTING_KIND || posting[5] != POSTING_FORMAT_VERSION)
         return error_set(err, QUIRE_ECORRUPT, "kind %u, version %u: expected %u, %u", posting[4], posting[5],
                          POSTING_KIND, POSTING_FORMAT_VERSION);
-    if (load_u32(posting + 8) != number || load_u32(posting + 12) != entry->entries ||
-        load_u32(posting + 24) != entry->first || load_u32(posting + 28) != entry->own ||
-        load_u32(posting + 32) != bits || load_u32(posting + 36) != shape.bytes)
+    if (bytes_load_u32(posting + 8) != number || bytes_load_u32(posting + 12) != entry->entries ||
+        bytes_load_u32(posting + 24) != entry->first || bytes_load_u32(posting + 28) != entry->own ||
+        bytes_load_u32(posting + 32) != bits || bytes_load_u32(posting + 36) != shape.bytes)
         return error_set(err, QUIRE_ECORRUPT,
                          "it says list %u, %u entries, rows %u + %u, %u bits: expected %u, %u, %u + %u, %u",
-                         load_u32(posting + 8), load_u32(posting + 12), load_u32(posting + 24), load_u32(posting + 28),
-                         load_u32(posting + 32), number, entry->entries, entry->first, entry->own, bits);
+                         bytes_load_u32(posting + 8), bytes_load_u32(posting + 12), bytes_load_u32(posting + 24),
+                         bytes_load_u32(posting + 28), bytes_load_u32(posting + 32), number, entry->entries,
+                         entry->first, entry->own, bits);
     *out = (struct posting_block_view){number,
                                        entry->entries,
                                        entry->first,
@@ -119,21 +120,21 @@ int posting_block_open(const uint8_t *posting, uint32_t number, const struct lis
 uint32_t posting_block_row(const struct posting_block_view *view, uint32_t i)
 {
     assert(i < view->entries);
-    return i < view->own ? view->first + i : load_u32(view->ids + 4 * (size_t)(i - view->own));
+    return i < view->own ? view->first + i : bytes_load_u32(view->ids + 4 * (size_t)(i - view->own));
 }
 
 void posting_list_encode(const struct list_entry *entry, uint8_t out[LIST_ENTRY_BYTES])
 {
-    store_u32(out, entry->page);
-    store_u32(out + 4, entry->entries);
-    store_u32(out + 8, entry->first);
-    store_u32(out + 12, entry->own);
-    store_f32(out + 16, entry->rms);
-    store_f32(out + 20, entry->radius);
+    bytes_store_u32(out, entry->page);
+    bytes_store_u32(out + 4, entry->entries);
+    bytes_store_u32(out + 8, entry->first);
+    bytes_store_u32(out + 12, entry->own);
+    bytes_store_f32(out + 16, entry->rms);
+    bytes_store_f32(out + 20, entry->radius);
 }
 
 void posting_list_decode(const uint8_t in[LIST_ENTRY_BYTES], struct list_entry *out)
 {
-    *out = (struct list_entry){load_u32(in),      load_u32(in + 4),  load_u32(in + 8),
-                               load_u32(in + 12), load_f32(in + 16), load_f32(in + 20)};
+    *out = (struct list_entry){bytes_load_u32(in),      bytes_load_u32(in + 4),  bytes_load_u32(in + 8),
+                               bytes_load_u32(in + 12), bytes_load_f32(in + 16), bytes_load_f32(in + 20)};
 }

@@ -47,7 +47,7 @@ size_t graph_image_bytes(const struct graph *graph, uint32_t first, uint32_t n)
 static uint8_t *put_links(uint8_t *out, const struct graph_link_list *list, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++, out += sizeof(uint32_t))
-        store_u32(out, atomic_load_explicit(&list->links[i], memory_order_relaxed));
+        bytes_store_u32(out, atomic_load_explicit(&list->links[i], memory_order_relaxed));
     return out;
 }
 
@@ -58,7 +58,7 @@ static uint8_t *save_row(const struct graph *graph, uint32_t row, uint8_t *out)
     const struct graph_row_numbers *numbers = graph_row_numbers(graph, row);
     uint8_t *head = out, *code = out + FIXED_BYTES;
     if (!graph_row_lock(graph, row)) {
-        store_u32(head, 0);
+        bytes_store_u32(head, 0);
         return out + HEAD_BYTES;
     }
     uint32_t state = graph_row_state(graph, row), word = IMAGE_LIVE;
@@ -70,14 +70,14 @@ static uint8_t *save_row(const struct graph *graph, uint32_t row, uint8_t *out)
         for (unsigned layer = graph_row_layers(graph, row); layer > 0; layer--) {
             list = graph_link_list(graph, row, layer);
             uint32_t n = graph_link_count(&list);
-            store_u32(out, n);
+            bytes_store_u32(out, n);
             out = put_links(out + sizeof(uint32_t), &list, n);
         }
     }
     graph_row_unlock(graph, row);
-    store_u32(head, word);
-    store_f32(head + 4, numbers->f);
-    store_f32(head + 8, numbers->norm2);
+    bytes_store_u32(head, word);
+    bytes_store_f32(head + 4, numbers->f);
+    bytes_store_f32(head + 8, numbers->norm2);
     memcpy(code, graph_row_code(graph, row), graph->code_dim);
     return out;
 }
@@ -90,7 +90,7 @@ size_t graph_image_save(const struct graph *graph, uint32_t first, uint32_t n, u
         if (first + i < end) {
             out = save_row(graph, first + i, out);
         } else {
-            store_u32(out, 0);
+            bytes_store_u32(out, 0);
             out += HEAD_BYTES;
         }
     }
@@ -114,7 +114,7 @@ static bool load_links(struct image *image, const struct graph_link_list *list, 
     if (n > list->capacity || !image_has(image, n * sizeof(uint32_t)))
         return false;
     for (uint32_t i = 0; i < n; i++, image->at += sizeof(uint32_t))
-        atomic_store_explicit(&list->links[i], load_u32(image->at) & mask, memory_order_relaxed);
+        atomic_store_explicit(&list->links[i], bytes_load_u32(image->at) & mask, memory_order_relaxed);
     graph_link_set_count(list, n);
     return true;
 }
@@ -128,7 +128,7 @@ static bool load_layers(struct graph *graph, uint32_t row, struct image *image, 
         list = graph_link_list(graph, row, layer);
         if (!image_has(image, sizeof(uint32_t)))
             return false;
-        n = load_u32(image->at);
+        n = bytes_load_u32(image->at);
         image->at += sizeof(uint32_t);
         if (!load_links(image, &list, n, ~LINK_TREE))
             return false;
@@ -145,7 +145,7 @@ static int load_row(struct graph *graph, uint32_t row, struct image *image, stru
 {
     if (!image_has(image, HEAD_BYTES))
         return corrupt(err, row, "the image ends before it");
-    uint32_t head = load_u32(image->at);
+    uint32_t head = bytes_load_u32(image->at);
     if (head == 0) {
         image->at += HEAD_BYTES;
         return 0;
@@ -154,7 +154,7 @@ static int load_row(struct graph *graph, uint32_t row, struct image *image, stru
         return corrupt(err, row, "its first word is none that is written");
     if (!image_has(image, FIXED_BYTES + graph->code_dim))
         return corrupt(err, row, "the image ends within it");
-    float f = load_f32(image->at + 4), norm2 = load_f32(image->at + 8);
+    float f = bytes_load_f32(image->at + 4), norm2 = bytes_load_f32(image->at + 8);
     if (!isfinite(f) || !isfinite(norm2) || norm2 < 0)
         return corrupt(err, row, "its length is no number");
     int rc = graph_row_prepare(graph, row);

@@ -105,8 +105,8 @@ int memtable_stored(const struct memtable *table, const void *vector, void *out)
     if (floats) {
         uint8_t *code = out;
         memtable_encode(table, vector, floats, code, &f, &norm2);
-        store_f32(code + table->space.code_dim, f);
-        store_f32(code + table->space.code_dim + sizeof(float), norm2);
+        bytes_store_f32(code + table->space.code_dim, f);
+        bytes_store_f32(code + table->space.code_dim + sizeof(float), norm2);
     }
     memtable_workspace_end(&workspace);
     return floats ? 0 : QUIRE_ENOMEM;
@@ -396,8 +396,8 @@ const uint8_t *memtable_record_code(const struct memtable *table, const struct m
                                     float *norm2)
 {
     if (record->has_vector) {
-        *f = load_f32(record->bytes + table->space.code_dim);
-        *norm2 = load_f32(record->bytes + table->space.code_dim + sizeof(float));
+        *f = bytes_load_f32(record->bytes + table->space.code_dim);
+        *norm2 = bytes_load_f32(record->bytes + table->space.code_dim + sizeof(float));
         return record->bytes;
     }
     const uint8_t *code;
@@ -415,8 +415,8 @@ void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
     }
     float f, norm2;
     memcpy(bytes, memtable_record_code(table, record, &f, &norm2), table->space.code_dim);
-    store_f32(bytes + table->space.code_dim, f);
-    store_f32(bytes + table->space.code_dim + sizeof(float), norm2);
+    bytes_store_f32(bytes + table->space.code_dim, f);
+    bytes_store_f32(bytes + table->space.code_dim + sizeof(float), norm2);
 }
 
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out)

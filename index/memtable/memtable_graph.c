@@ -220,8 +220,8 @@ static int add_code(struct memtable *table, struct navigation *navigation, const
     const uint8_t *code = vector;
     uint8_t *made = (uint8_t *)(void *)(floats + code_dim);
     if (table->coded) {
-        f = load_f32(code + code_dim);
-        norm2 = load_f32(code + code_dim + sizeof(float));
+        f = bytes_load_f32(code + code_dim);
+        norm2 = bytes_load_f32(code + code_dim + sizeof(float));
     } else {
         memtable_encode(table, vector, floats, made, &f, &norm2);
     }

@@ -56,7 +56,7 @@ static enum step on_rows_page(struct task *t)
     uint64_t page = f->entry / ROWS_PER_PAGE;
     if (task_check_read(t, 0, "read of a key page") < 0)
         return STEP_DONE;
-    uint32_t row = load_u32(f->page + 4 * (f->entry % ROWS_PER_PAGE));
+    uint32_t row = bytes_load_u32(f->page + 4 * (f->entry % ROWS_PER_PAGE));
     if (!format_page_is_valid(f->page, page, s->segment_id) || row >= s->params.rows)
         return damaged(t, "page", section_file_io(s->keys), s->rows_at + page * PAGE_BYTES);
     f->request->row = row;
@@ -89,7 +89,7 @@ static enum step on_bucket(struct task *t)
     uint32_t page = format_key_bucket(t->fetch.hash, s->params.key_buckets);
     if (task_check_read(t, 0, "read of a key page") < 0)
         return STEP_DONE;
-    if (!format_page_is_valid(t->fetch.page, page, s->segment_id) || load_u32(t->fetch.page) > BUCKET_ENTRIES_MAX)
+    if (!format_page_is_valid(t->fetch.page, page, s->segment_id) || bytes_load_u32(t->fetch.page) > BUCKET_ENTRIES_MAX)
         return damaged(t, "page", section_file_io(s->keys), s->buckets_at + (uint64_t)page * PAGE_BYTES);
     t->fetch.entry = 0;
     return next_entry(t);
@@ -99,13 +99,13 @@ static enum step on_bucket(struct task *t)
 static enum step next_entry(struct task *t)
 {
     struct fetch *f = &t->fetch;
-    uint32_t n = load_u32(f->page);
+    uint32_t n = bytes_load_u32(f->page);
     assert(f->request->key && n <= BUCKET_ENTRIES_MAX);
-    while (f->entry < n && load_u64(f->page + 8 + 8 * (size_t)f->entry) != f->hash)
+    while (f->entry < n && bytes_load_u64(f->page + 8 + 8 * (size_t)f->entry) != f->hash)
         f->entry++;
     if (f->entry == n)
         return not_found(t);
-    uint32_t row = load_u32(f->page + 8 + 8 * (size_t)n + 4 * (size_t)f->entry++);
+    uint32_t row = bytes_load_u32(f->page + 8 + 8 * (size_t)n + 4 * (size_t)f->entry++);
     if (row >= t->segment->params.rows)
         return damaged(t, "page", section_file_io(t->segment->keys), t->segment->buckets_at);
     f->request->row = row;
@@ -139,7 +139,7 @@ static int take_from_block(struct task *t, const struct block_view *view)
     struct fetch_request *r = t->fetch.request;
     uint32_t slot = t->fetch.slot;
     assert(slot < view->n_slots);
-    r->id = load_u32(view->ids + 4 * (size_t)slot);
+    r->id = bytes_load_u32(view->ids + 4 * (size_t)slot);
     if (r->want_vector || r->want_links) {
         const uint8_t *factor = view->factors ? view->factors + (size_t)slot * p->factor_bytes : NULL;
         segment_slot_vector(t->segment, view->number, view->slots + (size_t)slot * p->slot_bytes, factor,
@@ -220,7 +220,8 @@ static enum step on_attribute_record(struct task *t)
     const uint8_t *record = t->wide + at % 4096;
     if (task_check_read(t, 0, "read of attributes") < 0)
         return STEP_DONE;
-    if (load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, f->attribute_bytes, s->segment_id))
+    if (bytes_load_u64(record) !=
+        format_record_checksum(record + RECORD_HEADER_BYTES, f->attribute_bytes, s->segment_id))
         return damaged(t, "attribute record", section_file_io(s->attributes), at);
     f->request->attributes = (const char *)record + RECORD_HEADER_BYTES;
     f->request->attributes_bytes = f->attribute_bytes;
@@ -237,7 +238,7 @@ static enum step on_attribute_page(struct task *t)
         return STEP_DONE;
     if (!format_page_is_valid(f->page, page, s->segment_id))
         return damaged(t, "page", section_file_io(s->attributes), s->attribute_index_at + page * PAGE_BYTES);
-    uint64_t entry = load_u64(f->page + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
+    uint64_t entry = bytes_load_u64(f->page + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
     if (entry == 0)
         return read_links(t);
     f->record_at = (entry >> 24) - 1;
@@ -324,7 +325,7 @@ static int take_link(struct task *t, uint32_t i, const struct block_view *view)
     struct block_key key = {.bytes = NULL};
     assert(slot < view->n_slots && i < t->fetch.n_links);
     score_slots(t, view);
-    *hit = (struct search_hit){.id = load_u32(view->ids + 4 * (size_t)slot), .row = row};
+    *hit = (struct search_hit){.id = bytes_load_u32(view->ids + 4 * (size_t)slot), .row = row};
     hit->distance = space_distance(&t->segment->space, t->searcher->scratch.slot_distances[slot], t->query.norm2);
     if (!view->keys) {
         hit->key_bytes = search_number_key((uint32_t)hit->id, links->keys[i]);

@@ -218,7 +218,8 @@ static void score_q8(struct task *t, const struct block_view *view, float *out)
     for (uint32_t i = 0; i < view->n_slots; i++) {
         float y = kernels()->f32_u8_dot(t->query.rotated, view->slots + (size_t)i * p->slot_bytes, p->code_dim);
         const uint8_t *factor = view->factors + 8 * (size_t)i;
-        float d = centre + load_f32(factor) - 2 * load_f32(factor + 4) * (y - 127.5f * t->query.rotated_sum);
+        float d =
+            centre + bytes_load_f32(factor) - 2 * bytes_load_f32(factor + 4) * (y - 127.5f * t->query.rotated_sum);
         out[i] = d > 0 ? d : 0;
     }
 }
@@ -260,7 +261,7 @@ void score_slots(struct task *t, const struct block_view *view)
     for (uint32_t i = 0; i < view->n_slots; i++) {
         float product = raw_product(t, view->slots + (size_t)i * p->slot_bytes);
         if (p->metric == QUIRE_METRIC_COSINE)
-            out[i] = 2 - 2 * product * load_f32(view->factors + 4 * (size_t)i);
+            out[i] = 2 - 2 * product * bytes_load_f32(view->factors + 4 * (size_t)i);
         else if (p->metric == QUIRE_METRIC_IP)
             out[i] = space_work_distance(&t->segment->space, -product, t->query.norm2);
         else

@@ -95,9 +95,9 @@ static int copy_slot(struct task *t, const struct block_view *view, uint32_t slo
         int rc = view->keys ? block_key(view, slot, &key) : 0;
         if (rc < 0)
             return rc;
-        store_u32(to, key.length);
+        bytes_store_u32(to, key.length);
         to[4] = key.bytes != NULL;
-        store_u64(to + 8, key.external_at);
+        bytes_store_u64(to + 8, key.external_at);
         if (key.bytes)
             memcpy(to + 16, key.bytes, key.length);
         to += KEY_COPY_BYTES;
@@ -113,7 +113,7 @@ static int copy_slot(struct task *t, const struct block_view *view, uint32_t slo
 static int offer(struct task *t, const struct block_view *view, uint32_t slot, float distance)
 {
     struct search *q = &t->search;
-    struct result new = {distance, view->first_row + slot, load_u32(view->ids + 4 * slot), q->n_results};
+    struct result new = {distance, view->first_row + slot, bytes_load_u32(view->ids + 4 * slot), q->n_results};
     bool full = q->n_results == q->k;
     if ((full && !is_farther(&q->results[0], &new)) || search_row_is_out(q, new.row))
         return 0;
@@ -151,13 +151,14 @@ static enum step fetch_long_keys(struct task *t);
 static enum step on_long_key(struct task *t)
 {
     struct search *q = &t->search;
-    const uint8_t *copy = copy_of(q, q->next_key), *key = task_take_key(t, load_u64(copy + 8), load_u32(copy));
+    const uint8_t *copy = copy_of(q, q->next_key),
+                  *key = task_take_key(t, bytes_load_u64(copy + 8), bytes_load_u32(copy));
     if (!key)
         return STEP_DONE;
-    uint8_t *kept = malloc(load_u32(copy));
+    uint8_t *kept = malloc(bytes_load_u32(copy));
     if (!kept)
         return task_no_memory(t);
-    memcpy(kept, key, load_u32(copy));
+    memcpy(kept, key, bytes_load_u32(copy));
     q->hits[q->next_key++].key = kept;
     return fetch_long_keys(t);
 }
@@ -171,7 +172,7 @@ static enum step fetch_long_keys(struct task *t)
         if (copy[4])
             continue;
         q->stats.rounds++;
-        return task_read_key(t, load_u64(copy + 8), load_u32(copy), on_long_key);
+        return task_read_key(t, bytes_load_u64(copy + 8), bytes_load_u32(copy), on_long_key);
     }
     return STEP_DONE;
 }
@@ -201,10 +202,10 @@ static void fill_hit(struct task *t, uint32_t i)
     if (q->request->want_keys) {
         if (!p->user_keys) {
             /* keys that are row numbers are written where a key's bytes would be */
-            store_u32(copy, search_number_key(r->id, copy + 16));
+            bytes_store_u32(copy, search_number_key(r->id, copy + 16));
             copy[4] = 1;
         }
-        hit->key_bytes = load_u32(copy);
+        hit->key_bytes = bytes_load_u32(copy);
         hit->key = copy[4] ? copy + 16 : NULL;
         copy += KEY_COPY_BYTES;
     }

@@ -473,7 +473,7 @@ const uint8_t *task_take_key(struct task *t, uint64_t at, uint32_t length)
     const uint8_t *record = t->wide + (s->heap_at + at) % 4096;
     if (task_check_read(t, 0, "read of a key") < 0)
         return NULL;
-    if (load_u64(record) == format_record_checksum(record + RECORD_HEADER_BYTES, length, s->segment_id))
+    if (bytes_load_u64(record) == format_record_checksum(record + RECORD_HEADER_BYTES, length, s->segment_id))
         return record + RECORD_HEADER_BYTES;
     task_fail(t, QUIRE_ECORRUPT, "key record of %s at offset %llu is damaged: wrong checksum",
               section_file_io(s->keys)->path, (unsigned long long)(s->heap_at + at));

@@ -49,7 +49,7 @@ static int load_centres(struct cells *g, const struct segment_params *p, struct 
         rc = format_section_load(codes, CODES_CELL_FACTORS, 4 * n, &factors, NULL, err);
     g->centres = (struct entry_level){bytes, factors, g->n};
     for (size_t i = 0; rc == 0 && i < n; i++)
-        if (!isfinite(g->centres.factors[i] = load_f32((const uint8_t *)&g->centres.factors[i])))
+        if (!isfinite(g->centres.factors[i] = bytes_load_f32((const uint8_t *)&g->centres.factors[i])))
             rc = error_set(err, QUIRE_ECORRUPT, "%s: the centre of cell %zu is not finite",
                            section_file_io(codes)->path, i / ENTRY_FACTORS);
     return rc == 0 ? entry_init(&g->entry, &g->centres, p->code_dim) : rc;
@@ -67,7 +67,7 @@ static int load_rows(struct cells *g, const struct segment_params *p, struct sec
                  : error_set(err, QUIRE_ENOMEM, "no memory for the cells of %s", section_file_io(codes)->path);
     g->of = bytes;
     for (uint32_t row = 0; rc == 0 && wrong == UINT32_MAX && row < p->rows; row++) {
-        uint32_t cell = g->of[row] = load_u32((const uint8_t *)&g->of[row]);
+        uint32_t cell = g->of[row] = bytes_load_u32((const uint8_t *)&g->of[row]);
         if (cell >= g->n || filled[cell] == format_block_rows(p, cell))
             wrong = row;
         else

@@ -72,7 +72,7 @@ static int write_images(struct section_writer *writer, uint32_t n, const struct 
 {
     uint8_t head[4], *image = NULL;
     size_t capacity = 0;
-    store_u32(head, IMAGE_ROWS);
+    bytes_store_u32(head, IMAGE_ROWS);
     int rc = section_write(writer, head, 4, err);
     unsigned slot = epoch_enter(epochs);
     for (uint32_t at = 0; rc == 0 && at < n; at += IMAGE_ROWS) {
@@ -87,7 +87,7 @@ static int write_images(struct section_writer *writer, uint32_t n, const struct 
             break;
         }
         size_t bytes = graph_image_save(heads, at, m, image);
-        store_u32(head, (uint32_t)bytes);
+        bytes_store_u32(head, (uint32_t)bytes);
         rc = section_write(writer, head, 4, err);
         if (rc == 0)
             rc = section_write(writer, image, bytes, err);
@@ -146,7 +146,7 @@ static int load_guests(struct lists *lists, const struct segment_params *p, stru
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < p->run_rows; i++)
-        lists->guest_lists[i] = load_u32((const uint8_t *)&lists->guest_lists[i]);
+        lists->guest_lists[i] = bytes_load_u32((const uint8_t *)&lists->guest_lists[i]);
     return sort_guests(lists, p->run_rows, section_file_io(codes)->path, err);
 }
 
@@ -227,11 +227,11 @@ static struct graph_root *only_root(void *context, uint32_t row)
 static int load_images(struct lists *lists, const uint8_t *bytes, uint64_t n_bytes, const char *path,
                        struct quire_error *err)
 {
-    uint32_t each = n_bytes >= 4 ? load_u32(bytes) : 0, rows = 0;
+    uint32_t each = n_bytes >= 4 ? bytes_load_u32(bytes) : 0, rows = 0;
     uint64_t at = 4;
     int rc = 0;
     while (rc == 0 && each > 0 && rows < lists->n && n_bytes - at >= 4) {
-        uint32_t image = load_u32(bytes + at), n = lists->n - rows < each ? lists->n - rows : each;
+        uint32_t image = bytes_load_u32(bytes + at), n = lists->n - rows < each ? lists->n - rows : each;
         at += 4;
         if (image > n_bytes - at)
             break;
@@ -350,8 +350,8 @@ static void keep_code(struct lists *lists, const struct segment_params *p, const
                    p->list_bits, code);
     code_group_put(lists->codes + place / CODE_GROUP * lists->group_bytes, (uint32_t)(place % CODE_GROUP), code,
                    p->code_dim, p->list_bits);
-    lists->factors[2 * place] = load_u16(view->factors + 4 * (size_t)i);
-    lists->factors[2 * place + 1] = load_u16(view->factors + 4 * (size_t)i + 2);
+    lists->factors[2 * place] = bytes_load_u16(view->factors + 4 * (size_t)i);
+    lists->factors[2 * place + 1] = bytes_load_u16(view->factors + 4 * (size_t)i + 2);
 }
 
 /* The codes of a list's members to their places. Guests stand among the replicas, both ascending; false: one does

@@ -59,7 +59,7 @@ static int load_mean(struct opening *o, struct section_file *meta)
     if (rc == 0)
         rc = section_load(meta, entry, s->space.mean, o->err);
     for (uint32_t i = 0; rc == 0 && i < s->space.work_dim; i++) {
-        s->space.mean[i] = load_f32((const uint8_t *)&s->space.mean[i]);
+        s->space.mean[i] = bytes_load_f32((const uint8_t *)&s->space.mean[i]);
         if (!isfinite(s->space.mean[i]))
             rc = error_set(o->err, QUIRE_ECORRUPT, "%s: the mean is not finite", o->path);
     }
@@ -82,7 +82,8 @@ static int load_calibration(struct opening *o, struct section_file *meta)
     rc = bytes && s->calibration ? section_load(meta, entry, bytes, o->err) : QUIRE_ENOMEM;
     for (uint64_t i = 0; rc == 0 && i < n; i++) {
         const uint8_t *p = bytes + i * CALIBRATION_POINT_BYTES;
-        s->calibration[i] = (struct calibration_point){load_u32(p), load_u32(p + 4), load_f32(p + 8), load_f32(p + 12)};
+        s->calibration[i] = (struct calibration_point){bytes_load_u32(p), bytes_load_u32(p + 4), bytes_load_f32(p + 8),
+                                                       bytes_load_f32(p + 12)};
     }
     s->n_calibration = rc == 0 ? (uint32_t)n : 0;
     free(bytes);
@@ -154,8 +155,8 @@ static int open_listed(struct opening *o, const char *name, uint32_t kind, struc
     struct io_file *file = section_file_io(*out);
     uint8_t *superblock = memory_aligned(SECTION_ALIGN, SECTION_ALIGN);
     rc = superblock ? fs_read_exact(file, superblock, SECTION_ALIGN, 0, o->err) : QUIRE_ENOMEM;
-    if (rc == 0 &&
-        (load_u64(listed + 16) != file->bytes || load_u64(listed + 24) != XXH3_64bits(superblock, SECTION_ALIGN)))
+    if (rc == 0 && (bytes_load_u64(listed + 16) != file->bytes ||
+                    bytes_load_u64(listed + 24) != XXH3_64bits(superblock, SECTION_ALIGN)))
         rc = error_set(o->err, QUIRE_ECORRUPT, "%s is not the file that this index was built with", file->path);
     memory_free(superblock);
     o->s->info.index_bytes += file->bytes;
@@ -223,9 +224,9 @@ static int decode_factors(const struct opening *o)
 {
     struct segment *s = o->s;
     for (uint64_t i = 0; s->nav_factors && i < 2 * s->params.rows; i++)
-        s->nav_factors[i] = load_u16((const uint8_t *)&s->nav_factors[i]);
+        s->nav_factors[i] = bytes_load_u16((const uint8_t *)&s->nav_factors[i]);
     for (uint64_t i = 0; i < 3ull * s->params.n_blocks; i++)
-        if (!isfinite(s->centres.factors[i] = load_f32((const uint8_t *)&s->centres.factors[i])))
+        if (!isfinite(s->centres.factors[i] = bytes_load_f32((const uint8_t *)&s->centres.factors[i])))
             return error_set(o->err, QUIRE_ECORRUPT, "%s: the centre of block %llu is not finite", o->path,
                              (unsigned long long)i / 3);
     return 0;
@@ -606,11 +607,11 @@ void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t 
         space_floats(format_slot_type(p->slot), slot, p->dim, out);
         if (p->factor_bytes)
             for (uint32_t i = 0; i < p->dim; i++)
-                out[i] *= load_f32(factor);
+                out[i] *= bytes_load_f32(factor);
         return;
     }
     segment_centre(s, block, rotated);
-    float f = load_f32(factor + 4);
+    float f = bytes_load_f32(factor + 4);
     for (uint32_t i = 0; i < p->code_dim; i++)
         rotated[i] += f * ((float)slot[i] - 127.5f);
     space_restore(&s->space, rotated, out);

@@ -217,8 +217,8 @@ static int save_all(struct store *store, struct checkpoint *checkpoint, struct q
     uint32_t n = 0;
     uint8_t counters[16];
     pthread_mutex_lock(&store->lock);
-    store_u64(counters, store->next_collection);
-    store_u64(counters + 8, store->next_segment);
+    bytes_store_u64(counters, store->next_collection);
+    bytes_store_u64(counters + 8, store->next_segment);
     pthread_mutex_unlock(&store->lock);
     int rc = journal_checkpoint_put(checkpoint, RECORD_COUNTERS, journal_last_lsn(store->journal), counters,
                                     sizeof counters, err);

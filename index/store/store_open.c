@@ -123,10 +123,10 @@ static int take_counters(struct store *store, const uint8_t *bytes, uint32_t n, 
 {
     if (n != 16)
         return error_set(err, QUIRE_ECORRUPT, "a record of counters has %u bytes, not 16: quire repair", n);
-    if (load_u64(bytes) > store->next_collection)
-        store->next_collection = load_u64(bytes);
-    if (load_u64(bytes + 8) > store->next_segment)
-        store->next_segment = load_u64(bytes + 8);
+    if (bytes_load_u64(bytes) > store->next_collection)
+        store->next_collection = bytes_load_u64(bytes);
+    if (bytes_load_u64(bytes + 8) > store->next_segment)
+        store->next_segment = bytes_load_u64(bytes + 8);
     return 0;
 }
 
@@ -140,7 +140,7 @@ static int take_record(struct store_recovery *r, uint8_t kind, bool restored, ui
     if (kind < STORE_KINDS || kind >= RECORD_KINDS_END || n < 8)
         return error_set(err, QUIRE_ECORRUPT, "a record of kind %u with %u bytes at LSN %llu is none that is known",
                          kind, n, (unsigned long long)lsn);
-    uint64_t uid = load_u64(bytes);
+    uint64_t uid = bytes_load_u64(bytes);
     int rc = kind == RECORD_CREATE || kind == RECORD_STATE ? make_collection(r, kind, lsn, bytes, n, err) : 0;
     if (uid >= store->next_collection)
         store->next_collection = uid + 1;

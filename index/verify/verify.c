@@ -135,7 +135,7 @@ static int load_keys(struct verification *v)
     if (rc == 0 && !v->places)
         rc = QUIRE_ENOMEM;
     for (uint64_t i = 0; rc == 0 && i < s->params.rows; i++)
-        v->places[i] = load_u32(pages + i / ROWS_PER_PAGE * PAGE_BYTES + 4 * (i % ROWS_PER_PAGE));
+        v->places[i] = bytes_load_u32(pages + i / ROWS_PER_PAGE * PAGE_BYTES + 4 * (i % ROWS_PER_PAGE));
     free(pages);
     return rc;
 }
@@ -144,9 +144,10 @@ static bool bucket_has(const struct verification *v, uint64_t hash, uint32_t row
 {
     assert(v->buckets && row < v->s->params.rows);
     const uint8_t *page = v->buckets + (size_t)format_key_bucket(hash, v->s->params.key_buckets) * PAGE_BYTES;
-    uint32_t n = load_u32(page);
+    uint32_t n = bytes_load_u32(page);
     for (uint32_t i = 0; i < n && n <= BUCKET_ENTRIES_MAX; i++)
-        if (load_u64(page + 8 + 8 * (size_t)i) == hash && load_u32(page + 8 + 8 * (size_t)n + 4 * (size_t)i) == row)
+        if (bytes_load_u64(page + 8 + 8 * (size_t)i) == hash &&
+            bytes_load_u32(page + 8 + 8 * (size_t)n + 4 * (size_t)i) == row)
             return true;
     return false;
 }
@@ -161,7 +162,7 @@ static int external_hash(struct verification *v, const struct block_key *key, ui
                                    RECORD_HEADER_BYTES + (size_t)key->length, &err)
                     : QUIRE_ENOMEM;
     if (rc == 0 &&
-        load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key->length, v->s->segment_id))
+        bytes_load_u64(record) != format_record_checksum(record + RECORD_HEADER_BYTES, key->length, v->s->segment_id))
         rc = QUIRE_ECORRUPT;
     if (rc == 0)
         *hash = format_key_hash(record + RECORD_HEADER_BYTES, key->length);
@@ -202,7 +203,7 @@ static bool edge_code_is_right(const struct verification *v, const struct block_
     const f16_t *factors = narrow->nav_factors + 2 * (size_t)to;
     const uint8_t *carried = code + narrow->nav_bytes;
     return memcmp(code, narrow->nav_codes + (size_t)to * narrow->nav_bytes, narrow->nav_bytes) == 0 &&
-           load_u16(carried) == factors[0] && load_u16(carried + 2) == factors[1];
+           bytes_load_u16(carried) == factors[0] && bytes_load_u16(carried + 2) == factors[1];
 }
 
 static int add_link(struct verification *v, uint32_t from, uint32_t to)
@@ -261,7 +262,7 @@ void verify_slot_vector(struct verification *v, const struct block_view *view, u
     const struct segment_params *p = &v->s->params;
     const uint8_t *at = view->slots + (size_t)slot * p->slot_bytes;
     if (p->slot == QUIRE_SLOT_Q8) {
-        float f = load_f32(view->factors + 8 * (size_t)slot + 4);
+        float f = bytes_load_f32(view->factors + 8 * (size_t)slot + 4);
         for (uint32_t i = 0; i < p->code_dim; i++)
             v->rotated[i] = v->centre[i] + f * ((float)at[i] - 127.5f);
         return;
@@ -320,7 +321,7 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
                      number);
     segment_centre(s, number, v->centre);
     for (uint32_t slot = 0; slot < view.n_slots; slot++) {
-        uint32_t input = load_u32(view.ids + 4 * (size_t)slot);
+        uint32_t input = bytes_load_u32(view.ids + 4 * (size_t)slot);
         v->report.rows++;
         if (input >= p->rows || bitmap_has(v->seen, input)) {
             verify_found(v, "row %u holds input row %u, which is out of range or stands elsewhere too", first + slot,

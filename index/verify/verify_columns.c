@@ -236,7 +236,7 @@ static int compare_row(struct comparison *c, uint32_t row, const char *text, uin
 /* The entry of a row: where its record lies in the heap, and the bytes of its text. False: it has none. */
 static bool find_record(const uint8_t *page, uint32_t row, uint64_t *at, uint32_t *bytes)
 {
-    uint64_t entry = load_u64(page + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
+    uint64_t entry = bytes_load_u64(page + 8 * (size_t)(row % ATTRIBUTES_PER_PAGE));
     *at = (entry >> 24) - 1;
     *bytes = (uint32_t)(entry & ATTRIBUTE_BYTES_MAX);
     return entry != 0;
@@ -290,7 +290,7 @@ static int compare_piece(struct comparison *c, const uint8_t *page, const struct
             continue;
         assert(at >= piece->from && at + RECORD_HEADER_BYTES + bytes <= piece->to); /* next_piece */
         const uint8_t *record = c->heap + (at - piece->from), *text = record + RECORD_HEADER_BYTES;
-        if (load_u64(record) == format_record_checksum(text, bytes, s->segment_id)) {
+        if (bytes_load_u64(record) == format_record_checksum(text, bytes, s->segment_id)) {
             rc = compare_row(c, row, (const char *)text, bytes);
         } else {
             verify_found(c->v, "the attributes of row %u of %s are damaged: wrong checksum", row, s->info.path);

@@ -115,7 +115,7 @@ static struct slot_error slot_error(const struct verification *v, const struct b
     if (p->slot == QUIRE_SLOT_Q8) {
         /* Of a coordinate half a step, and as much for the factor, which is not quite the step. Of the length: the
          * factor leaves |r| tan of the angle to the levels, whose sine half a step per coordinate bounds. */
-        double step = fabs((double)load_f32(view->factors + 8 * (size_t)slot + 4));
+        double step = fabs((double)bytes_load_f32(view->factors + 8 * (size_t)slot + 4));
         out.each += step;
         out.length += 0.6 * root * step;
     } else if (element_rounding(p) > 0) {
@@ -148,7 +148,7 @@ static bool levels_agree(const float *r, const float *y, uint32_t dim, unsigned 
 /* What a half float may have been rounded from; at the limit anything beyond, too. */
 static struct interval stored(const uint8_t *half, float scale)
 {
-    f16_t bits = load_u16(half);
+    f16_t bits = bytes_load_u16(half);
     float value;
     kernels()->f32_from_f16(&bits, &value, 1);
     double h = (double)value, slack = fabs(h) * HALF_ROUNDING * 1.1 + HALF_SMALL;
@@ -295,7 +295,7 @@ static bool rest_is_zero(const struct lists_check *check, const struct posting_b
     const uint8_t *base = check->posting;
     uint32_t ids = shape->ids + 4 * (posting->entries - posting->own), factors = shape->factors + 4 * posting->entries;
     uint32_t end = shape->groups + shape->n_groups * shape->group_bytes;
-    return load_u16(base + 6) == 0 && is_zero(base + 40, POSTING_HEADER_BYTES - 40) &&
+    return bytes_load_u16(base + 6) == 0 && is_zero(base + 40, POSTING_HEADER_BYTES - 40) &&
            is_zero(base + ids, shape->factors - ids) && is_zero(base + factors, shape->groups - factors) &&
            is_zero(base + end, shape->bytes - end) && spare_places_are_zero(check, posting);
 }

@@ -72,21 +72,21 @@ static void add_u32(struct key_log *log, uint32_t x)
 {
     uint8_t *to = add(log, 4);
     if (to)
-        store_u32(to, x);
+        bytes_store_u32(to, x);
 }
 
 static void add_u64(struct key_log *log, uint64_t x)
 {
     uint8_t *to = add(log, 8);
     if (to)
-        store_u64(to, x);
+        bytes_store_u64(to, x);
 }
 
 static void add_key(struct key_log *log, struct resp_arg key)
 {
     uint8_t *to = add(log, 2);
     if (to)
-        store_u16(to, (uint16_t)key.bytes);
+        bytes_store_u16(to, (uint16_t)key.bytes);
     add_bytes(log, key.data, key.bytes);
 }
 
@@ -289,13 +289,13 @@ static const uint8_t *take(struct reader *r, size_t n)
 static uint32_t take_u32(struct reader *r)
 {
     const uint8_t *p = take(r, 4);
-    return p ? load_u32(p) : 0;
+    return p ? bytes_load_u32(p) : 0;
 }
 
 static uint64_t take_u64(struct reader *r)
 {
     const uint8_t *p = take(r, 8);
-    return p ? load_u64(p) : 0;
+    return p ? bytes_load_u64(p) : 0;
 }
 
 static struct resp_arg take_bytes(struct reader *r, uint32_t n)
@@ -307,7 +307,7 @@ static struct resp_arg take_bytes(struct reader *r, uint32_t n)
 static struct resp_arg take_key(struct reader *r)
 {
     const uint8_t *p = take(r, 2);
-    return take_bytes(r, p ? load_u16(p) : 0);
+    return take_bytes(r, p ? bytes_load_u16(p) : 0);
 }
 
 static struct resp_arg take_rest(struct reader *r)

@@ -24,8 +24,8 @@ static void forge(uint8_t *bytes, size_t n)
     if (length < DOCUMENT_UNIT)
         return;
     memcpy(bytes + 8, "QDOC", 4);
-    store_u32(bytes + 12, (uint32_t)length);
-    store_u64(bytes, XXH3_64bits(bytes + 8, length - 8));
+    bytes_store_u32(bytes + 12, (uint32_t)length);
+    bytes_store_u64(bytes, XXH3_64bits(bytes + 8, length - 8));
 }
 
 /* Pieces lie one behind the other: *at is where this one must begin. */

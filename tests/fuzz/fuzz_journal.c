@@ -51,15 +51,16 @@ static void forge(uint8_t *bytes, size_t n, const char *magic)
     journal_file_header(bytes, magic, FORGED_ID, 1);
     for (size_t at = FILE_HEADER_BYTES; n - at >= FRAME_HEADER_BYTES;) {
         size_t rest = n - at - FRAME_HEADER_BYTES;
-        uint32_t payload_bytes = (uint32_t)(load_u32(bytes + at + FRAME_PAYLOAD_BYTES_AT) % (rest + 1) / 8 * 8);
-        journal_frame_header(bytes + at, &(struct frame_header){.magic = bytes[at] % 4 ? FRAME_MAGIC : END_MAGIC,
-                                                                .payload_bytes = payload_bytes,
-                                                                .n_records = load_u32(bytes + at + FRAME_RECORDS_AT),
-                                                                .file_id = FORGED_ID,
-                                                                .number = load_u64(bytes + at + FRAME_NUMBER_AT),
-                                                                .known = load_u64(bytes + at + FRAME_KNOWN_AT),
-                                                                .payload_checksum = journal_checksum(
-                                                                    bytes + at + FRAME_HEADER_BYTES, payload_bytes)});
+        uint32_t payload_bytes = (uint32_t)(bytes_load_u32(bytes + at + FRAME_PAYLOAD_BYTES_AT) % (rest + 1) / 8 * 8);
+        journal_frame_header(bytes + at,
+                             &(struct frame_header){
+                                 .magic = bytes[at] % 4 ? FRAME_MAGIC : END_MAGIC,
+                                 .payload_bytes = payload_bytes,
+                                 .n_records = bytes_load_u32(bytes + at + FRAME_RECORDS_AT),
+                                 .file_id = FORGED_ID,
+                                 .number = bytes_load_u64(bytes + at + FRAME_NUMBER_AT),
+                                 .known = bytes_load_u64(bytes + at + FRAME_KNOWN_AT),
+                                 .payload_checksum = journal_checksum(bytes + at + FRAME_HEADER_BYTES, payload_bytes)});
         at += FRAME_HEADER_BYTES + payload_bytes;
     }
 }

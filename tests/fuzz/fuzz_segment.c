@@ -32,19 +32,19 @@ enum { NAMES = sizeof names / sizeof *names };
 
 static void seal_block(uint8_t *block, const uint8_t *id)
 {
-    uint64_t seed = XXH3_64bits_withSeed(block, 16, load_u64(id));
-    store_u64(block + 16, XXH3_64bits_withSeed(block + 24, TINY_BLOCK_BYTES - 24, seed));
+    uint64_t seed = XXH3_64bits_withSeed(block, 16, bytes_load_u64(id));
+    bytes_store_u64(block + 16, XXH3_64bits_withSeed(block + 24, TINY_BLOCK_BYTES - 24, seed));
 }
 
 /* Postings follow each other; one that does not say how long it is counts as a page. */
 static void seal_postings(uint8_t *bytes, size_t n, const uint8_t *id)
 {
     for (size_t at = 0, length; at + PAGE_BYTES <= n; at += length) {
-        length = load_u32(bytes + at + 36);
+        length = bytes_load_u32(bytes + at + 36);
         if (length == 0 || length % PAGE_BYTES || length > n - at)
             length = PAGE_BYTES;
-        uint64_t seed = XXH3_64bits_withSeed(bytes + at, 16, load_u64(id));
-        store_u64(bytes + at + 16, XXH3_64bits_withSeed(bytes + at + 24, length - 24, seed));
+        uint64_t seed = XXH3_64bits_withSeed(bytes + at, 16, bytes_load_u64(id));
+        bytes_store_u64(bytes + at + 16, XXH3_64bits_withSeed(bytes + at + 24, length - 24, seed));
     }
 }
 
@@ -66,31 +66,32 @@ static void seal_file(const char *name, uint8_t *bytes, size_t n, const uint8_t 
 {
     if (n < SUPERBLOCK)
         return;
-    uint32_t entries = load_u32(bytes + ENTRIES_AT);
+    uint32_t entries = bytes_load_u32(bytes + ENTRIES_AT);
     for (uint32_t i = 0; i < entries && i < 64; i++) {
         uint8_t *entry = bytes + TABLE_AT + i * ENTRY_BYTES;
-        uint64_t at = load_u64(entry + 8), length = load_u64(entry + 16);
+        uint64_t at = bytes_load_u64(entry + 8), length = bytes_load_u64(entry + 16);
         if (at > n || length > n - at)
             continue;
-        seal_pages(name, load_u32(entry), bytes + at, length, id);
-        if (!(load_u32(entry + 4) & 1))
-            store_u64(entry + 24, XXH3_64bits(bytes + at, length));
+        seal_pages(name, bytes_load_u32(entry), bytes + at, length, id);
+        if (!(bytes_load_u32(entry + 4) & 1))
+            bytes_store_u64(entry + 24, XXH3_64bits(bytes + at, length));
     }
-    store_u64(bytes + SUPERBLOCK - 8, XXH3_64bits(bytes, SUPERBLOCK - 8));
+    bytes_store_u64(bytes + SUPERBLOCK - 8, XXH3_64bits(bytes, SUPERBLOCK - 8));
 }
 
 /* The list of files in `meta` says what the changed file is now. */
 static void list_file(struct kept_file *meta, const char *name, const uint8_t *bytes, size_t n, const uint8_t *id)
 {
-    for (uint32_t i = 0; i < load_u32(meta->bytes + ENTRIES_AT); i++) {
+    for (uint32_t i = 0; i < bytes_load_u32(meta->bytes + ENTRIES_AT); i++) {
         const uint8_t *entry = meta->bytes + TABLE_AT + i * ENTRY_BYTES;
-        uint8_t *list = meta->bytes + load_u64(entry + 8);
-        for (uint64_t k = 0; load_u32(entry) == META_FILES && k < load_u64(entry + 16) / FILE_ENTRY_BYTES; k++) {
+        uint8_t *list = meta->bytes + bytes_load_u64(entry + 8);
+        for (uint64_t k = 0; bytes_load_u32(entry) == META_FILES && k < bytes_load_u64(entry + 16) / FILE_ENTRY_BYTES;
+             k++) {
             uint8_t *line = list + k * FILE_ENTRY_BYTES;
             if (strncmp((const char *)line, name, 16) != 0)
                 continue;
-            store_u64(line + 16, n);
-            store_u64(line + 24, n < SUPERBLOCK ? 0 : load_u64(bytes + SUPERBLOCK - 8));
+            bytes_store_u64(line + 16, n);
+            bytes_store_u64(line + 24, n < SUPERBLOCK ? 0 : bytes_load_u64(bytes + SUPERBLOCK - 8));
         }
     }
     seal_file(META_NAME, meta->bytes, meta->n, id);

@@ -34,7 +34,7 @@ static uint8_t *next_record(const uint8_t **data, size_t *size, uint8_t *kind, u
     *data += *n;
     *size -= *n;
     if (*n >= 8)
-        store_u64(bytes, bytes[0] % UIDS);
+        bytes_store_u64(bytes, bytes[0] % UIDS);
     return bytes;
 }
 
@@ -45,7 +45,7 @@ static void make_collection(struct journal *journal)
     struct collection_config config = {
         .dim = TINY_DIM, .type = QUIRE_TYPE_F32, .metric = QUIRE_METRIC_L2, .block_bytes = TINY_BLOCK_BYTES};
     fuzz_require(collection_config_validate(&config, NULL) == 0);
-    store_u64(bytes, 1);
+    bytes_store_u64(bytes, 1);
     collection_config_encode(&config, bytes + 8);
     struct journal_record record = {RECORD_CREATE, bytes, sizeof bytes};
     fuzz_require(journal_append(journal, &record, 1, &lsn, NULL) == 0);

@@ -47,12 +47,12 @@ int support_table_give(void *context, uint32_t row, const char **text, uint32_t 
 /* Writes checksums anew, so that only what the bytes mean can tell. */
 void support_reseal(uint8_t *file)
 {
-    uint32_t n = load_u32(file + 40);
+    uint32_t n = bytes_load_u32(file + 40);
     for (uint32_t i = 0; i < n; i++) {
         uint8_t *entry = file + 72 + 40 * (size_t)i;
-        store_u64(entry + 24, XXH3_64bits(file + load_u64(entry + 8), load_u64(entry + 16)));
+        bytes_store_u64(entry + 24, XXH3_64bits(file + bytes_load_u64(entry + 8), bytes_load_u64(entry + 16)));
     }
-    store_u64(file + 4088, XXH3_64bits(file, 4088));
+    bytes_store_u64(file + 4088, XXH3_64bits(file, 4088));
 }
 
 int support_columns_set_up(void **state)

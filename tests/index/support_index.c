@@ -251,7 +251,7 @@ uint8_t *support_file_without_id(const char *path, const char *name, size_t *byt
            at = strcmp(name, KEYS_NAME) == 0 ? PAGE_PAYLOAD : 16;
     if (strcmp(name, META_NAME) == 0) {
         /* params, mean and calibration; the fourth section lists checksums of superblocks */
-        *bytes = (size_t)load_u64(data + 72 + 3 * 40 + 8);
+        *bytes = (size_t)bytes_load_u64(data + 72 + 3 * 40 + 8);
     } else if (strcmp(name, CODES_NAME) != 0) {
         for (size_t block = 4096; block < *bytes; block += step)
             memset(data + block + at, 0, 8);

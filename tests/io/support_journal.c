@@ -66,12 +66,12 @@ static int restore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *byt
 {
     struct host *host = context;
     (void)err;
-    if (kind != RECORD_STATE || n != 16 || load_u64(bytes) >= HOST_KEYS) {
+    if (kind != RECORD_STATE || n != 16 || bytes_load_u64(bytes) >= HOST_KEYS) {
         host->wrong++;
         return 0;
     }
-    host->values[load_u64(bytes)] = load_u64(bytes + 8);
-    host->lsns[load_u64(bytes)] = lsn;
+    host->values[bytes_load_u64(bytes)] = bytes_load_u64(bytes + 8);
+    host->lsns[bytes_load_u64(bytes)] = lsn;
     return 0;
 }
 
@@ -79,12 +79,13 @@ static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *byte
 {
     struct host *host = context;
     (void)err;
-    bool right = kind == RECORD_SET && lsn < HOST_LSNS && n == 16 + filler_of(lsn) && load_u64(bytes) < HOST_KEYS &&
-                 support_differs(bytes + 16, n - 16, 0, lsn) == n - 16 && (uintptr_t)bytes % 8 == 0;
+    bool right = kind == RECORD_SET && lsn < HOST_LSNS && n == 16 + filler_of(lsn) &&
+                 bytes_load_u64(bytes) < HOST_KEYS && support_differs(bytes + 16, n - 16, 0, lsn) == n - 16 &&
+                 (uintptr_t)bytes % 8 == 0;
     host->wrong += !right;
     host->replayed++;
     if (right)
-        set(host, load_u64(bytes), load_u64(bytes + 8), lsn);
+        set(host, bytes_load_u64(bytes), bytes_load_u64(bytes + 8), lsn);
     return 0;
 }
 
@@ -126,8 +127,8 @@ int host_open(struct host *host, struct quire_error *err)
 /* The record of a key in the frame of `lsn`; returns its bytes. */
 static uint32_t make_record(const struct host *host, uint64_t lsn, unsigned i, uint8_t bytes[16 + FILLER_MAX])
 {
-    store_u64(bytes, key_of(lsn, i));
-    store_u64(bytes + 8, value_of(lsn, host->run, key_of(lsn, i)));
+    bytes_store_u64(bytes, key_of(lsn, i));
+    bytes_store_u64(bytes + 8, value_of(lsn, host->run, key_of(lsn, i)));
     support_fill(bytes + 16, filler_of(lsn), 0, lsn);
     return 16 + filler_of(lsn);
 }
@@ -174,8 +175,8 @@ int host_append(struct host *host, bool as_batch, bool wait, struct quire_error 
 static int put_key(const struct host *host, struct checkpoint *checkpoint, uint64_t key, struct quire_error *err)
 {
     uint8_t bytes[16];
-    store_u64(bytes, key);
-    store_u64(bytes + 8, host->values[key]);
+    bytes_store_u64(bytes, key);
+    bytes_store_u64(bytes + 8, host->values[key]);
     return journal_checkpoint_put(checkpoint, RECORD_STATE, host->appended, bytes, sizeof bytes, err);
 }
 

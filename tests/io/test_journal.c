@@ -296,7 +296,7 @@ static void *append_much(void *context)
         if (as_batch)
             atomic_fetch_add(&crowd->inside, 1);
         for (unsigned k = 0; rc == 0 && k < (as_batch ? 3 : 1); k++) {
-            store_u64(bytes, i);
+            bytes_store_u64(bytes, i);
             support_fill(bytes + 8, sizeof bytes - 8, i, thread);
             rc = journal_append(crowd->journal, &(struct journal_record){thread, bytes, sizeof bytes}, 1, &lsn, NULL);
         }
@@ -332,7 +332,7 @@ static int check_order(void *context, uint8_t kind, uint64_t lsn, const uint8_t 
 {
     struct order *order = context;
     (void)err;
-    uint64_t i = load_u64(bytes);
+    uint64_t i = bytes_load_u64(bytes);
     order->wrong += kind >= THREADS || n != 100 || support_differs(bytes + 8, 92, i, kind) != 92;
     order->wrong += lsn != order->lsn && lsn != order->lsn + 1;
     if (kind < THREADS) {
@@ -438,7 +438,7 @@ static void kill_journal(struct host *host)
 
 static uint64_t frame_bytes(const uint8_t *frame)
 {
-    return FRAME_HEADER + load_u32(frame + 4);
+    return FRAME_HEADER + bytes_load_u32(frame + 4);
 }
 
 /* Offset of a frame (0, 1, ...) in a log. */

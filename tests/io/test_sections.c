@@ -228,10 +228,10 @@ static void forge(struct io_fs *fs, unsigned at, unsigned width, uint64_t value)
     assert_int_equal(fs_open(fs, "/file", FS_WRITE, &file, NULL), 0);
     assert_int_equal(fs_read_exact(file, block, sizeof block, 0, NULL), 0);
     if (width == 4)
-        store_u32(block + at, (uint32_t)value);
+        bytes_store_u32(block + at, (uint32_t)value);
     else
-        store_u64(block + at, value);
-    store_u64(block + 4088, XXH3_64bits(block, 4088));
+        bytes_store_u64(block + at, value);
+    bytes_store_u64(block + 4088, XXH3_64bits(block, 4088));
     assert_int_equal(fs_write_exact(file, block, sizeof block, 0, NULL), 0);
     fs_close(file);
 }

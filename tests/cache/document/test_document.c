@@ -215,9 +215,10 @@ static void test_forged(void **state)
         made.document.n_chunks %= 3;
         uint8_t *bytes = encode(&made.document, &n);
         size_t at = 72 + 4 * (size_t)random_below(&random, (n < 136 ? n - 72 : 64) / 4);
-        store_u32(bytes + at, random_below(&random, 2) ? (uint32_t)random_next(&random)
-                                                       : load_u32(bytes + at) + (uint32_t)random_below(&random, 5) - 2);
-        store_u64(bytes, XXH3_64bits(bytes + 8, n - 8));
+        bytes_store_u32(bytes + at, random_below(&random, 2)
+                                        ? (uint32_t)random_next(&random)
+                                        : bytes_load_u32(bytes + at) + (uint32_t)random_below(&random, 5) - 2);
+        bytes_store_u64(bytes, XXH3_64bits(bytes + 8, n - 8));
         if (document_decode(bytes, n, &out, &taken, NULL) < 0)
             refused++;
         for (uint32_t j = 0; taken == n && j < out.n_chunks; j++) {

@@ -462,13 +462,14 @@ static uint32_t lengths_of(const struct record *r, uint32_t at[64])
     } else if (r->kind == RECORD_STATE) {
         at[n++] = 8 + COLLECTION_CONFIG_BYTES;
         at[n++] = 12 + COLLECTION_CONFIG_BYTES;
-        for (uint32_t p = 16 + COLLECTION_CONFIG_BYTES + load_u32(r->bytes + 12 + COLLECTION_CONFIG_BYTES); p < r->n;
-             p += 16 + load_u32(r->bytes + p + 12))
+        for (uint32_t p = 16 + COLLECTION_CONFIG_BYTES + bytes_load_u32(r->bytes + 12 + COLLECTION_CONFIG_BYTES);
+             p < r->n; p += 16 + bytes_load_u32(r->bytes + p + 12))
             at[n++] = p + 12;
     } else if (r->kind == RECORD_ROWS) {
         at[n++] = 8;
-        for (uint32_t p = 16; p < r->n && n < 60;
-             p += 24 + load_u32(r->bytes + p + 8) + load_u32(r->bytes + p + 12) + load_u32(r->bytes + p + 16))
+        for (uint32_t p = 16; p < r->n && n < 60; p += 24 + bytes_load_u32(r->bytes + p + 8) +
+                                                       bytes_load_u32(r->bytes + p + 12) +
+                                                       bytes_load_u32(r->bytes + p + 16))
             for (uint32_t k = 8; k <= 16; k += 4)
                 at[n++] = p + k;
     } else if (r->kind == RECORD_DROP_TENANT) {

@@ -112,8 +112,8 @@ static int open_block(const uint8_t *block, struct block_view *view, struct quir
 /* As a writer would seal it: the checksum of block.h, computed here from its description. */
 static void reseal(uint8_t *block)
 {
-    uint64_t head = XXH3_64bits_withSeed(block, 16, load_u64(segment));
-    store_u64(block + 16, XXH3_64bits_withSeed(block + 24, BYTES - 24, head));
+    uint64_t head = XXH3_64bits_withSeed(block, 16, bytes_load_u64(segment));
+    bytes_store_u64(block + 16, XXH3_64bits_withSeed(block + 24, BYTES - 24, head));
 }
 
 static void check_view(const struct content *c, const struct block_view *view)
@@ -123,7 +123,7 @@ static void check_view(const struct content *c, const struct block_view *view)
     assert_int_equal(view->first_row, 12 * SLOTS);
     assert_int_equal(view->n_slots, SLOTS);
     for (size_t i = 0; i < SLOTS; i++)
-        assert_int_equal(load_u32(view->ids + 4 * i), c->ids[i]);
+        assert_int_equal(bytes_load_u32(view->ids + 4 * i), c->ids[i]);
     assert_memory_equal(view->slots, c->slots, sizeof c->slots);
     assert_memory_equal(view->factors, c->factors, sizeof c->factors);
     assert_int_equal(view->n_edges, EDGES);
@@ -169,14 +169,14 @@ static void test_layout_is_documented(void **state)
     make_content(&c, true);
     uint8_t *block = write_block(&c);
     assert_memory_equal(block, "QBLK", 4);
-    assert_int_equal(load_u32(block + 8), 12);
-    assert_int_equal(load_u32(block + 12), SLOTS);
-    assert_int_equal(load_u32(block + 28), EDGES);
-    assert_int_equal(load_u16(block + 6), LIST_SLOTS);
-    assert_memory_equal(block + load_u32(block + 36), c.codes, sizeof c.codes);
-    uint64_t checksum = load_u64(block + 16);
+    assert_int_equal(bytes_load_u32(block + 8), 12);
+    assert_int_equal(bytes_load_u32(block + 12), SLOTS);
+    assert_int_equal(bytes_load_u32(block + 28), EDGES);
+    assert_int_equal(bytes_load_u16(block + 6), LIST_SLOTS);
+    assert_memory_equal(block + bytes_load_u32(block + 36), c.codes, sizeof c.codes);
+    uint64_t checksum = bytes_load_u64(block + 16);
     reseal(block);
-    assert_true(checksum == load_u64(block + 16));
+    assert_true(checksum == bytes_load_u64(block + 16));
     assert_true(block_fixed_bytes(SLOTS, SLOT_BYTES, FACTOR_BYTES, c.parts.keys_bytes) + c.parts.edges_bytes +
                     sizeof c.codes <=
                 BYTES);
@@ -246,9 +246,9 @@ static void test_forged_blocks(void **state)
             uint32_t at =
                 round % 2 ? 8 + 4 * (uint32_t)random_below(&random, 14) : (uint32_t)random_below(&random, BYTES - 4);
             uint64_t value = random_next(&random);
-            store_u32(block + at, round % 3 ? (uint32_t)value % (BYTES + 9) : (uint32_t)value);
+            bytes_store_u32(block + at, round % 3 ? (uint32_t)value % (BYTES + 9) : (uint32_t)value);
         }
-        store_u32(block + 8, 12);
+        bytes_store_u32(block + 8, 12);
         memcpy(block, "QBLK\1\2", 6);
         reseal(block);
         struct block_view view;

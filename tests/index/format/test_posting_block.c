@@ -36,9 +36,9 @@ static uint8_t *make(struct posting_block_shape *shape)
         for (uint32_t b = 0; b < sizeof code; b++)
             code[b] = (uint8_t)(i * 31 + b * 7);
         code_group_put(posting + shape->groups + i / CODE_GROUP * shape->group_bytes, i % CODE_GROUP, code, DIM, BITS);
-        store_u32(posting + shape->factors + 4 * i, i + 1);
+        bytes_store_u32(posting + shape->factors + 4 * i, i + 1);
         if (i >= OWN)
-            store_u32(posting + shape->ids + 4 * (i - OWN), replicas[i - OWN]);
+            bytes_store_u32(posting + shape->ids + 4 * (i - OWN), replicas[i - OWN]);
     }
     posting_block_seal(posting, NUMBER, &entry, BITS, shape, id);
     return posting;
@@ -58,8 +58,8 @@ static int open_it(const uint8_t *posting, const struct list_entry *e, const uin
 /* Makes the checksum right again as the format says it. */
 static void seal_again(uint8_t *posting, const struct posting_block_shape *shape)
 {
-    uint64_t seed = XXH3_64bits_withSeed(posting, 16, load_u64(id));
-    store_u64(posting + 16, XXH3_64bits_withSeed(posting + 24, shape->bytes - 24, seed));
+    uint64_t seed = XXH3_64bits_withSeed(posting, 16, bytes_load_u64(id));
+    bytes_store_u64(posting + 16, XXH3_64bits_withSeed(posting + 24, shape->bytes - 24, seed));
 }
 
 static void test_shapes(void **state)
@@ -109,7 +109,7 @@ static void test_round_trip(void **state)
         code_group_get(view.groups + i / CODE_GROUP * view.group_bytes, i % CODE_GROUP, DIM, BITS, code);
         for (uint32_t b = 0; b < sizeof code; b++)
             assert_int_equal(code[b], (uint8_t)(i * 31 + b * 7));
-        assert_int_equal(load_u32(view.factors + 4 * i), i + 1);
+        assert_int_equal(bytes_load_u32(view.factors + 4 * i), i + 1);
     }
     free(posting);
 }
@@ -122,10 +122,10 @@ static void test_directory_lines(void **state)
     posting_list_encode(&entry, bytes);
     posting_list_decode(bytes, &out);
     assert_memory_equal(&out, &entry, sizeof out);
-    assert_int_equal(load_u32(bytes), 3);
-    assert_int_equal(load_u32(bytes + 4), ENTRIES);
-    assert_int_equal(load_u32(bytes + 8), FIRST);
-    assert_int_equal(load_u32(bytes + 12), OWN);
+    assert_int_equal(bytes_load_u32(bytes), 3);
+    assert_int_equal(bytes_load_u32(bytes + 4), ENTRIES);
+    assert_int_equal(bytes_load_u32(bytes + 8), FIRST);
+    assert_int_equal(bytes_load_u32(bytes + 12), OWN);
 }
 
 static void test_every_byte(void **state)
@@ -173,7 +173,7 @@ static void test_forged_header(void **state)
         struct posting_block_shape shape;
         char message[256];
         uint8_t *posting = make(&shape);
-        store_u32(posting + forged[i].at, forged[i].value);
+        bytes_store_u32(posting + forged[i].at, forged[i].value);
         seal_again(posting, &shape);
         assert_int_equal(open_it(posting, &entry, id, message), QUIRE_ECORRUPT);
         if (!strstr(message, forged[i].sentence))
@@ -191,7 +191,7 @@ static void test_forged_replicas(void **state)
         struct posting_block_shape shape;
         char message[256];
         uint8_t *posting = make(&shape);
-        store_u32(posting + shape.ids + 4 * wrong[i][0], wrong[i][1]);
+        bytes_store_u32(posting + shape.ids + 4 * wrong[i][0], wrong[i][1]);
         seal_again(posting, &shape);
         assert_int_equal(open_it(posting, &entry, id, message), QUIRE_ECORRUPT);
         assert_non_null(strstr(message, "replica"));

@@ -431,15 +431,15 @@ static void test_verify_finds_nothing(void **state)
 /* Number of the first block from `number` on that has edges. */
 static uint32_t block_with_edges(const uint8_t *blocks, uint32_t number)
 {
-    while (load_u32(blocks + (size_t)number * 4096 + 28) == 0)
+    while (bytes_load_u32(blocks + (size_t)number * 4096 + 28) == 0)
         number++;
     return number;
 }
 
 static void seal_block(uint8_t *block, const uint8_t *segment_id)
 {
-    uint64_t head = XXH3_64bits_withSeed(block, 16, load_u64(segment_id));
-    store_u64(block + 16, XXH3_64bits_withSeed(block + 24, 4096 - 24, head));
+    uint64_t head = XXH3_64bits_withSeed(block, 16, bytes_load_u64(segment_id));
+    bytes_store_u64(block + 16, XXH3_64bits_withSeed(block + 24, 4096 - 24, head));
 }
 
 static void test_forged_edge_codes(void **state)
@@ -459,8 +459,8 @@ static void test_forged_edge_codes(void **state)
             struct quire_error err;
             uint32_t number = block_with_edges(blocks, (uint32_t)n * 5), edges;
             uint8_t *block = blocks + (size_t)number * 4096;
-            edges = load_u32(block + 28);
-            uint8_t *byte = block + load_u32(block + 36) + (edges - 1) * each + places[n];
+            edges = bytes_load_u32(block + 28);
+            uint8_t *byte = block + bytes_load_u32(block + 36) + (edges - 1) * each + places[n];
             *byte ^= 4;
             seal_block(block, data + 16);
             support_write_file(file, data, bytes);
@@ -486,8 +486,8 @@ static void test_forged_edge_codes(void **state)
 static uint8_t *table_entry(uint8_t *file, uint32_t id)
 {
     uint8_t *entry = file + 72;
-    for (uint32_t i = 0; i < load_u32(file + 40); i++, entry += 40)
-        if (load_u32(entry) == id)
+    for (uint32_t i = 0; i < bytes_load_u32(file + 40); i++, entry += 40)
+        if (bytes_load_u32(entry) == id)
             return entry;
     fail_msg("no section %u", id);
     return NULL;
@@ -495,7 +495,7 @@ static uint8_t *table_entry(uint8_t *file, uint32_t id)
 
 static void seal_superblock(uint8_t *file)
 {
-    store_u64(file + SECTION_ALIGN - 8, XXH3_64bits(file, SECTION_ALIGN - 8));
+    bytes_store_u64(file + SECTION_ALIGN - 8, XXH3_64bits(file, SECTION_ALIGN - 8));
 }
 
 /* Renames the sections of navigation codes of n widths, so that no reader knows them, and makes every checksum
@@ -506,14 +506,14 @@ static void hide_codes(const char *index, unsigned first, unsigned n)
     size_t codes_bytes, meta_bytes;
     uint8_t *codes = support_read_file(codes_path, &codes_bytes), *meta = support_read_file(meta_path, &meta_bytes);
     for (unsigned w = first; w < first + n; w++)
-        store_u32(table_entry(codes, CODES_NAVIGATION + nav_bits[w]), 1000 + w);
+        bytes_store_u32(table_entry(codes, CODES_NAVIGATION + nav_bits[w]), 1000 + w);
     seal_superblock(codes);
-    uint8_t *list = table_entry(meta, META_FILES), *files = meta + load_u64(list + 8);
-    uint64_t bytes = load_u64(list + 16);
+    uint8_t *list = table_entry(meta, META_FILES), *files = meta + bytes_load_u64(list + 8);
+    uint64_t bytes = bytes_load_u64(list + 16);
     for (uint8_t *line = files; line < files + bytes; line += FILE_ENTRY_BYTES)
         if (strcmp((const char *)line, CODES_NAME) == 0)
-            store_u64(line + 24, XXH3_64bits(codes, SECTION_ALIGN));
-    store_u64(list + 24, XXH3_64bits(files, bytes));
+            bytes_store_u64(line + 24, XXH3_64bits(codes, SECTION_ALIGN));
+    bytes_store_u64(list + 24, XXH3_64bits(files, bytes));
     seal_superblock(meta);
     support_write_file(codes_path, codes, codes_bytes);
     support_write_file(meta_path, meta, meta_bytes);

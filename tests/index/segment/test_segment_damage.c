@@ -250,7 +250,7 @@ static void test_file_of_another_index(void **state)
 
 static void seal_superblock(uint8_t *data)
 {
-    store_u64(data + CHECKSUM_AT, XXH3_64bits(data, CHECKSUM_AT));
+    bytes_store_u64(data + CHECKSUM_AT, XXH3_64bits(data, CHECKSUM_AT));
 }
 
 static void test_newer_container_version(void **state)
@@ -260,7 +260,7 @@ static void test_newer_container_version(void **state)
         char *file;
         size_t bytes;
         uint8_t *data = take_copy(names[i], &file, &bytes);
-        store_u32(data + VERSION_AT, SECTION_FORMAT_VERSION + 1);
+        bytes_store_u32(data + VERSION_AT, SECTION_FORMAT_VERSION + 1);
         seal_superblock(data);
         support_write_file(file, data, bytes);
         expect_open(QUIRE_EVERSION, names[i]);
@@ -273,13 +273,13 @@ static void test_newer_container_version(void **state)
 static uint8_t *forge_params(uint32_t at, uint64_t value, size_t width, char **file, size_t *bytes)
 {
     uint8_t *data = take_copy(META_NAME, file, bytes), *entry = data + TABLE_AT;
-    assert_int_equal(load_u32(entry), META_PARAMS);
-    uint64_t offset = load_u64(entry + 8);
+    assert_int_equal(bytes_load_u32(entry), META_PARAMS);
+    uint64_t offset = bytes_load_u64(entry + 8);
     if (width == 8)
-        store_u64(data + offset + at, value);
+        bytes_store_u64(data + offset + at, value);
     else
-        store_u32(data + offset + at, (uint32_t)value);
-    store_u64(entry + 24, XXH3_64bits(data + offset, PARAMS_BYTES));
+        bytes_store_u32(data + offset + at, (uint32_t)value);
+    bytes_store_u64(entry + 24, XXH3_64bits(data + offset, PARAMS_BYTES));
     seal_superblock(data);
     support_write_file(*file, data, *bytes);
     return data;
@@ -420,9 +420,9 @@ static bool byte_is_used(const uint8_t *data, size_t at)
 {
     if (at < SECTION_ALIGN)
         return true;
-    for (uint32_t i = 0; i < load_u32(data + 40); i++) {
+    for (uint32_t i = 0; i < bytes_load_u32(data + 40); i++) {
         const uint8_t *entry = data + TABLE_AT + (size_t)i * TABLE_ENTRY_BYTES;
-        if (at >= load_u64(entry + 8) && at - load_u64(entry + 8) < load_u64(entry + 16))
+        if (at >= bytes_load_u64(entry + 8) && at - bytes_load_u64(entry + 8) < bytes_load_u64(entry + 16))
             return true;
     }
     return false;

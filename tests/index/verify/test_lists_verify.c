@@ -240,7 +240,7 @@ static void lie_code(struct forgery *f, uint32_t i)
 static void lie_factor(struct forgery *f, uint32_t i, uint32_t which, uint16_t by)
 {
     uint8_t *half = f->posting + f->shape.factors + 4 * (size_t)i + 2 * (size_t)which;
-    store_u16(half, (uint16_t)(load_u16(half) + by));
+    bytes_store_u16(half, (uint16_t)(bytes_load_u16(half) + by));
 }
 
 static void tell_lies(enum quire_type type, enum quire_slot slot, unsigned bits, uint16_t by)
@@ -298,7 +298,7 @@ static void lie_tail(struct forgery *f)
 }
 static void lie_spare_factor(struct forgery *f)
 {
-    store_u32(f->posting + f->shape.factors + 4 * f->entry.entries, 1);
+    bytes_store_u32(f->posting + f->shape.factors + 4 * f->entry.entries, 1);
 }
 static void lie_spare_code(struct forgery *f)
 {
@@ -309,7 +309,7 @@ static void lie_spare_code(struct forgery *f)
 }
 static void lie_replica(struct forgery *f)
 {
-    store_u32(f->posting + f->shape.ids, f->entry.first);
+    bytes_store_u32(f->posting + f->shape.ids, f->entry.first);
 }
 static void lie_whole(struct forgery *f)
 {
@@ -329,11 +329,11 @@ static void test_lies_about_lists(void **state)
 /* A row of another place in the list's stead: whatever the codes, they are not those of that row. */
 static void lie_other_row(struct forgery *f)
 {
-    uint32_t row = load_u32(f->posting + f->shape.ids);
+    uint32_t row = bytes_load_u32(f->posting + f->shape.ids);
     do
         row = row + 1 == f->entry.first ? f->entry.first + f->entry.own : row + 1;
-    while (f->entry.entries - f->entry.own > 1 && row == load_u32(f->posting + f->shape.ids + 4));
-    store_u32(f->posting + f->shape.ids, row);
+    while (f->entry.entries - f->entry.own > 1 && row == bytes_load_u32(f->posting + f->shape.ids + 4));
+    bytes_store_u32(f->posting + f->shape.ids, row);
 }
 
 static void test_lie_about_a_row(void **state)

@@ -25,13 +25,13 @@ static void list_columns(const char *folder)
     size_t bytes, meta_bytes;
     char *path = support_path(folder, COLUMNS_NAME), *meta_path = support_path(folder, META_NAME);
     uint8_t *file = support_read_file(path, &bytes), *meta = support_read_file(meta_path, &meta_bytes);
-    for (uint32_t i = 0; i < load_u32(meta + 40); i++) {
+    for (uint32_t i = 0; i < bytes_load_u32(meta + 40); i++) {
         const uint8_t *entry = meta + 72 + 40 * (size_t)i;
-        uint8_t *line = meta + load_u64(entry + 8), *end = line + load_u64(entry + 16);
-        for (; load_u32(entry) == META_FILES && line < end; line += FILE_ENTRY_BYTES)
+        uint8_t *line = meta + bytes_load_u64(entry + 8), *end = line + bytes_load_u64(entry + 16);
+        for (; bytes_load_u32(entry) == META_FILES && line < end; line += FILE_ENTRY_BYTES)
             if (strcmp((const char *)line, COLUMNS_NAME) == 0) {
-                store_u64(line + 16, bytes);
-                store_u64(line + 24, XXH3_64bits(file, 4096));
+                bytes_store_u64(line + 16, bytes);
+                bytes_store_u64(line + 24, XXH3_64bits(file, 4096));
             }
     }
     support_reseal(meta);
