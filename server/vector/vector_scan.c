@@ -1,9 +1,9 @@
 /*
  * vector_scan.c - blocking calls on collections, for the worker's thread.
  *
- * A lane of the library (search_lane.h: an engine and a searcher that the calling thread drives itself) is not a lane of
- * the server (server/call/lane.h): this file is where the two meet, and it includes the former only. A lane is made per
- * command: that takes less time than the first of its reads.
+ * A lane of the library (search_lane.h: an engine and a searcher that the calling thread drives itself) is not a lane
+ * of the server (server/call/lane.h): this file is where the two meet, and it includes the former only. A lane is made
+ * per command: that takes less time than the first of its reads.
  */
 #include "server/vector/vector_scan.h"
 #include "index/attribute/filter.h"
