@@ -151,14 +151,14 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
 bool cache_cancel(struct cache *cache, struct lease_waiter *waiter);
 struct document_log *cache_documents(struct cache *cache);
 /* The document was read (n bytes; NULL: it could not be). chunks: caller's array of at least `n_chunks` =
- * cache_chunks(bytes, n) pieces. An enum cache_finished. */
+ * cache_chunks(bytes, n) pieces. */
 enum cache_finished {
     CACHE_ANSWERED,  /* the answer is whole, pointing into bytes */
     CACHE_ENTRY_GONE /* meanwhile, or its document is lost: call cache_get again (which will not find it) */
 };
 uint32_t cache_chunks(const uint8_t *bytes, uint32_t n);
-int cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
-                 struct quire_bytes *chunks);
+enum cache_finished cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
+                                 struct quire_bytes *chunks);
 
 int cache_put(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_entry *entry,
               struct quire_cache_put_result *result, struct quire_error *err);

@@ -147,8 +147,9 @@ struct cache_lookup {
     bool apart;                 /* as cache->apart was at the last look */
     struct cache_search *found; /* what a search of the disk has brought; NULL: there was none */
     double lam;
-    uint32_t stale_row; /* the best candidate whose time is over; UINT32_MAX: none */
-    uint64_t stale_id;  /* its id: the number may be another entry's after a search */
+    enum cache_outcome outcome; /* what came of it, once it ends */
+    uint32_t stale_row;         /* the best candidate whose time is over; UINT32_MAX: none */
+    uint64_t stale_id;          /* its id: the number may be another entry's after a search */
     double stale_similarity;
 };
 
@@ -385,19 +386,20 @@ static uint32_t sealed_wanted(const struct cache_lookup *l, uint32_t row, double
     return more ? 4 * found->k : 0;
 }
 
-/* Makes the next search. (lock) */
-static int want_search(struct cache_lookup *l, uint32_t k)
+/* The lookup ends with the search that its caller has to run. (lock) */
+static int want_search(struct cache_lookup *l, uint32_t k, struct quire_error *err)
 {
     struct cache_search *search = sealed_search_create(l->cache, l->group, l->scratch->floats, k);
     const struct cache_search *found = l->found;
     if (!search)
-        return QUIRE_ENOMEM;
+        return error_set(err, QUIRE_ENOMEM, "no memory to search the disk");
     if (found) {
         search->rounds = found->rounds + 1;
         search->counted_distance = found->n_hits ? found->hits[found->n_hits - 1].distance : found->counted_distance;
     }
     l->out->search = search;
-    return CACHE_WANTS_SEARCH;
+    l->outcome = CACHE_WANTS_SEARCH;
+    return 0;
 }
 
 /* ---- what comes of it -------------------------------------------------------------------------------------------- */
@@ -431,7 +433,7 @@ static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32
 }
 
 /* The request ends here: it is counted, and the breaker told. (lock) */
-static int end(struct cache_lookup *l, enum quire_cache_status status, const char *reason)
+static void end(struct cache_lookup *l, enum quire_cache_status status, const char *reason)
 {
     struct category *cat = l->category;
     bool served = status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT || status == QUIRE_CACHE_STALE;
@@ -452,7 +454,7 @@ static int end(struct cache_lookup *l, enum quire_cache_status status, const cha
         load_breaker_count(&cat->breaker, served, question, l->answer->id, l->now);
     if (l->answer->similarity >= 0 && status != QUIRE_CACHE_EXACT)
         count_bin(served ? cat->histogram.hits : cat->histogram.misses, l->answer->similarity);
-    return CACHE_DECIDED;
+    l->outcome = CACHE_DECIDED;
 }
 
 /* A lease, or a place among those who wait: true. (lock) */
@@ -522,8 +524,8 @@ static const char *miss_reason(const struct cache_lookup *l, double similarity)
 }
 
 /* The end of a search: the best candidate answers, or is drawn for an audit, or nothing fresh answers: then what is
- * stale does, or it is a miss with or without a lease. CACHE_DECIDED or CACHE_WAITS. (lock) */
-static int conclude(struct cache_lookup *l, uint32_t row, double similarity)
+ * stale does, or it is a miss with or without a lease. (lock) */
+static void conclude(struct cache_lookup *l, uint32_t row, double similarity)
 {
     struct quire_cache_answer *answer = l->answer;
     double weight = 0;
@@ -533,28 +535,31 @@ static int conclude(struct cache_lookup *l, uint32_t row, double similarity)
     assert(row != UINT32_MAX || (verdict != RISK_SERVE && verdict != RISK_AUDIT_HIT));
     if (verdict == RISK_SERVE) {
         serve(l, QUIRE_CACHE_HIT, row, similarity);
-        return end(l, QUIRE_CACHE_HIT, "near enough");
+        end(l, QUIRE_CACHE_HIT, "near enough");
+        return;
     }
     if (verdict == RISK_AUDIT_HIT) {
         serve(l, QUIRE_CACHE_AUDIT, row, similarity);
         answer->audit = cache_audit_push(l->cache, l->number, id, RISK_AUDIT, similarity, weight, l->query->text);
         ask_lease(l, may_lease, false, 0);
-        return end(l, QUIRE_CACHE_AUDIT, "near enough, and drawn for an audit: ask the model and label it");
+        end(l, QUIRE_CACHE_AUDIT, "near enough, and drawn for an audit: ask the model and label it");
+        return;
     }
     if (l->stale_row != UINT32_MAX) {
         serve(l, QUIRE_CACHE_STALE, l->stale_row, l->stale_similarity);
         if (!l->query->stale_ok && may_lease)
             ask_lease(l, true, false, answer->id);
-        return end(l, QUIRE_CACHE_STALE,
-                   answer->lease[0] ? "its time is over: this caller refreshes it" : "its time is over");
+        end(l, QUIRE_CACHE_STALE, answer->lease[0] ? "its time is over: this caller refreshes it" : "its time is over");
+        return;
     }
     answer->similarity = similarity;
-    if (ask_lease(l, may_lease, !l->woken, 0))
-        return CACHE_WAITS;
+    if (ask_lease(l, may_lease, !l->woken, 0)) {
+        l->outcome = CACHE_WAITS;
+        return;
+    }
     end(l, QUIRE_CACHE_MISS, miss_reason(l, similarity));
     if (verdict == RISK_SAMPLE_MISS)
         answer->audit = cache_audit_push(l->cache, l->number, id, RISK_MISS, similarity, weight, l->query->text);
-    return CACHE_DECIDED;
 }
 
 /* ---- the stretches ----------------------------------------------------------------------------------------------- */
@@ -566,6 +571,28 @@ static struct quire_bytes model_of(const struct quire_cache_query *query)
         if (text_equal(query->scope[i].key, text_of("model")))
             return query->scope[i].value;
     return (struct quire_bytes){NULL, 0};
+}
+
+/* Category, key of the group, threshold, and the counts of what may change meanwhile. (lock) */
+static int look_category(struct cache_lookup *l, struct quire_error *err)
+{
+    struct cache *cache = l->cache;
+    struct group_key *key = &l->scratch->key;
+    int rc = cache_category_number(cache, l->query->category, &l->number, err);
+    if (rc < 0)
+        return rc;
+    l->category = cache_category_at(cache, l->number);
+    l->out->category = l->number;
+    l->stale_ms = l->category->settings.stale_ms;
+    rc = group_key_make(cache, &l->category->settings, l->query->scope, l->query->n_scope, key, err);
+    if (rc < 0)
+        return rc;
+    group_key_finish(key, l->number, l->compat);
+    l->lam = load_lam(&cache->load, model_of(l->query), l->now);
+    l->answer->threshold = fmax(cache_threshold_of(cache, l->number, l->lam), l->query->similarity);
+    l->arrivals = cache->arrivals[key->hash & 255];
+    l->apart = cache->apart;
+    return 0;
 }
 
 /* Why no entry is looked for, as a reason for people; NULL: one is. (lock) */
@@ -602,117 +629,113 @@ static bool look_exact(struct cache_lookup *l)
     return true;
 }
 
-enum look { LOOK_DECIDED, LOOK_SEARCH };
+/* What is near is to be measured: rows of the graph of the group's entries that are not linked, and whether there is
+ * a graph to be searched. (lock) */
+static int copy_rows(struct cache_lookup *l, struct quire_error *err)
+{
+    struct cache_scratch *scratch = l->scratch;
+    l->near = l->group && l->query->vector && l->category->settings.mode != CATEGORY_EXACT;
+    l->n_rows = l->near ? l->group->n_rows : 0;
+    l->linked = l->near && cache_group_linked(l->group) > 0;
+    if (!array_reserve(&scratch->rows, &scratch->rows_capacity, l->n_rows))
+        return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->n_rows);
+    for (uint32_t i = 0; i < l->n_rows; i++)
+        scratch->rows[i] = sealed_graph_row(l->cache, l->group->rows[i]);
+    return 0;
+}
+
+/* What a lookup does next. */
+enum step {
+    STEP_LOOK,   /* look: at its beginning, and again when entries have arrived */
+    STEP_SEARCH, /* search and evaluate, with more candidates than before */
+    STEP_END     /* nothing: l->outcome says what came of it */
+};
 
 /* The first stretch: what is decided without measuring, and otherwise what is to be measured. (lock) */
-static int look(struct cache_lookup *l, struct quire_error *err)
+static int look(struct cache_lookup *l, enum step *next, struct quire_error *err)
 {
     enum quire_cache_status status;
-    /* Category, key of the group, threshold, and the counts of what may change meanwhile. */
-    struct cache *cache = l->cache;
-    struct group_key *key = &l->scratch->key;
-    int rc = cache_category_number(cache, l->query->category, &l->number, err);
+    int rc = look_category(l, err);
     if (rc < 0)
         return rc;
-    l->category = cache_category_at(cache, l->number);
-    l->out->category = l->number;
-    l->stale_ms = l->category->settings.stale_ms;
-    rc = group_key_make(cache, &l->category->settings, l->query->scope, l->query->n_scope, key, err);
-    if (rc < 0)
-        return rc;
-    group_key_finish(key, l->number, l->compat);
-    l->lam = load_lam(&cache->load, model_of(l->query), l->now);
-    l->answer->threshold = fmax(cache_threshold_of(cache, l->number, l->lam), l->query->similarity);
-    l->arrivals = cache->arrivals[key->hash & 255];
-    l->apart = cache->apart;
+    *next = STEP_END;
     const char *reason = early_end(l, &status);
     if (reason) {
         end(l, status, reason);
-        return LOOK_DECIDED;
+        return 0;
     }
     l->group = group_find(l->cache, &l->scratch->key);
     l->stale_row = UINT32_MAX;
     if (l->group && look_exact(l)) {
         end(l, QUIRE_CACHE_EXACT, "the same request");
-        return LOOK_DECIDED;
+        return 0;
     }
-    l->near = l->group && l->query->vector && l->category->settings.mode != CATEGORY_EXACT;
-    struct cache_scratch *scratch = l->scratch;
-    l->n_rows = l->near ? l->group->n_rows : 0;
-    if (!array_reserve(&scratch->rows, &scratch->rows_capacity, l->n_rows))
-        return error_set(err, QUIRE_ENOMEM, "no memory to look at %u entries", l->n_rows);
-    for (uint32_t i = 0; i < l->n_rows; i++)
-        scratch->rows[i] = sealed_graph_row(cache, l->group->rows[i]);
-    l->linked = l->near && cache_group_linked(l->group) > 0;
-    return LOOK_SEARCH;
+    *next = STEP_SEARCH;
+    return copy_rows(l, err);
 }
 
-enum { LOOK_AGAIN = CACHE_WANTS_SEARCH + 1 }; /* beside the outcomes of cache_get: entries have arrived */
-
-/* Searches and evaluates until a candidate answers or there are no more that could. last: what arrives now is not
- * waited for. An enum cache_outcome, LOOK_AGAIN or QUIRE_ENOMEM. (without the lock; takes it) */
-static int search_and_evaluate(struct cache_lookup *l, bool last)
+/* The second stretch: a candidate answers, or more are to be looked at, here or on the disk, or there are none. last:
+ * what has arrived is not waited for. (lock) */
+static int evaluate_hits(struct cache_lookup *l, uint32_t capacity, bool last, enum step *next, struct quire_error *err)
 {
-    for (uint32_t capacity = CANDIDATES_FIRST;; capacity *= 4) {
-        double similarity = -1;
-        l->n_hits = 0;
-        if (l->n_rows || l->linked)
-            search(l, capacity);
-        pthread_mutex_lock(&l->cache->lock);
-        if (l->stale_row != UINT32_MAX && cache_entry_find(l->cache, l->stale_id) == UINT32_MAX)
-            l->stale_row = UINT32_MAX; /* it went while the search was on */
-        l->answer->n_candidates = 0;
-        take_entries(l, capacity);
-        uint32_t row = first_fit(l, &similarity);
-        double farthest = l->n_hits ? cache_similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
-        bool more = row == UINT32_MAX && l->full && farthest >= fmin(SIMILARITY_LEAST, l->answer->threshold) &&
-                    capacity < CANDIDATES_MAX;
-        bool arrived = !last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255];
-        uint32_t k = more || arrived ? 0 : sealed_wanted(l, row, similarity);
-        int rc = 0;
-        if (!more)
-            rc = arrived ? LOOK_AGAIN : k ? want_search(l, k) : conclude(l, row, similarity);
-        pthread_mutex_unlock(&l->cache->lock);
-        if (!more)
-            return rc;
+    double similarity = -1;
+    if (l->stale_row != UINT32_MAX && cache_entry_find(l->cache, l->stale_id) == UINT32_MAX)
+        l->stale_row = UINT32_MAX; /* it went while the search was on */
+    l->answer->n_candidates = 0;
+    take_entries(l, capacity);
+    uint32_t row = first_fit(l, &similarity);
+    double farthest = l->n_hits ? cache_similarity_of(l->scratch->hits[l->n_hits - 1].distance) : 0;
+    bool worth_more = farthest >= fmin(SIMILARITY_LEAST, l->answer->threshold) && capacity < CANDIDATES_MAX;
+    if (row == UINT32_MAX && l->full && worth_more) {
+        *next = STEP_SEARCH;
+        return 0;
     }
+    if (!last && l->arrivals != l->cache->arrivals[l->scratch->key.hash & 255]) {
+        *next = STEP_LOOK;
+        return 0;
+    }
+    *next = STEP_END;
+    uint32_t k = sealed_wanted(l, row, similarity);
+    if (k)
+        return want_search(l, k, err);
+    conclude(l, row, similarity);
+    return 0;
 }
 
-/* (inside an epoch) */
+/* Both stretches, until the outcome is known. (inside an epoch, without the lock) */
 static int lookup_run(struct cache_lookup *l, struct quire_error *err)
 {
     struct cache *cache = l->cache;
-    for (unsigned repeat = 0;; repeat++) {
+    enum step next = STEP_LOOK;
+    int rc = 0;
+    for (unsigned repeat = 0; rc == 0 && next == STEP_LOOK; repeat++) {
+        assert(repeat <= REPEATS_MAX);
         memset(l->answer, 0, sizeof *l->answer);
         l->answer->similarity = -1;
         l->out->wants_document = false;
         l->out->search = NULL;
         pthread_mutex_lock(&cache->lock);
         l->now = cache_now(cache);
-        int rc = look(l, err);
-        if (rc >= 0 && repeat == 0 && !l->woken && !l->found) {
+        rc = look(l, &next, err);
+        if (rc == 0 && repeat == 0 && !l->woken && !l->found) {
             l->category->counters.requests++;
             if (l->group)
                 l->group->scope->requests++;
         }
         pthread_mutex_unlock(&cache->lock);
-        if (rc != LOOK_SEARCH)
-            return rc < 0 ? rc : CACHE_DECIDED;
-        rc = search_and_evaluate(l, repeat == REPEATS_MAX);
-        if (rc == QUIRE_ENOMEM)
-            return error_set(err, rc, "no memory to search the disk");
-        if (rc != LOOK_AGAIN)
-            return rc;
-        assert(repeat < REPEATS_MAX);
+        for (uint32_t capacity = CANDIDATES_FIRST; rc == 0 && next == STEP_SEARCH; capacity *= 4) {
+            search(l, capacity);
+            pthread_mutex_lock(&cache->lock);
+            rc = evaluate_hits(l, capacity, repeat == REPEATS_MAX, &next, err);
+            pthread_mutex_unlock(&cache->lock);
+        }
     }
+    return rc;
 }
 
-static int lookup(struct cache_lookup *l, struct quire_error *err)
+/* What needs no lock: the query is checked; its vector, hashes and what guards compare are computed. */
+static int prepare(struct cache_lookup *l, struct quire_error *err)
 {
-    struct cache *cache = l->cache;
-    l->answer = &l->out->answer;
-    if (atomic_load_explicit(&cache->closed, memory_order_acquire))
-        return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
     const struct quire_cache_query *query = l->query;
     if (!(query->similarity >= 0 && query->similarity <= 1))
         return error_set(err, QUIRE_ERANGE,
@@ -741,17 +764,32 @@ static int lookup(struct cache_lookup *l, struct quire_error *err)
         l->need[i] = cache_tag_hash(query->need[i]);
     if (query->text.n_bytes)
         l->n_features = guard_features(l->cache->of->guards, query->text, l->scratch->features);
+    return 0;
+}
+
+/* As cache_get. */
+static int lookup(struct cache_lookup *l, struct quire_error *err)
+{
+    struct cache *cache = l->cache;
+    l->answer = &l->out->answer;
+    if (atomic_load_explicit(&cache->closed, memory_order_acquire))
+        return error_set(err, QUIRE_ECLOSED, "the cache was dropped or closed");
+    int rc = prepare(l, err);
+    if (rc < 0)
+        return rc;
     unsigned slot = epoch_enter(cache->of->epochs);
     rc = lookup_run(l, err);
     epoch_exit(cache->of->epochs, slot);
-    assert((rc == CACHE_WANTS_SEARCH) == (l->out->search != NULL));
-    assert(rc == CACHE_DECIDED || !l->out->wants_document);
-    if (rc == CACHE_DECIDED && !l->out->wants_document && !l->woken) {
+    assert((rc == 0 && l->outcome == CACHE_WANTS_SEARCH) == (l->out->search != NULL));
+    assert((rc == 0 && l->outcome == CACHE_DECIDED) || !l->out->wants_document);
+    if (rc < 0)
+        return rc;
+    if (l->outcome == CACHE_DECIDED && !l->out->wants_document && !l->woken) {
         pthread_mutex_lock(&cache->lock);
         histogram_add(&l->category->get_us, clock_us() - l->out->begun_us);
         pthread_mutex_unlock(&cache->lock);
     }
-    return rc;
+    return (int)l->outcome;
 }
 
 int cache_get(struct cache *cache, struct cache_scratch *scratch, const struct quire_cache_query *query,
@@ -843,69 +881,115 @@ static bool is_of_entry(const struct cache *cache, uint32_t row, const struct do
            text_equal(document->category, cache_category_at(cache, group->category)->name);
 }
 
-int cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
-                 struct quire_bytes *chunks)
+/* What a document that was read is to the decision that named it. */
+enum document_fit {
+    DOCUMENT_ANSWERS,
+    DOCUMENT_GONE,  /* its entry has left meanwhile */
+    DOCUMENT_LOST,  /* it cannot be read, or is not its entry's */
+    DOCUMENT_OTHERS /* it answers another request, whose hash has the same forty bits */
+};
+
+/* row: the entry, UINT32_MAX: gone. document: NULL: it cannot be read, or has another id. (lock) */
+static enum document_fit fit_of(const struct cache *cache, const struct cache_decision *decision, uint32_t row,
+                                const struct document *document)
+{
+    if (row == UINT32_MAX)
+        return DOCUMENT_GONE;
+    if (!document || !is_of_entry(cache, row, document))
+        return DOCUMENT_LOST;
+    bool same = document->exact.low == decision->exact.low && document->exact.high == decision->exact.high;
+    return decision->answer.status == QUIRE_CACHE_EXACT && !same ? DOCUMENT_OTHERS : DOCUMENT_ANSWERS;
+}
+
+/* The answer points into the document. */
+static void fill_answer(struct quire_cache_answer *answer, const struct document *document, struct quire_bytes *chunks)
+{
+    for (uint32_t i = 0; i < document->n_chunks; i++)
+        chunks[i] = document_chunk(document, i);
+    answer->value = document_value(document);
+    answer->n_chunks = document->n_chunks;
+    answer->chunks = chunks;
+    answer->text = document->text;
+    answer->model = document->model;
+    answer->tokens_in = document->tokens_in;
+    answer->tokens_out = document->tokens_out;
+    answer->llm_ms = document->llm_ms;
+    /* A cost has the digits that it was given with: 0.01f is not .00999999977. */
+    char text[32];
+    snprintf(text, sizeof text, "%.7g", (double)document->cost);
+    answer->cost = strtod(text, NULL);
+}
+
+/* What an answer saves, or an audit costs. (lock) */
+static void count_saved(struct category *cat, const struct quire_cache_answer *answer)
+{
+    if (answer->status == QUIRE_CACHE_AUDIT) {
+        cat->counters.cost_audits += answer->cost;
+        return;
+    }
+    cat->counters.tokens_saved += answer->tokens_in + answer->tokens_out;
+    cat->counters.llm_ms_saved += answer->llm_ms;
+    cat->counters.cost_saved += answer->cost;
+}
+
+/* What was counted when it was decided is taken back: it does not answer after all. (lock) */
+static void uncount(struct category *cat, enum quire_cache_status status)
+{
+    cat->counters.requests--;
+    cat->counters.hits -= status == QUIRE_CACHE_HIT;
+    cat->counters.exact -= status == QUIRE_CACHE_EXACT;
+    cat->counters.stale -= status == QUIRE_CACHE_STALE;
+    cat->counters.audits -= status == QUIRE_CACHE_AUDIT;
+}
+
+/* This entry is found by nearness only from now on. (lock) */
+static void forget_exact(struct cache *cache, uint32_t row)
+{
+    if (!(cache_entry_word(cache, row) & ENTRY_EXACT))
+        return;
+    cache_entry_unlink_exact(cache, row);
+    atomic_fetch_and(&cache_entry_at(cache, row)->word, ~ENTRY_EXACT);
+}
+
+/* Removes an entry whose document could not be read at `at`, unless that was moved meanwhile. (lock) */
+static void lose(struct cache *cache, uint32_t row, const struct document_at *at)
+{
+    const struct cache_entry *e = cache_entry_at(cache, row);
+    struct document_at now = cache_entry_document(e);
+    uint64_t lsn;
+    if (now.segment != at->segment || now.unit != at->unit)
+        return;
+    cache_category_at(cache, cache->groups[e->group]->category)->counters.lost++;
+    cache_log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again after a restart */
+    cache_entry_die(cache, row);
+}
+
+enum cache_finished cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
+                                 struct quire_bytes *chunks)
 {
     struct category *cat = cache_category_at(cache, decision->category);
     struct quire_cache_answer *answer = &decision->answer;
     struct document document;
     size_t n_bytes;
-    bool whole =
-        bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 && document.id == decision->answer.id;
+    bool decoded = bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 && document.id == answer->id;
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = cache_entry_find(cache, decision->answer.id);
-    whole = whole && (row == UINT32_MAX || is_of_entry(cache, row, &document));
-    bool other = whole && answer->status == QUIRE_CACHE_EXACT &&
-                 (document.exact.low != decision->exact.low || document.exact.high != decision->exact.high);
-    bool answers = whole && row != UINT32_MAX && !other;
-    if (answers) { /* it points into the document */
-        for (uint32_t i = 0; i < document.n_chunks; i++)
-            chunks[i] = document_chunk(&document, i);
-        answer->value = document_value(&document);
-        answer->n_chunks = document.n_chunks;
-        answer->chunks = chunks;
-        answer->text = document.text;
-        answer->model = document.model;
-        answer->tokens_in = document.tokens_in;
-        answer->tokens_out = document.tokens_out;
-        answer->llm_ms = document.llm_ms;
-        /* A cost has the digits that it was given with: 0.01f is not .00999999977. */
-        char text[32];
-        snprintf(text, sizeof text, "%.7g", (double)document.cost);
-        answer->cost = strtod(text, NULL);
-        if (answer->status == QUIRE_CACHE_AUDIT) {
-            cat->counters.cost_audits += answer->cost;
-        } else {
-            cat->counters.tokens_saved += answer->tokens_in + answer->tokens_out;
-            cat->counters.llm_ms_saved += answer->llm_ms;
-            cat->counters.cost_saved += answer->cost;
-        }
-    } else { /* what was counted when it was decided is taken back: it does not answer after all */
-        cat->counters.requests--;
-        cat->counters.hits -= answer->status == QUIRE_CACHE_HIT;
-        cat->counters.exact -= answer->status == QUIRE_CACHE_EXACT;
-        cat->counters.stale -= answer->status == QUIRE_CACHE_STALE;
-        cat->counters.audits -= answer->status == QUIRE_CACHE_AUDIT;
+    uint32_t row = cache_entry_find(cache, answer->id);
+    enum document_fit fit = fit_of(cache, decision, row, decoded ? &document : NULL);
+    if (fit == DOCUMENT_ANSWERS) {
+        fill_answer(answer, &document, chunks);
+        count_saved(cat, answer);
+    } else {
+        uncount(cat, answer->status);
     }
-    if (row != UINT32_MAX && other && (cache_entry_word(cache, row) & ENTRY_EXACT)) {
-        /* forty bits were alike: this entry is found by nearness only from now on */
-        cache_entry_unlink_exact(cache, row);
-        atomic_fetch_and(&cache_entry_at(cache, row)->word, ~ENTRY_EXACT);
-    } else if (row != UINT32_MAX && !whole) {
-        struct document_at at = cache_entry_document(cache_entry_at(cache, row));
-        if (at.segment == decision->at.segment && at.unit == decision->at.unit) { /* it was not moved meanwhile */
-            uint64_t lsn;
-            cache_category_at(cache, cache->groups[cache_entry_at(cache, row)->group]->category)->counters.lost++;
-            /* where it cannot be logged it is found lost again after a restart */
-            cache_log_gone(cache, &row, 1, &lsn, NULL);
-            cache_entry_die(cache, row);
-        }
-    }
+    if (fit == DOCUMENT_OTHERS)
+        forget_exact(cache, row);
+    if (fit == DOCUMENT_LOST)
+        lose(cache, row, &decision->at);
     histogram_add(&cat->get_us, clock_us() - decision->begun_us);
     pthread_mutex_unlock(&cache->lock);
-    if (!answers && decision->answer.lease[0]) { /* the next lookup asks for one of its own */
+    if (fit != DOCUMENT_ANSWERS && answer->lease[0]) { /* the next lookup asks for one of its own */
         bool led;
-        lease_fail(cache->leases, text_of(decision->answer.lease), cache_now(cache) + BASE_MS, &led);
+        lease_fail(cache->leases, text_of(answer->lease), cache_now(cache) + BASE_MS, &led);
     }
-    return answers ? CACHE_ANSWERED : CACHE_ENTRY_GONE;
+    return fit == DOCUMENT_ANSWERS ? CACHE_ANSWERED : CACHE_ENTRY_GONE;
 }
