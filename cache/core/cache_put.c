@@ -307,13 +307,13 @@ static int publish(struct put *p, struct quire_error *err)
 /* (lock) */
 static int try_publish(struct put *p, struct quire_error *err)
 {
+    struct cache *cache = p->cache;
     bool fits = false;
     if (!may_store(p))
         return 0;
     /* What this answer replaces goes first, so that nothing else is given up for its space: the entry of the same hash,
      * and the stale one that its lease is to renew, which may have been put in other words. Also where the new one
      * does not fit then: the old one is not the answer any more. */
-    struct cache *cache = p->cache;
     uint32_t old = same_hash(p);
     int rc = old == UINT32_MAX ? 0 : remove_row(p, old, err);
     uint64_t renewed = p->lease == LEASE_VALID ? lease_refreshes(cache->leases, p->entry->lease) : 0;

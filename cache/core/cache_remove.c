@@ -458,8 +458,7 @@ static int scan_near(const struct selection *s, bool dry_run, uint64_t *n, uint6
         rc = sealed_near(cache, s->scratch->floats, s->selector->similarity, &ids, &n_ids, err);
     for (size_t first = 0; rc == 0 && first < n_ids; first += SCAN_BATCH) {
         size_t some = n_ids - first < SCAN_BATCH ? n_ids - first : SCAN_BATCH;
-        /* Of ids that a search has brought; those that still live die unless it is a dry run. */
-        uint32_t rows[SCAN_BATCH], n_rows = 0;
+        uint32_t rows[SCAN_BATCH], n_rows = 0; /* those of them that still live */
         pthread_mutex_lock(&cache->lock);
         for (size_t i = 0; i < some; i++) {
             uint32_t row = cache_entry_find(cache, ids[first + i]);

@@ -446,9 +446,8 @@ static int move_parts(struct seal *s, struct quire_error *err)
     for (uint32_t first = 0; rc == 0 && !end; first += MOVE_BATCH) {
         pthread_mutex_lock(&cache->lock);
         end = first + MOVE_BATCH >= cache->n_rows;
-        /* entries of rows first .. last - 1 that are in one of the parts */
         uint32_t last = end ? cache->n_rows : first + MOVE_BATCH;
-        struct sealing batch[MOVE_BATCH];
+        struct sealing batch[MOVE_BATCH]; /* entries of rows first .. last - 1 that are in one of the parts */
         uint32_t n = 0;
         assert(lock_is_held(&cache->lock) && s->added && last - first <= MOVE_BATCH);
         for (uint32_t row = first; row < last; row++) {

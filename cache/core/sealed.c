@@ -188,8 +188,7 @@ void sealed_remove_retired(struct cache *cache)
     struct quire_error err = {0};
     if (pthread_mutex_trylock(&caches->removal) != 0) /* a snapshot links them */
         return;
-    /* Retired segments that only the cache refers to. */
-    struct sealed *list = NULL;
+    struct sealed *list = NULL; /* retired ones that only the cache refers to */
     pthread_mutex_lock(&cache->lock);
     for (struct sealed **at = &cache->retired, *sealed; (sealed = *at);) {
         if (atomic_load_explicit(&sealed->references, memory_order_acquire) > 1) {

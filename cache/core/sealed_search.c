@@ -174,8 +174,8 @@ int sealed_near(struct cache *cache, const float *unit, double similarity, uint6
         free(scan.ids);
         return error_set(err, rc, "%s", reason.code ? reason.message : "no memory to look at all sealed vectors");
     }
-    /* Of an entry that is being moved from one segment to another both rows were seen. */
     size_t n_ids = 0;
+    /* of an entry that is being moved from one segment to another both rows were seen */
     if (scan.n)
         qsort(scan.ids, scan.n, sizeof *scan.ids, cache_compare_numbers);
     for (size_t i = 0; i < scan.n; i++)

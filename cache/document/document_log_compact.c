@@ -46,11 +46,10 @@ static int visit(struct document_log *log, const struct document_log_segment *se
     if (rc <= 0)
         return rc;
     uint32_t length = (uint32_t)document.packed.n_bytes;
-    struct document_at from = {segment->number, (uint32_t)(offset / DOCUMENT_UNIT), length};
-    *next = offset + length;
-    /* Copies a document and asks the host. */
-    struct document_at to;
+    struct document_at from = {segment->number, (uint32_t)(offset / DOCUMENT_UNIT), length}, to;
     const uint8_t *bytes = document.packed.data;
+    *next = offset + length;
+    /* it is copied first, then the host asked whether the copy is wanted */
     rc = document_log_append(log, bytes, from.bytes, document.expire_ms, &to, err);
     if (rc == QUIRE_EBUSY && (rc = document_log_write_all(log, err)) == 0)
         rc = document_log_append(log, bytes, from.bytes, document.expire_ms, &to, err);

@@ -244,9 +244,9 @@ int document_read_bytes(struct document_read *read, int result, struct quire_err
                          "read of %s at offset %llu gave %d bytes of the %u up to the document's end",
                          read->op.file->path, (unsigned long long)read->op.offset, result, skip + read->at.bytes);
     read->bytes = read->buffer + skip;
-    /* Keeps what was read, unless something of its segment was dropped meanwhile: it may have been this document. */
     struct document_log *log = read->log;
     const struct document_log_segment *segment = read->segment;
+    /* kept, unless something of its segment was dropped meanwhile: it may have been this document */
     struct resident *resident =
         hot_takes(log, read->at.bytes) ? document_log_resident_new(&read->at, read->bytes) : NULL;
     if (resident) {

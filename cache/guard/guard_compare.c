@@ -126,11 +126,11 @@ static bool numbers_agree(const struct features *mine, const struct features *th
 
 static bool negations_agree(const struct features *mine, const struct features *theirs, struct record *odd)
 {
+    struct record pair;
     uint32_t at = 0;
     if (next_of(mine, RECORD_NOT, &at, odd) && !has_tag(theirs, RECORD_NOT))
         return false;
-    /* A side of a pair that only we have, where they have only the other side. */
-    struct record pair;
+    /* a side of a pair that only mine has, where theirs has only the other side */
     for (at = 0; next_of(mine, RECORD_PAIR, &at, &pair);) {
         char flipped[256];
         memcpy(flipped, pair.payload, pair.bytes);

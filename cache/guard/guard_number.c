@@ -250,15 +250,13 @@ static uint32_t read_article(struct guard_reader *r, uint32_t i)
 void guard_read_numbers(struct guard_reader *r)
 {
     for (uint32_t i = 0; i < r->n_tokens; i++) {
-        struct guard_number number;
-        uint32_t n, unit_n = 0, article_n = read_article(r, i);
+        struct guard_number number, next;
+        uint32_t n, next_n, unit_n = 0, article_n = read_article(r, i);
         if (article_n || !guard_number_at(r, i, &number, &n)) {
             i += article_n ? article_n - 1 : 0;
             continue;
         }
         /* "First" before another number says where it lies, not how many: the first ten rows. */
-        struct guard_number next;
-        uint32_t next_n;
         if (number.ordinal && number.value == 1 && r->tokens[i].kind == TOKEN_WORD &&
             guard_number_at(r, i + n, &next, &next_n)) {
             r->tokens[i].used = true;

@@ -211,8 +211,7 @@ void evict_used(struct evict_order *order, uint32_t entry, double saved_per_byte
     }
     if (links->level == EVICT_UNLISTED)
         return;
-    unsigned uses = 0;
-    /* The uses that count after those of an entry have aged, and one more. */
+    unsigned uses = 0; /* that count after those of the entry have aged, and one more */
     if (order->policy == EVICT_LFU) {
         int64_t fresh = (int64_t)order->clock + 1 + log_of_uses(links->uses);
         int64_t aged = fresh - step_of(order, links->level);
