@@ -39,7 +39,8 @@ enum { QUERIES_AT_ONCE = 16 }; /* of one VMSIM */
 
 struct vsim_options {
     bool with_scores, with_attributes, with_vectors, explain;
-    double least_score; /* of EPSILON; -infinity: none */
+    double recall;  /* 0: not asked for */
+    double epsilon; /* how far below 1 a score may be; infinity: any */
     struct quire_search_options search;
     struct resp_arg expression;  /* FILTER, in the request; data NULL: none */
     struct tenant_names tenants; /* TENANT */
@@ -70,62 +71,79 @@ struct vsim_call {
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
+/* How an option is read, and what its member of struct vsim_options is. */
+enum option_kind {
+    OPTION_IGNORED,
+    OPTION_FLAG,   /* bool: true */
+    OPTION_COUNT,  /* uint32_t: the value, a whole number */
+    OPTION_NUMBER, /* double: the value */
+};
+
+static const struct vsim_option {
+    const char *word;
+    enum option_kind kind;
+    size_t member;
+    double low, high; /* of the value */
+} vsim_options[] = {
+    {"WITHSCORES", OPTION_FLAG, offsetof(struct vsim_options, with_scores), 0, 0},
+    {"WITHATTRIBS", OPTION_FLAG, offsetof(struct vsim_options, with_attributes), 0, 0},
+    {"WITHVECTORS", OPTION_FLAG, offsetof(struct vsim_options, with_vectors), 0, 0},
+    {"EXPLAIN", OPTION_FLAG, offsetof(struct vsim_options, explain), 0, 0},
+    {"TRUTH", OPTION_FLAG, offsetof(struct vsim_options, search.exact), 0, 0},
+    {"NOTHREAD", OPTION_IGNORED, 0, 0, 0},
+    {"COUNT", OPTION_COUNT, offsetof(struct vsim_options, search.k), 1, QUIRE_K_MAX},
+    {"EF", OPTION_COUNT, offsetof(struct vsim_options, search.effort), 1, EFFORT_MAX},
+    {"MAXREADS", OPTION_COUNT, offsetof(struct vsim_options, search.reads_max), 1, UINT32_MAX},
+    {"FILTER-EF", OPTION_COUNT, offsetof(struct vsim_options, search.filter_effort), 0, UINT32_MAX},
+    {"RECALL", OPTION_NUMBER, offsetof(struct vsim_options, recall), 0.01, 1},
+    {"EPSILON", OPTION_NUMBER, offsetof(struct vsim_options, epsilon), 0, 1e30},
+};
+
 /* One option at args[*at], moving *at to its last word. */
 static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, struct vsim_options *o)
 {
-    long long integer = 0;
-    double number = 0;
-    struct resp_arg arg = args[*at];
-    bool right = true;
-    if (arg_is(arg, "FILTER"))
+    const struct vsim_option *option = NULL;
+    long long count;
+    if (arg_is(args[*at], "FILTER"))
         return vector_filter_take(c, args, n, at, &o->expression);
-    if (arg_is(arg, "TENANT"))
+    if (arg_is(args[*at], "TENANT"))
         return vector_names_take(c, args, n, at, &o->tenants);
-    if (arg_is(arg, "WITHSCORES"))
-        o->with_scores = true;
-    else if (arg_is(arg, "WITHATTRIBS"))
-        o->with_attributes = true;
-    else if (arg_is(arg, "WITHVECTORS"))
-        o->with_vectors = true;
-    else if (arg_is(arg, "EXPLAIN"))
-        o->explain = true;
-    else if (arg_is(arg, "TRUTH"))
-        o->search.exact = true;
-    else if (arg_is(arg, "NOTHREAD"))
-        right = true;
-    else if (arg_is(arg, "COUNT") && (right = vector_arg_take_integer(c, args, n, at, 1, QUIRE_K_MAX, &integer)))
-        o->search.k = (uint32_t)integer;
-    else if (right && arg_is(arg, "EF") && (right = vector_arg_take_integer(c, args, n, at, 1, EFFORT_MAX, &integer)))
-        o->search.effort = (uint32_t)integer;
-    else if (right && arg_is(arg, "MAXREADS") &&
-             (right = vector_arg_take_integer(c, args, n, at, 1, UINT32_MAX, &integer)))
-        o->search.reads_max = (uint32_t)integer;
-    else if (right && arg_is(arg, "RECALL") && (right = vector_arg_take_number(c, args, n, at, 0.01, 1, &number)))
-        o->search.recall = (float)number;
-    else if (right && arg_is(arg, "EPSILON") && (right = vector_arg_take_number(c, args, n, at, 0, 1e30, &number)))
-        o->least_score = 1 - number;
-    else if (right && arg_is(arg, "FILTER-EF") &&
-             (right = vector_arg_take_integer(c, args, n, at, 0, UINT32_MAX, &integer)))
-        o->search.filter_effort = (uint32_t)integer;
-    else if (right) {
-        caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(arg, 64u));
+    for (size_t i = 0; i < sizeof vsim_options / sizeof *vsim_options && !option; i++)
+        option = arg_is(args[*at], vsim_options[i].word) ? &vsim_options[i] : NULL;
+    if (!option) {
+        caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
         return false;
     }
-    return right;
+    void *member = (char *)o + option->member;
+    switch (option->kind) {
+    case OPTION_IGNORED:
+        break;
+    case OPTION_FLAG:
+        *(bool *)member = true;
+        break;
+    case OPTION_COUNT:
+        if (!vector_arg_take_integer(c, args, n, at, (long long)option->low, (long long)option->high, &count))
+            return false;
+        *(uint32_t *)member = (uint32_t)count;
+        break;
+    case OPTION_NUMBER:
+        return vector_arg_take_number(c, args, n, at, option->low, option->high, member);
+    }
+    return true;
 }
 
 /* The options from args[at] on, into *o, which is empty; its tenants are to be ended in any case. */
 static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t at, struct vsim_options *o)
 {
-    o->least_score = -INFINITY;
+    o->epsilon = INFINITY;
     quire_search_options_init(&o->search);
     o->search.k = COUNT_DEFAULT;
-    o->search.recall = 0;
     o->search.effort = 0;
     for (; at < n; at++)
         if (!take_option(c, args, n, &at, o))
             return false;
-    if (o->search.recall > 0 && o->search.effort > 0) {
+    o->search.recall = (float)o->recall;
+    if (o->recall > 0 && o->search.effort > 0) {
         caller_error(c, "ERR syntax error: RECALL and EF both say how hard to search; give one");
         return false;
     }
@@ -142,7 +160,7 @@ static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
     const struct collection_config *config = collection_config(s->collection);
     unsigned details = (unsigned)o->with_scores + (unsigned)o->with_attributes + (unsigned)o->with_vectors;
     uint32_t n = 0;
-    while (n < s->n_hits && vector_score(config->metric, s->hits[n].distance) >= o->least_score)
+    while (n < s->n_hits && vector_score(config->metric, s->hits[n].distance) >= 1 - o->epsilon)
         n++;
     if (details && out->protocol == 3)
         resp_map(out, n);
