@@ -71,16 +71,6 @@ static int make_elements(const struct collection_config *config, const float *ve
 
 /* ---- committing -------------------------------------------------------------------------------------------------- */
 
-static const struct grant *names_of(const struct tenant_scope *tenants)
-{
-    return tenants ? tenants->tenants : NULL;
-}
-
-static uint32_t n_names_of(const struct tenant_scope *tenants)
-{
-    return tenants ? tenants->n : 0;
-}
-
 static int put_vector(struct collection *c, struct vector_write *w, const float *vector, uint32_t n, bool *was_new,
                       struct quire_error *err)
 {
@@ -95,14 +85,16 @@ static int put_vector(struct collection *c, struct vector_write *w, const float 
                                  .attributes = w->attributes.bytes ? w->attributes.data : NULL,
                                  .attribute_bytes = w->attributes.bytes,
                                  .keep_attributes = again || !w->attributes.data,
-                                 .grants = again ? NULL : names_of(w->tenants),
-                                 .n_grants = again ? 0 : n_names_of(w->tenants),
                                  .keep_grants = true,
                                  .old_text = w->old_text,
                                  .old_text_bytes = w->old_text_bytes,
                                  .scope = again ? NULL : w->scope, /* the change has been looked at */
                                  .condition = again ? PUT_ONLY_SEALED : PUT_ALWAYS,
                                  .located = w->located};
+    if (w->tenants && !again) {
+        put.grants = w->tenants->tenants;
+        put.n_grants = w->tenants->n;
+    }
     rc = collection_put(c, &put, err);
     if (rc == 0) {
         w->lsn = put.lsn;
@@ -254,18 +246,19 @@ static int change_sealed(struct collection *c, struct vector_write *w, struct co
 /* What VSETATTR, VGRANT and VREVOKE ask for. */
 static int change(struct collection *c, struct vector_write *w, struct resp_buffer *out, struct quire_error *err)
 {
-    const struct tenant_scope *grant = w->kind == VECTOR_GRANT ? w->tenants : NULL;
-    const struct tenant_scope *revoke = w->kind == VECTOR_REVOKE ? w->tenants : NULL;
     struct collection_change asked = {.key = w->element.data,
                                       .key_bytes = w->element.bytes,
                                       .set_attributes = w->kind == VECTOR_ATTRIBUTES,
                                       .attributes = w->attributes.data,
                                       .attribute_bytes = w->attributes.bytes,
-                                      .grant = names_of(grant),
-                                      .n_grant = n_names_of(grant),
-                                      .revoke = names_of(revoke),
-                                      .n_revoke = n_names_of(revoke),
                                       .scope = w->scope};
+    if (w->tenants && w->kind == VECTOR_GRANT) {
+        asked.grant = w->tenants->tenants;
+        asked.n_grant = w->tenants->n;
+    } else if (w->tenants && w->kind == VECTOR_REVOKE) {
+        asked.revoke = w->tenants->tenants;
+        asked.n_revoke = w->tenants->n;
+    }
     int rc = collection_change(c, &asked, err);
     bool there = rc == 0;
     if (there)
