@@ -211,16 +211,16 @@ static bool admit(struct client *c, unsigned row, const struct resp_arg *args, u
            !((command->flags & CMD_WRITE) && command_refuses_write(c, command->flags));
 }
 
-/* The row of a request that may run; -1 after an error reply. */
-static int route_and_admit(struct client *c, const struct resp_arg *args, uint32_t n, int *row)
+/* Whether a request may run, after an error reply where not. *row: its command; -1: there is no such. */
+static bool route_and_admit(struct client *c, const struct resp_arg *args, uint32_t n, int *row)
 {
     *row = route(c, args, n);
     if (*row < 0)
-        return -1;
-    if (admit(c, (unsigned)*row, args, n))
-        return *row;
-    lane_stat_add(&c->loop->lane.stats.commands_by_row[*row].rejected, 1);
-    return -1;
+        return false;
+    bool admitted = admit(c, (unsigned)*row, args, n);
+    if (!admitted)
+        lane_stat_add(&c->loop->lane.stats.commands_by_row[*row].rejected, 1);
+    return admitted;
 }
 
 /* Between MULTI and EXEC. False where no command was called. */
@@ -229,15 +229,15 @@ static bool run_in_multi(struct client *c, const struct resp_arg *args, uint32_t
     struct reply_group refusal = {.first = NULL};
     int row;
     c->group = &refusal;
-    int admitted = route_and_admit(c, args, n, &row);
+    bool admitted = route_and_admit(c, args, n, &row);
     c->group = NULL;
-    if (admitted < 0)
+    if (!admitted)
         transaction_refused(c, row, &refusal);
     else if (transaction_takes(c, (unsigned)row))
         transaction_queue(c, (unsigned)row, args, n);
     else
         command_call(c, (unsigned)row, args, n);
-    return admitted >= 0 && !transaction_takes(c, (unsigned)row);
+    return admitted && !transaction_takes(c, (unsigned)row);
 }
 
 /* Runs one request. */
@@ -255,7 +255,7 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
         ran = run_in_multi(c, args, n);
     } else {
         int row;
-        ran = route_and_admit(c, args, n, &row) >= 0;
+        ran = route_and_admit(c, args, n, &row);
         if (ran)
             command_call(c, (unsigned)row, args, n);
     }

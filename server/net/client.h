@@ -32,7 +32,7 @@ struct client {
     struct caller caller; /* first */
     struct loop *loop;
     struct client *next, *prev, *next_dirty, *next_resting;
-    bool resting; /* client_rest */
+    bool resting; /* its next requests wait: it is in the loop's list `resting` or `slowed` */
     int fd;
     enum client_state state;
     bool receiving, pausing, sending, dirty,

@@ -40,6 +40,7 @@ enum {
     SCAN_MS = 500,
     RECV_BUFFERS = 256,
     RECV_BYTES = 16384,
+    WINDOW_US = 1000, /* over which received requests are counted */
     BATCH_US = 50,
     BATCH_MAX = 16
 };
@@ -391,31 +392,30 @@ void loop_stop(struct loop *loop)
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-/* How many completions to wait for. When requests come thick, a lane that wakes for each spends its time waking, and
- * so do those who send; then it waits for a sixteenth of a millisecond's worth, but not longer than BATCH_US. With
+/* Sets how many completions to wait for. When requests come thick, a lane that wakes for each spends its time waking,
+ * and so do those who send; then it waits for a sixteenth of a millisecond's worth, but not longer than BATCH_US. With
  * few requests it wakes for each. */
-static unsigned wanted_completions(struct loop *loop)
+static void adapt_wanted(struct loop *loop)
 {
     uint64_t passed_us = loop->lane.now_us - loop->window_us;
-    if (passed_us >= 1000) {
-        uint64_t per_batch = loop->window_receives * 1000 / passed_us / 16;
-        loop->wanted = per_batch < 1 ? 1 : per_batch > BATCH_MAX ? BATCH_MAX : (unsigned)per_batch;
-        loop->window_us = loop->lane.now_us;
-        loop->window_receives = 0;
-    }
-    return loop->wanted;
+    if (passed_us < WINDOW_US)
+        return;
+    uint64_t per_batch = loop->window_receives * 1000 / passed_us / 16;
+    loop->wanted = per_batch < 1 ? 1 : per_batch > BATCH_MAX ? BATCH_MAX : (unsigned)per_batch;
+    loop->window_us = loop->lane.now_us;
+    loop->window_receives = 0;
 }
 
 /* Waits for completions, whose callbacks parse requests and step searches. */
 static void poll_engine(struct loop *loop)
 {
     struct lane *lane = &loop->lane;
-    unsigned wanted = wanted_completions(loop);
     bool busy = false;
+    adapt_wanted(loop);
     EACH_HOOK(loop, work, busy |= hook->work(lane))
     busy = busy || loop->resting || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
     uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
-    int rc = engine_poll(lane->engine, busy ? 0 : wanted, busy ? 0 : wanted > 1 ? BATCH_US : UINT64_MAX);
+    int rc = engine_poll(lane->engine, busy ? 0 : loop->wanted, busy ? 0 : loop->wanted > 1 ? BATCH_US : UINT64_MAX);
     if (rc < 0) {
         log_line(lane->service->log, LOG_LEVEL_WARNING, "lane %u: the engine failed: %s", lane->index,
                  quire_error_text(rc));
