@@ -3,8 +3,8 @@
  *
  * Each row is a request with its vector and its text. What the cache does is the library's own: exact hashes, search in
  * 8-bit codes, guards, thresholds, audits, vetoes, breaker, documents on the disk. The value of an entry is its row and
- * answer, so a served answer can be judged. Truth labels what the cache asks to have labelled: audits from the value in
- * the reply, sampled misses from the pair that quire_cache_audit_pop hands out.
+ * answer, so a served answer can be evaluated. Truth labels what the cache asks to have labelled: audits from the value
+ * in the reply, sampled misses from the pair that quire_cache_audit_pop hands out.
  *
  * Every row is put after its request, whether it was served or not, because a stream is known by its rows and hindsight
  * needs the same entries for every policy; with --insert misses only what a real client would have had to compute.
@@ -137,8 +137,8 @@ static int label_miss(struct client *c, uint64_t number, uint32_t row)
 }
 
 /* What came of a request, in counts that are added to those it belongs to. */
-static int judge(struct client *c, uint32_t row, const struct quire_cache_answer *answer, struct eval_counts *counts,
-                 enum eval_timing *timing)
+static int evaluate(struct client *c, uint32_t row, const struct quire_cache_answer *answer, struct eval_counts *counts,
+                    enum eval_timing *timing)
 {
     bool right = true;
     int rc = 0;
@@ -187,7 +187,7 @@ static int get_one(struct client *c, uint32_t at, struct eval_counts *counts)
     uint64_t ns = clock_ns() - begin;
     if (rc < 0)
         return rc;
-    rc = judge(c, row, &answer, counts, &timing);
+    rc = evaluate(c, row, &answer, counts, &timing);
     quire_cache_answer_free(&answer);
     histogram_add(&c->run->timings->of[timing].h, ns);
     add_counts(&c->out->all, counts);

@@ -11,7 +11,7 @@
  *
  * How many at once: a share that has a lane to itself gets searches-in-flight. Where others have asked in the last
  * seconds, too, as few as keep the lane nearly busy, since each search in progress delays the steps of all others, and
- * a crowd in progress is a wait that no order can mend: more where the lane idled though searches waited, quickly fewer
+ * many in progress are a wait that no order can mend: more where the lane idled though searches waited, quickly fewer
  * where it did not (adjust). A share without a search in progress begins one beyond that number.
  *
  * Steps of searches in progress: their priorities are the number of searches of their share that were in progress when
