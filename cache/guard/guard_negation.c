@@ -89,31 +89,9 @@ static void read_stem(struct guard_reader *r, uint32_t i)
     }
 }
 
-/* A phrase of opposites at token i, the longest; single words stay for read_stem. The words taken. */
-static uint32_t read_phrase(struct guard_reader *r, uint32_t i)
+static bool is_word(const struct guard_token *token)
 {
-    char key[GUARD_KEY_BYTES];
-    uint32_t bytes = 0, best_n = 0;
-    const struct guard_word *head = r->tokens[i].word, *best = NULL;
-    if (!guard_may_mean(head, 1u << MEANS_PAIR))
-        return 0;
-    uint32_t most = head->begins & 1u << MEANS_PAIR && head->phrase_words ? head->phrase_words : 1;
-    for (uint32_t n = 0; n < most && i + n < r->n_tokens; n++) {
-        const struct guard_token *token = &r->tokens[i + n];
-        if (token->kind != TOKEN_WORD || bytes + token->bytes + 1 > sizeof key)
-            break;
-        if (n > 0)
-            key[bytes++] = ' ';
-        memcpy(key + bytes, r->lower + token->at, token->bytes);
-        bytes += token->bytes;
-        const struct guard_word *word = n == 0 ? head : guard_lookup(r->tables, key, bytes);
-        if (guard_means(r->tables, word, MEANS_PAIR)) {
-            best = word;
-            best_n = n + 1;
-        }
-    }
-    emit_pairs(r, best);
-    return best_n;
+    return token->kind == TOKEN_WORD;
 }
 
 void guard_read_negations(struct guard_reader *r)
@@ -144,7 +122,9 @@ void guard_read_negations(struct guard_reader *r)
         }
         if (token->word && token->word->gap)
             read_gap(r, i);
-        uint32_t pair_n = read_phrase(r, i);
+        /* the longest phrase of opposites; single words that are none have their stems looked at */
+        uint32_t pair_n = 0;
+        emit_pairs(r, guard_longest(r, i, MEANS_PAIR, is_word, &pair_n));
         if (pair_n == 0 && token->bytes > 4)
             read_stem(r, i);
         i += pair_n > 1 ? pair_n - 1 : 0;

@@ -154,7 +154,11 @@ void guard_read_numbers(struct guard_reader *r);
 void guard_read_literals(struct guard_reader *r);
 void guard_read_negations(struct guard_reader *r);
 
-/* The longest phrase of a kind that begins at token i and has no used token. *n_words: its length. NULL: none. */
+/* The longest word or phrase with a meaning of a kind that begins at token i, of tokens that it may take. *n_words: its
+ * length. NULL: none, and *n_words stays. */
+const struct guard_word *guard_longest(const struct guard_reader *r, uint32_t i, enum guard_meaning_kind kind,
+                                       bool (*may_take)(const struct guard_token *token), uint32_t *n_words);
+/* The meaning of the longest that has no used token and no literal. */
 const struct guard_meaning *guard_match(const struct guard_reader *r, uint32_t i, enum guard_meaning_kind kind,
                                         uint32_t *n_words);
 static inline struct quire_bytes guard_token_text(const struct guard_reader *r, uint32_t i)

@@ -452,29 +452,38 @@ void guard_split(struct guard_reader *r)
     }
 }
 
-const struct guard_meaning *guard_match(const struct guard_reader *r, uint32_t i, enum guard_meaning_kind kind,
-                                        uint32_t *n_words)
+const struct guard_word *guard_longest(const struct guard_reader *r, uint32_t i, enum guard_meaning_kind kind,
+                                       bool (*may_take)(const struct guard_token *token), uint32_t *n_words)
 {
-    const struct guard_word *head = r->tokens[i].word;
-    const struct guard_meaning *best = NULL;
+    const struct guard_word *head = r->tokens[i].word, *best = NULL;
     char key[GUARD_KEY_BYTES];
     if (!guard_may_mean(head, 1u << kind))
         return NULL;
-    uint32_t bytes = 0, most = head->begins & 1u << kind ? head->phrase_words : 1;
+    uint32_t bytes = 0, most = head->begins & 1u << kind && head->phrase_words ? head->phrase_words : 1;
     for (uint32_t n = 0; n < most && i + n < r->n_tokens; n++) {
         const struct guard_token *token = &r->tokens[i + n];
-        if (token->used || token->kind == TOKEN_LITERAL || bytes + token->bytes + 1 > sizeof key)
+        if (!may_take(token) || bytes + token->bytes + 1 > sizeof key)
             break;
         if (n > 0)
             key[bytes++] = ' ';
         memcpy(key + bytes, r->lower + token->at, token->bytes);
         bytes += token->bytes;
         const struct guard_word *word = n == 0 ? head : guard_lookup(r->tables, key, bytes);
-        const struct guard_meaning *means = guard_means(r->tables, word, kind);
-        if (means) {
-            best = means;
+        if (guard_means(r->tables, word, kind)) {
+            best = word;
             *n_words = n + 1;
         }
     }
     return best;
+}
+
+static bool is_free(const struct guard_token *token)
+{
+    return !token->used && token->kind != TOKEN_LITERAL;
+}
+
+const struct guard_meaning *guard_match(const struct guard_reader *r, uint32_t i, enum guard_meaning_kind kind,
+                                        uint32_t *n_words)
+{
+    return guard_means(r->tables, guard_longest(r, i, kind, is_free, n_words), kind);
 }
