@@ -8,6 +8,7 @@
  */
 #include "server/vector/links.h"
 #include "index/search/search.h"
+#include "io/array.h"
 #include <stdlib.h>
 
 enum { SOFT_LIMIT = 512, HARD_LIMIT = 1024, LINK_SLICE_US = 150 };
@@ -18,14 +19,10 @@ enum links_pace links_add(struct lane *lane, struct collection *collection)
     bool known = false;
     for (unsigned i = 0; i < lane->n_links; i++)
         known = known || lane->links[i] == collection;
-    struct collection **bigger =
-        waiting > SOFT_LIMIT && !known ? realloc(lane->links, sizeof *bigger * (lane->n_links + 1)) : NULL;
-    if (bigger) {
-        lane->links = bigger;
+    if (waiting > SOFT_LIMIT && !known && array_reserve(&lane->links, &lane->links_capacity, lane->n_links + 1))
         lane->links[lane->n_links++] = collection;
-    } else {
+    else
         collection_unref(collection);
-    }
     return waiting > HARD_LIMIT ? LINKS_HARD_LIMIT : waiting > SOFT_LIMIT ? LINKS_SOFT_LIMIT : LINKS_FEW;
 }
 
@@ -47,6 +44,7 @@ static void close_links(struct lane *lane)
         collection_unref(lane->links[--lane->n_links]);
     free(lane->links);
     lane->links = NULL;
+    lane->links_capacity = 0;
 }
 
 const struct lane_hook links_hook = {.work = work, .close = close_links};
