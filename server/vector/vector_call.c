@@ -1,5 +1,6 @@
 /* vector_call.c - what the commands of vector sets share: limits of tenants, counts, scores. */
 #include "server/vector/vector_call.h"
+#include "server/protocol/resp.h"
 #include <stdlib.h>
 
 bool vector_enter(struct caller *c, const struct vector_view *view, const struct tenant_names *only,
