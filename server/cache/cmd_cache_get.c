@@ -34,6 +34,7 @@
 #include "server/cache/cmd_caches.h"
 #include "server/call/fair.h"
 #include "server/process/log.h"
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,7 @@ enum get_next {
 static int take_document(struct lookup *l, const uint8_t *bytes, struct quire_error *err)
 {
     uint32_t n = bytes ? l->decision.at.bytes : 0, n_chunks = bytes ? cache_chunks(bytes, n) : 0;
+    assert(l->decision.wants_document && (!bytes || l->reading));
     free(l->chunks);
     l->chunks = malloc((n_chunks + 1) * sizeof *l->chunks);
     if (!l->chunks)
@@ -185,6 +187,7 @@ static int settle(struct lookup *l, int rc, struct quire_error *err)
         return rc == CACHE_WANTS_SEARCH ? GET_SEARCHES : rc;
     rc = GET_DECIDED;
     while (rc == GET_DECIDED && l->decision.wants_document) {
+        assert(!l->reading);
         rc = document_read_begin(cache_documents(l->cache), &l->decision.at, &l->read, err);
         l->reading = rc >= 0;
         if (rc == DOCUMENT_ON_DISK)
@@ -202,6 +205,7 @@ static void go_on(struct get_call *call, int rc, struct quire_error *err);
 static void join_waits(struct get_call *call)
 {
     struct lane *lane = call->lookup.lane;
+    assert(!call->next && !call->prev && lane->cache_waits != call);
     call->next = lane->cache_waits;
     if (call->next)
         call->next->prev = call;
@@ -210,6 +214,7 @@ static void join_waits(struct get_call *call)
 
 static void leave_waits(struct get_call *call)
 {
+    assert(call->prev ? call->prev->next == call : call->lookup.lane->cache_waits == call);
     if (call->prev)
         call->prev->next = call->next;
     else

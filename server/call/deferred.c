@@ -1,9 +1,11 @@
 /* deferred.c - deferred commands: what they hold, and when it is released. */
 #include "server/call/deferred.h"
+#include <assert.h>
 #include <stdlib.h>
 
 void *deferred_begin(struct caller *c, struct vector_view *view, size_t bytes, bool barrier)
 {
+    assert(bytes >= sizeof(struct deferred) && (!view || view->collection));
     struct deferred *call = caller_defer(c, bytes, barrier);
     if (!call) {
         if (view)

@@ -36,6 +36,7 @@
 #include "server/call/caller.h"
 #include "server/call/fair_priv.h"
 #include "server/protocol/label.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,7 @@ static void forget_share(void *context, struct fair_flow *flow)
     if (!share->tenant)
         return;
     pthread_mutex_lock(&lane->service->fair->lock);
+    assert(share->tenant->references > 0);
     share->tenant->references--;
     release_tenant(lane->service, share->tenant, key, bytes);
     pthread_mutex_unlock(&lane->service->fair->lock);
@@ -382,6 +384,7 @@ int fair_enter(struct caller *caller, const struct fair_request *request, struct
 
 void fair_leave(struct fair_pass *pass)
 {
+    assert(pass->share);
     if (pass->counted)
         atomic_fetch_sub_explicit(&pass->share->tenant->concurrent, 1, memory_order_relaxed);
     fair_queue_close(pass->lane->fair->queue, &pass->share->flow);
@@ -438,6 +441,7 @@ static void launch(struct lane *lane, struct fair_ticket *ticket)
 {
     struct lane_fair *f = lane->fair;
     struct fair_share *share = ticket->pass->share;
+    assert(share->flow.n_running > 0 && share->flow.weight > 0);
     f->n_started++;
     f->spent_us += share->cpu_us;
     ticket->priority = is_shared(lane) ? share->flow.n_running * FAIR_WEIGHT_MAX / share->flow.weight : 0;
@@ -496,6 +500,7 @@ void fair_start(struct fair_pass *pass, struct fair_ticket *ticket)
     struct lane *lane = pass->lane;
     struct lane_fair *f = lane->fair;
     struct fair_share *share = pass->share;
+    assert(share && ticket->run);
     ticket->pass = pass;
     ticket->since_us = 0;
     if (share != f->last_share) {

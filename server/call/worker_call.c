@@ -1,5 +1,6 @@
 /* worker_call.c - from a lane to the worker and back, by one job and one message that the command keeps. */
 #include "server/call/worker_call.h"
+#include <assert.h>
 #include <stddef.h>
 
 static void reply_worker_call(struct lane *lane, struct message *message)
@@ -31,6 +32,7 @@ static void run_worker_call(struct job *job)
 
 void worker_call_start(struct worker_call *call)
 {
+    assert(call->work && call->base.pending.deferred && !call->base.pending.ready);
     call->job.run = run_worker_call;
     worker_post(&call->base.lane->service->worker, &call->job);
 }

@@ -16,6 +16,7 @@
 #include "server/commands/monitor.h"
 #include "server/commands/slowlog.h"
 #include "server/commands/transaction.h"
+#include <assert.h>
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
@@ -246,6 +247,8 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
     struct loop *loop = c->loop;
     struct reply_mark mark = mark_reply(c);
     size_t bytes;
+    assert(n > 0 && c->state == CLIENT_OPEN && c->user);
+    assert(!c->group && !c->blocked && !loop->args && loop->lane.gate_depth > 0);
     c->muted = c->reply_off || c->reply_skip;
     c->reply_skip = false;
     loop->discard.bytes = 0;
@@ -268,12 +271,22 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
     c->muted = false;
 }
 
+/* Whether a command that has run gives no reply: CLIENT REPLY, SHUTDOWN, or there was no memory for it. */
+static bool gives_none(const struct client *c)
+{
+    const struct pending *last = c->group ? c->group->last : c->last;
+    return c->reply_off || c->reply_skip || c->state != CLIENT_OPEN || (last ? &last->out : &c->out)->failed ||
+           c->loop->discard.failed;
+}
+
 void command_call(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)
 {
     struct loop *loop = c->loop;
     const struct resp_arg *outer_args = loop->args; /* EXEC's */
     uint32_t outer_n = loop->n_args;
     size_t bytes;
+    assert(row < n_commands && commands[row].run && command_arity_fits(&commands[row], n));
+    assert((c->group || !c->blocked) && loop->lane.gate_depth > 0);
     if (row != loop->run_row)
         end_run(loop);
     c->row = row;
@@ -286,6 +299,7 @@ void command_call(struct client *c, unsigned row, const struct resp_arg *args, u
     c->caller.command = commands[row].name;
     commands[row].run(&c->caller, args, n);
     const uint8_t *reply = reply_since(c, &mark, &bytes);
+    assert(bytes > 0 || !reply || gives_none(c));
     count_error(loop, (int)row, reply, bytes);
     if (reply) {
         /* answered at once */
@@ -313,6 +327,7 @@ static void command_ended(struct client *c, struct pending *p)
     struct loop *loop = c->loop;
     struct command_stats *stats = &loop->lane.stats.commands_by_row[p->row];
     uint64_t us = clock_us() - p->started_us;
+    assert(p->deferred && !p->ready && p->row < n_commands);
     count_error(loop, (int)p->row, p->out.data, p->out.bytes);
     lane_stat_add(&stats->us, us);
     histogram_add(&stats->latency, us);

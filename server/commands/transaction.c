@@ -26,6 +26,7 @@
 #include "server/commands/command.h"
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,6 +147,7 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
 {
     struct transaction *t = c->transaction;
     uint64_t bytes = sizeof(struct queued) + (uint64_t)n * sizeof *args;
+    assert(transaction_takes(c, row) && (!t->tainted || t->n == 0));
     for (uint32_t i = 0; i < n; i++)
         bytes += args[i].bytes;
     if (commands[row].flags & CMD_NO_MULTI) {
@@ -204,6 +206,7 @@ static void take_refusal(struct client *c, struct reply_group *refusal, char *te
 void transaction_refused(struct client *c, int row, struct reply_group *refusal)
 {
     char text[1024];
+    assert(transaction_is_open(c) && !c->group);
     if (row >= 0 && commands[row].run == transaction_exec) {
         take_refusal(c, refusal, text, sizeof text);
         transaction_forget(c);
@@ -321,6 +324,7 @@ static bool watched_have_changed(struct exec_call *x)
 
 static void end(struct exec_call *x)
 {
+    assert(!x->group.first);
     planner_of(x)->destroy(x->plan);
     transaction_free(x->transaction);
     caller_done(&x->pending);
@@ -331,6 +335,7 @@ static void on_replies(struct reply_group *group)
 {
     struct exec_call *x = (struct exec_call *)(void *)((char *)group - offsetof(struct exec_call, group));
     struct resp_buffer *out = &x->pending.out;
+    assert(group->n_waiting == 0 && !x->pending.ready);
     resp_array(out, x->transaction->n);
     client_group_take(client_of(x->pending.caller), group, out);
     end(x);
@@ -359,6 +364,7 @@ static bool is_permitted(struct client *c, const struct queued *q)
 static void run_commands(struct exec_call *x)
 {
     struct client *c = client_of(x->pending.caller);
+    assert(c->blocked && !c->group && !c->caller.plan);
     c->group = &x->group;
     c->caller.plan = x->plan;
     command_begin_timing(x->loop); /* what the disk took is EXEC's */
@@ -382,6 +388,7 @@ static enum outcome run_in_batch(struct exec_call *x)
     struct resp_buffer *out = &x->pending.out;
     struct quire_error err = {0};
     bool logs = server->service.journal && (x->transaction->flags & CMD_WRITE);
+    assert(x->loop->lane.gate_depth > 0 && (!logs || !journal_in_batch(server->service.journal)));
     if (watched_have_changed(x)) {
         resp_null_array(out);
         return REFUSED;
@@ -396,6 +403,7 @@ static enum outcome run_in_batch(struct exec_call *x)
         run_commands(x);
     if (logs)
         journal_batch_end(server->service.journal, &x->pending.lsn, &err);
+    assert(!logs || !journal_in_batch(server->service.journal));
     return ready ? RAN : AGAIN;
 }
 
@@ -437,6 +445,7 @@ static struct vector_plan *make_plan(struct exec_call *x)
     struct vector_plan *plan = planner->create(&x->loop->lane, go_on, x);
     if (!plan)
         return NULL;
+    assert(!c->group && !c->caller.plan);
     c->group = &nobody;
     c->caller.plan = plan;
     for (const struct queued *q = x->transaction->first; q; q = q->next) {

@@ -62,6 +62,7 @@ static void rest(struct caller *caller)
 static void wake(struct client *c)
 {
     for (struct client *next; c; c = next) {
+        assert(c->resting);
         next = c->next_resting;
         c->resting = false;
         client_mark(c);
@@ -213,9 +214,13 @@ struct client *client_create(struct loop *loop, int fd, bool tls)
     return c;
 }
 
+/* In no list but that of all, nothing of it is the engine's, and no reply is owed any more. */
 static void destroy(struct client *c)
 {
     struct loop *loop = c->loop;
+    assert(c->state == CLIENT_DEAD && !c->dirty && !c->resting);
+    assert(!c->receiving && !c->sending && !c->cancelling);
+    assert(!c->first && !c->last && c->n_pending == 0 && c->pending_bytes == 0 && !c->group);
     if (c->prev)
         c->prev->next = c->next;
     else
@@ -238,10 +243,18 @@ static void destroy(struct client *c)
     atomic_fetch_sub(&loop->n_clients, 1);
 }
 
+/* States only go forward, and only a client that has drained lingers. */
+static void set_state(struct client *c, enum client_state state)
+{
+    assert(state > c->state);
+    assert(state != CLIENT_LINGERING || c->state == CLIENT_DRAINING);
+    c->state = state;
+}
+
 void client_end(struct client *c)
 {
     if (c->state == CLIENT_OPEN)
-        c->state = CLIENT_DRAINING;
+        set_state(c, CLIENT_DRAINING);
     c->caller.leaving = true;
     c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS;
     client_mark(c);
@@ -249,9 +262,10 @@ void client_end(struct client *c)
 
 void client_kill(struct client *c)
 {
-    if (c->state != CLIENT_DEAD)
+    if (c->state != CLIENT_DEAD) {
         shutdown(c->fd, SHUT_RDWR);
-    c->state = CLIENT_DEAD;
+        set_state(c, CLIENT_DEAD);
+    }
     c->caller.leaving = c->caller.gone = true;
     client_mark(c);
 }
@@ -306,6 +320,8 @@ void client_push(struct client *c, const void *bytes, size_t n)
 
 static void add_pending(struct client *c, struct pending *p)
 {
+    assert(!c->first == !c->last && !c->first == (c->n_pending == 0));
+    assert(p->ready != p->deferred && p->out.bytes == 0);
     p->caller = &c->caller;
     p->out.protocol = c->caller.protocol;
     p->row = c->row;
@@ -360,6 +376,7 @@ static void *defer(struct caller *caller, size_t bytes, bool barrier)
 {
     struct client *c = client_of(caller);
     struct pending *p = calloc(1, bytes);
+    assert(c->group || !c->blocked); /* behind a barrier nothing runs but what EXEC runs */
     if (!p) {
         client_kill(c);
         return NULL;
@@ -378,6 +395,7 @@ static void *defer(struct caller *caller, size_t bytes, bool barrier)
 
 void client_group_done(struct reply_group *group)
 {
+    assert(group->n_waiting > 0 && group->done);
     if (--group->n_waiting == 0)
         group->done(group);
 }
@@ -385,8 +403,10 @@ void client_group_done(struct reply_group *group)
 void client_group_take(struct client *c, struct reply_group *group, struct resp_buffer *out)
 {
     for (struct pending *p = group->first, *next; p; p = next) {
+        size_t counted = p->deferred ? p->out.bytes : 0;
         next = p->next;
-        c->pending_bytes -= p->deferred ? p->out.bytes : 0;
+        assert(p->ready && p->group == group && c->pending_bytes >= counted);
+        c->pending_bytes -= counted;
         resp_raw(out, p->out.data, p->out.bytes);
         out->failed = out->failed || p->out.failed;
         resp_buffer_fini(&p->out);
@@ -399,6 +419,8 @@ void client_group_take(struct client *c, struct reply_group *group, struct resp_
 static void done(struct pending *p)
 {
     struct client *c = client_of(p->caller);
+    assert(p->group ? p->group->n_waiting > 0 : c->n_pending > 0);
+    assert(c->blocked || !p->barrier || p->group);
     c->loop->server->dispatcher->ended(c, p);
     if (p->muted)
         p->out.bytes = 0;
@@ -417,11 +439,13 @@ static void flush_pending(struct client *c)
 {
     struct pending *p;
     while ((p = c->first) && p->ready) {
+        size_t counted = p->deferred ? p->out.bytes : 0;
+        assert(c->n_pending > 0 && !p->group && c->pending_bytes >= counted);
         c->first = p->next;
         if (!c->first)
             c->last = NULL;
         c->n_pending--;
-        c->pending_bytes -= p->deferred ? p->out.bytes : 0;
+        c->pending_bytes -= counted;
         c->out_lsn = p->lsn > c->out_lsn ? p->lsn : c->out_lsn;
         if (c->out.bytes == 0) {
             struct resp_buffer swapped = c->out;
@@ -463,6 +487,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
 {
     struct loop *loop = c->loop;
     size_t at = 0;
+    assert(!c->group && !c->muted && !loop->args); /* no request is being run */
     c->need = 1;
     lane_enter(&loop->lane);
     loop->server->dispatcher->begin(loop);
@@ -493,6 +518,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
             break;
         }
         at += used;
+        assert(used > 0 && at <= n);
         if (loop->request.n_args > 0)
             loop->server->dispatcher->run(c, loop->request.args, loop->request.n_args);
     }
@@ -522,6 +548,7 @@ static bool keep(struct client *c, const uint8_t *bytes, size_t n)
 static void consume_kept(struct client *c)
 {
     size_t have = c->in_bytes - c->in_start;
+    assert(c->in_start <= c->in_bytes && c->in_bytes <= c->in_capacity);
     if (have == 0 || have < c->need || !takes_requests(c))
         return;
     c->in_start += consume(c, c->in + c->in_start, have);
@@ -539,6 +566,7 @@ void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
 {
     const struct loop *loop = c->loop;
     size_t used = 0;
+    assert(c->state == CLIENT_OPEN && n > 0);
     if (c->in_bytes == c->in_start)
         used = consume(c, bytes, n);
     if (c->state != CLIENT_OPEN || used == n)
@@ -565,6 +593,7 @@ static void on_cancel(struct io_op *op, int result, unsigned flags)
     struct client *c = op->owner;
     (void)result;
     (void)flags;
+    assert(c->cancelling && c->pausing);
     c->cancelling = false;
     client_mark(c);
 }
@@ -597,6 +626,7 @@ void client_set_eof(struct client *c)
 static void on_receive(struct io_op *op, int result, unsigned flags)
 {
     struct client *c = op->owner;
+    assert(c->receiving);
     if (!(flags & IO_MORE))
         c->receiving = false;
     if (result == QUIRE_ECANCELLED && c->pausing && c->state != CLIENT_DEAD) {
@@ -626,6 +656,7 @@ static void on_send(struct io_op *op, int result, unsigned flags)
 {
     struct client *c = op->owner;
     (void)flags;
+    assert(c->sending && !c->held && result <= (int)op->bytes);
     c->sending = false;
     if (result < 0) {
         client_kill(c);
@@ -659,6 +690,7 @@ static void send_replies(struct client *c)
     size_t left = c->send_buffer.bytes - c->send_buffer_sent;
     if (left == 0 || c->state == CLIENT_DEAD || send_buffer_waits(c))
         return;
+    assert(!c->held && is_durable(c, c->send_buffer_lsn)); /* what it tells of is on the disk */
     c->sent_ms = c->loop->lane.now_ms;
     c->send.buffer = c->send_buffer.data + c->send_buffer_sent;
     c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
@@ -686,17 +718,17 @@ static void step_end(struct client *c)
 {
     bool idle = !c->sending && !c->first && held_bytes(c) == 0;
     if (c->state == CLIENT_OPEN && c->eof && !c->blocked && c->in_bytes == c->in_start)
-        c->state = CLIENT_DRAINING;
+        set_state(c, CLIENT_DRAINING);
     /* an incomplete request will never be completed */
     if (c->state == CLIENT_OPEN && c->eof && idle && c->in_bytes - c->in_start < c->need)
-        c->state = CLIENT_DRAINING;
+        set_state(c, CLIENT_DRAINING);
     if (c->state != CLIENT_DRAINING || !idle || !client_tls_said_goodbye(c))
         return;
     if (c->eof) {
         client_kill(c);
         return;
     }
-    c->state = CLIENT_LINGERING;
+    set_state(c, CLIENT_LINGERING);
     c->deadline_ms = c->loop->lane.now_ms + LINGER_MS;
     shutdown(c->fd, SHUT_WR);
 }
@@ -713,6 +745,7 @@ bool client_is_late(const struct client *c)
 
 static void work_on(struct client *c)
 {
+    assert(c->dirty);
     c->dirty = false;
     flush_pending(c);
     consume_kept(c);

@@ -24,6 +24,7 @@
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_args.h"
 #include "server/vector/vector_call.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -251,6 +252,7 @@ static void describe(const struct pending *p, char *text, size_t capacity)
 static void end_call(struct vsim_call *call)
 {
     struct resp_buffer *out = &call->base.pending.out;
+    assert(call->n_started == call->n && call->n_running == 0 && !call->starting);
     fair_leave(&call->pass);
     if (call->many)
         resp_array(out, call->n);
@@ -272,6 +274,7 @@ static void start_more(struct vsim_call *call);
 static void query_done(struct vsim_query *q)
 {
     struct vsim_call *call = q->call;
+    assert(call->n_running > 0 && (q->out.bytes > 0 || q->out.failed));
     call->n_running--;
     start_more(call);
 }
@@ -337,6 +340,7 @@ static void begin_search(struct fair_ticket *ticket, int code)
 /* q->numbers is the query. */
 static void search(struct vsim_query *q)
 {
+    assert(q->numbers && q->out.bytes == 0);
     q->ticket.run = begin_search;
     q->ticket.owner = q;
     fair_start(&q->call->pass, &q->ticket);
@@ -371,7 +375,7 @@ static void start_more(struct vsim_call *call)
     call->starting = true;
     while (call->n_started < call->n && call->n_running < QUERIES_AT_ONCE) {
         struct vsim_query *q = &call->queries[call->n_started++];
-        if (q->out.bytes > 0)
+        if (q->out.bytes > 0 || q->out.failed)
             continue; /* refused */
         call->n_running++;
         if (!q->element) {

@@ -14,6 +14,7 @@
 #include "server/keys/keyspace.h"
 #include "server/vector/links.h"
 #include "server/vector/vector_call.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -68,6 +69,7 @@ static void plan_destroy(struct vector_plan *plan)
 {
     if (!plan)
         return;
+    assert(plan->n_running == 0 && !plan->starting);
     for (size_t i = 0; i < plan->n_buckets; i++)
         for (struct answer *a = plan->buckets[i], *next; a; a = next) {
             next = a->next;
@@ -207,6 +209,7 @@ static void on_answer(struct collection_fetch *fetch)
         if (!vector_write_keep(fetch, &a->text, &a->text_bytes, &a->vector))
             fail(plan, QUIRE_ENOMEM, "no memory for what an element has");
     }
+    assert(plan->n_running > 0 && !a->missing);
     plan->n_running--;
     if (plan->n_running == 0 && !plan->starting)
         plan->go_on(plan->context);
@@ -215,6 +218,7 @@ static void on_answer(struct collection_fetch *fetch)
 static bool plan_ask(struct vector_plan *plan)
 {
     struct quire_error err = {0};
+    assert(plan->n_running == 0);
     if (plan_is_ready(plan))
         return true;
     plan->starting = true;

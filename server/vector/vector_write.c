@@ -14,6 +14,7 @@
 #include "server/vector/links.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_plan.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -281,6 +282,7 @@ static enum vector_write_result locate_and_commit(struct service *service, struc
     struct quire_error err = {0};
     struct collection *c = entry->set;
     const struct key key = {w->key.data, w->key.bytes, entry->node.hash};
+    assert(entry->type == KEY_VECTOR_SET && c && !w->target);
     if (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX) {
         resp_error(out, "ERR an element's name has 1 to %u bytes", QUIRE_KEY_BYTES_MAX);
         return VECTOR_WRITE_DONE;
@@ -353,6 +355,7 @@ enum vector_write_result vector_write_try(struct service *service, struct vector
     if (lock.lsn > w->lsn)
         w->lsn = lock.lsn;
     keyspace_unlock(&lock);
+    assert(result == VECTOR_WRITE_DONE ? w->is_gone || out->bytes > 0 || out->failed : w->target != NULL);
     return result;
 }
 
@@ -460,6 +463,7 @@ static void ask_disk(struct deferred_write *d)
 {
     struct quire_error err = {0};
     struct vector_write *w = &d->write;
+    assert(w->target && !d->base.collection);
     d->base.collection = w->target;
     w->target = NULL;
     d->fetch = (struct collection_fetch){.collection = d->base.collection,
