@@ -409,20 +409,6 @@ static int run(struct build *b)
     return rc == 0 ? fs_publish(b->fs, b->folder, b->path, b->err) : rc;
 }
 
-static void build_fini(struct build *b, int rc)
-{
-    row_store_close(&b->rows);
-    build_edges_fini(&b->edges);
-    clusters_fini(&b->clusters);
-    graph_destroy(b->heads);
-    epochs_destroy(b->epochs);
-    fs_close(b->sorted);
-    build_close_folder(b, rc);
-    space_fini(&b->space);
-    array_free_all(b->order, b->centres, b->centre_codes, b->centre_factors, b->guest_lists, b->cell_codes,
-                   b->cell_factors, b->cell_of, b->external_at, b->calibration);
-}
-
 /* The arguments themselves, before anything is looked at that they say. */
 static int check_arguments(const char *path, const struct quire_input *input, const struct quire_build_options *options,
                            struct quire_error *err)
@@ -439,6 +425,52 @@ static int check_arguments(const char *path, const struct quire_input *input, co
             "quire_build_options_init",
             options->struct_bytes, sizeof *options);
     return 0;
+}
+
+/* The path without slashes at its end, since names for other things are made by appending to it; options, keys, tenants
+ * and the space. build_fini follows, whether this succeeds or not. */
+static int build_init(struct build *b, const char *path)
+{
+    b->path = strdup(path);
+    if (!b->path)
+        return error_set(b->err, QUIRE_ENOMEM, "no memory to build %s", path);
+    for (size_t n = strlen(b->path); n > 1 && b->path[n - 1] == '/'; n--)
+        b->path[n - 1] = 0;
+    int rc = check_options(b);
+    if (rc == 0)
+        rc = check_keys(b);
+    if (rc == 0)
+        rc = build_take_tenants(b);
+    return rc == 0 ? space_init(&b->space, b->options.metric, b->type, b->dim, b->options.seed) : rc;
+}
+
+/* `rc` of the build: the folder of one that failed goes, unless it may be resumed. */
+static void build_fini(struct build *b, int rc)
+{
+    row_store_close(&b->rows);
+    build_edges_fini(&b->edges);
+    clusters_fini(&b->clusters);
+    graph_destroy(b->heads);
+    epochs_destroy(b->epochs);
+    fs_close(b->sorted);
+    build_close_folder(b, rc);
+    space_fini(&b->space);
+    build_forget_tenants(b);
+    array_free_all(b->order, b->centres, b->centre_codes, b->centre_factors, b->guest_lists, b->cell_codes,
+                   b->cell_factors, b->cell_of, b->external_at, b->calibration, b->folder, b->path);
+}
+
+/* The message of a build that failed with `rc` where no step has set one. */
+static void set_message(const struct build *b, int rc)
+{
+    if (!b->err || b->err->code != 0)
+        return;
+    if (rc != QUIRE_ECANCELLED)
+        error_set(b->err, rc, "%s", quire_error_text(rc));
+    else if (b->options.resume && b->state.stage > STAGE_NONE && b->folder)
+        error_set(b->err, rc, "the build was stopped; %s keeps its work: build with resume again to go on", b->folder);
+    else
+        error_set(b->err, rc, "the build was stopped; nothing was left behind");
 }
 
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
@@ -459,30 +491,14 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
                       .err = err};
     if (err)
         memset(err, 0, sizeof *err);
-    /* the path without slashes at its end, since names for other things are made by appending to it */
-    b.path = strdup(path);
-    for (size_t n = b.path ? strlen(b.path) : 0; n > 1 && b.path[n - 1] == '/'; n--)
-        b.path[n - 1] = 0;
-    rc = b.path ? check_options(&b) : error_set(err, QUIRE_ENOMEM, "no memory to build %s", path);
+    rc = build_init(&b, path);
     if (rc == 0)
-        rc = check_keys(&b);
-    if (rc == 0)
-        rc = build_take_tenants(&b);
-    if (rc == 0)
-        rc = space_init(&b.space, b.options.metric, b.type, b.dim, b.options.seed);
-    if (rc == 0) {
         rc = run(&b);
-        for (uint32_t row = 0; rc == 0 && merge && row < b.n; row++)
-            merge->places[b.order[row]] = row;
-        build_fini(&b, rc);
-    }
-    bool silent = rc < 0 && err && err->code == 0, stopped = silent && rc == QUIRE_ECANCELLED;
-    if (stopped && b.options.resume && b.state.stage > STAGE_NONE && b.folder)
-        error_set(err, rc, "the build was stopped; %s keeps its work: build with resume again to go on", b.folder);
-    else if (silent)
-        error_set(err, rc, "%s", stopped ? "the build was stopped; nothing was left behind" : quire_error_text(rc));
-    build_forget_tenants(&b);
-    array_free_all(b.folder, b.path);
+    for (uint32_t row = 0; rc == 0 && merge && row < b.n; row++)
+        merge->places[b.order[row]] = row;
+    if (rc < 0)
+        set_message(&b, rc);
+    build_fini(&b, rc);
     return rc;
 }
 

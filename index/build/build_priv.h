@@ -67,7 +67,7 @@ enum build_stage {
     STAGE_WRITTEN     /* all files of the index */
 };
 
-/* The steps of build.c, each once and in this order. build_reach asserts what is there after each. */
+/* The steps of build.c, each once and in this order. reach() of build.c asserts what is there after each. */
 enum build_step {
     STEP_OPTIONS, /* input and options are valid; space */
     STEP_LAYOUT,  /* slots, blocks, runs; the plan */
