@@ -114,10 +114,10 @@ static enum step next_round(struct task *t)
 enum step search_rerank(struct task *t)
 {
     struct search *q = &t->search;
-    if (q->selection)
+    if (q->filter.selection)
         return search_filtered_round(t);
-    uint32_t blocks[READS_MAX], most = search_reads_left(t, task_blocks_max(t, q->scanning));
-    bool more = q->reranks == 0 || q->n_results < q->k || q->rerank_full;
+    uint32_t blocks[READS_MAX], most = search_reads_left(t, task_blocks_max(t, q->filter.scanning));
+    bool more = q->lists.reranks == 0 || q->n_results < q->k || q->lists.rerank_full;
     search_compute_gains(t);
     uint32_t n = more ? choose_blocks(t, most ? most : 1, blocks) : 0;
     bool farther = q->n_results < q->k && q->effort < q->effort_end;
@@ -126,8 +126,8 @@ enum step search_rerank(struct task *t)
         return search_deliver(t);
     }
     if (n > 0) {
-        q->reranks++;
-        q->rerank_full = n == most;
+        q->lists.reranks++;
+        q->lists.rerank_full = n == most;
         return search_read_blocks(t, blocks, n);
     }
     if (!farther)
@@ -235,7 +235,7 @@ static int follow_edges(struct task *t, const struct block_view *view)
 static int on_block(struct task *t, const struct block_view *view)
 {
     int rc = search_score_block(t, view);
-    if (rc == 0 && !t->search.request->options.exact && !t->search.scanning && view->n_lists > 0)
+    if (rc == 0 && !t->search.request->options.exact && !t->search.filter.scanning && view->n_lists > 0)
         rc = follow_edges(t, view);
     if (rc == QUIRE_ECORRUPT)
         task_fail(t, rc, "a block of %s is damaged: its keys or edges do not decode",
@@ -247,7 +247,7 @@ static enum step on_blocks(struct task *t)
 {
     if (t->code < 0)
         return STEP_DONE;
-    if (t->search.selection)
+    if (t->search.filter.selection)
         return search_filtered_round(t);
     if (t->search.request->options.exact)
         return next_exact_round(t);
@@ -261,7 +261,7 @@ static enum step on_blocks(struct task *t)
 enum step search_walk(struct task *t)
 {
     struct searcher *s = t->searcher;
-    const struct selection *selection = t->search.selection;
+    const struct selection *selection = t->search.filter.selection;
     int n = search_find_blocks(t);
     if (n > 0 && selection) {
         enum seeds seeds = search_evaluate_seeds(t, search_selected_seeds(t, (uint32_t)n));
@@ -346,19 +346,19 @@ static enum step begin(struct task *t, struct task_ticket *ticket)
     const struct segment_params *p = &t->segment->params;
     struct search *q = &t->search;
     q->request = request;
-    q->n_results = q->n_candidates = q->n_priors = q->next_block = q->next_key = q->reranks = 0;
+    q->n_results = q->n_candidates = q->n_priors = q->next_block = q->next_key = 0;
     q->k = o->k < p->rows ? o->k : (uint32_t)p->rows;
     q->dead = request->dead ? request->dead : t->segment->dead;
-    q->selection = request->selection;
-    if (q->selection && q->selection->n == p->rows)
-        q->selection = NULL; /* of all rows */
-    q->scanning = q->limited = q->known_selected = q->selected_seeds = q->rerank_full = false;
-    q->lists_limit = INFINITY;
+    bool is_filtered = request->selection && request->selection->n != p->rows;
+    q->filter = (struct search_filter){.selection = is_filtered ? request->selection : NULL};
+    q->lists.limit = INFINITY;
+    q->lists.reranks = 0;
+    q->lists.rerank_full = false;
     q->stats = (struct quire_search_stats){.complete = true};
     if (reserve(t) < 0)
         return task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);
     score_set_query(t, request->query);
-    if (q->selection)
+    if (q->filter.selection)
         return search_filtered_begin(t);
     q->stats.matches = p->rows;
     if (o->exact) {

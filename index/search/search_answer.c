@@ -39,13 +39,13 @@ void search_free_results(struct search *q)
     free(q->copies);
     free(q->hits);
     free(q->vectors);
-    free(q->lists);
-    q->candidates = q->priors = q->lists = NULL;
+    free(q->lists.chosen);
+    q->candidates = q->priors = q->lists.chosen = NULL;
     q->results = NULL;
     q->copies = NULL;
     q->hits = NULL;
     q->vectors = NULL;
-    q->candidates_capacity = q->priors_capacity = q->lists_capacity = q->results_capacity = q->hits_capacity = 0;
+    q->candidates_capacity = q->priors_capacity = q->lists.capacity = q->results_capacity = q->hits_capacity = 0;
     q->copies_capacity = q->vectors_capacity = 0;
 }
 
@@ -249,7 +249,7 @@ void search_end(struct task *t)
         if (!copy_of(q, i)[4])
             free((void *)q->hits[i].key);
     /* one search for a hundred thousand neighbours must not leave its 30 MB with every task for good */
-    if (q->results_capacity > K_KEPT || q->priors_capacity > PRIORS_KEPT || q->lists_capacity > PRIORS_KEPT ||
+    if (q->results_capacity > K_KEPT || q->priors_capacity > PRIORS_KEPT || q->lists.capacity > PRIORS_KEPT ||
         q->candidates_capacity > CANDIDATES_KEPT)
         search_free_results(q);
 }

@@ -107,7 +107,7 @@ static uint32_t count_below(const struct task *t, uint32_t n, float limit)
 {
     const struct scratch *s = &t->searcher->scratch;
     uint32_t below = 0;
-    if (!t->search.dead && !t->search.selection)
+    if (!t->search.dead && !t->search.filter.selection)
         for (uint32_t i = 0; i < n; i++)
             below += s->estimates[i] < limit;
     else

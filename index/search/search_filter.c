@@ -109,7 +109,7 @@ static bool has_codes(const struct task *t)
 static double scan_ns(const struct task *t)
 {
     const struct segment *g = t->segment;
-    const struct selection *s = t->search.selection;
+    const struct selection *s = t->search.filter.selection;
     double groups = fmin((double)s->n, (double)s->n_rows / CODE_GROUP);
     if (g->lists)
         return groups * (GROUP_NS + GROUP_BYTE_NS * g->lists->group_bytes) + g->lists->n * HEAD_NS;
@@ -126,7 +126,7 @@ static double reading_ns(const struct task *t, double reads, double blocks)
 /* Reads of a search that chooses its blocks. */
 static double chosen_reads(const struct task *t)
 {
-    return fmin(t->search.selection->n_blocks, READS_PER_K * t->search.k + 2);
+    return fmin(t->search.filter.selection->n_blocks, READS_PER_K * t->search.k + 2);
 }
 
 /* The effort of a search without a filter for so many rows that k of them may be answered. */
@@ -134,7 +134,7 @@ static uint32_t raised_effort(const struct task *t)
 {
     const struct search *q = &t->search;
     const struct quire_search_options *o = &q->request->options;
-    const struct selection *s = q->selection;
+    const struct selection *s = q->filter.selection;
     double wanted = (double)q->k * (double)s->n_rows / (double)s->n;
     uint32_t k = wanted < (double)s->n_rows ? (uint32_t)ceil(wanted) : (uint32_t)s->n_rows;
     if (o->recall > 0 || !o->effort)
@@ -165,13 +165,13 @@ static enum quire_plan choose_plan(const struct task *t)
 {
     const struct search *q = &t->search;
     const struct quire_search_options *o = &q->request->options;
-    const struct selection *s = q->selection;
+    const struct selection *s = q->filter.selection;
     if (o->exact)
         return QUIRE_PLAN_BLOCKS;
     double blocks = reading_ns(t, s->n_runs, s->run_blocks) * EXACT_PREFERENCE, walk = walk_ns(t);
-    double scan = has_codes(t) && !q->limited ? scan_ns(t) : INFINITY;
+    double scan = has_codes(t) && !q->filter.limited ? scan_ns(t) : INFINITY;
     double chosen = reading_ns(t, chosen_reads(t), chosen_reads(t));
-    if (!q->limited && blocks <= fmin(scan, walk) + chosen && s->n_runs <= search_reads_left(t, UINT32_MAX))
+    if (!q->filter.limited && blocks <= fmin(scan, walk) + chosen && s->n_runs <= search_reads_left(t, UINT32_MAX))
         return QUIRE_PLAN_BLOCKS;
     return scan <= walk ? QUIRE_PLAN_SCAN : QUIRE_PLAN_FILTERED;
 }
@@ -188,8 +188,8 @@ static enum step score_runs(struct task *t)
             break;
         uint32_t n = t->reads[i].op.bytes / t->segment->params.block_bytes;
         for (uint32_t j = 0; j < n && t->code == 0; j++)
-            if (bitmap_has(t->search.selection->blocks, t->reads[i].block + j) && task_open_run(t, i, j, &view) == 0 &&
-                search_score_block(t, &view) < 0)
+            if (bitmap_has(t->search.filter.selection->blocks, t->reads[i].block + j) &&
+                task_open_run(t, i, j, &view) == 0 && search_score_block(t, &view) < 0)
                 task_fail(t, QUIRE_ECORRUPT, "a block of %s is damaged: its keys do not decode",
                           section_file_io(t->segment->blocks)->path);
     }
@@ -203,7 +203,7 @@ static enum step next_runs(struct task *t)
     struct block_run runs[READS_MAX], next;
     uint32_t n = 0, most = search_reads_left(t, READS_MAX), all = 0;
     bool more;
-    while ((more = selection_next_run(q->selection, g, q->next_block, &next)) && n < most &&
+    while ((more = selection_next_run(q->filter.selection, g, q->next_block, &next)) && n < most &&
            (n == 0 || (uint64_t)(all + next.n) * g->params.block_bytes <= RUN_BYTES_MAX)) {
         runs[n++] = next;
         all += next.n;
@@ -224,25 +224,25 @@ static int scan(struct task *t)
 {
     struct scratch *s = &t->searcher->scratch;
     struct search *q = &t->search;
-    struct selection_walk walk = selection_walk(q->selection, 0);
+    struct selection_walk walk = selection_walk(q->filter.selection, 0);
     float limit = INFINITY;
     uint32_t n = 0;
-    assert(has_codes(t) && !q->scanning && !q->limited);
+    assert(has_codes(t) && !q->filter.scanning && !q->filter.limited);
     q->n_candidates = q->n_priors = 0;
-    q->scanning = true;
+    q->filter.scanning = true;
     q->stats.plan = QUIRE_PLAN_SCAN;
     if (t->segment->lists) {
-        q->lists_limit = INFINITY;
+        q->lists.limit = INFINITY;
         return search_lists_scan(t);
     }
-    q->known_selected = true;
+    q->filter.known_selected = true;
     for (bool more = true; more; n = 0) {
         while (n < STEP_ROWS && (more = selection_next(&walk, &s->ids[n])))
             n++;
         score_rows(t, n);
         search_add_candidates(t, n, &limit);
     }
-    q->known_selected = false;
+    q->filter.known_selected = false;
     search_trim_candidates(q);
     return 0;
 }
@@ -252,7 +252,7 @@ static int scan(struct task *t)
 /* What may be missed, over what may be at the default recall. */
 static float leniency(const struct search *q)
 {
-    return q->missable / ((1 - DEFAULT_RECALL) * MISS_SHARE * (float)q->k);
+    return q->filter.missable / ((1 - DEFAULT_RECALL) * MISS_SHARE * (float)q->k);
 }
 
 /* Of the best blocks those that are worth a read now, best first; returns how many. */
@@ -264,7 +264,7 @@ static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
     uint32_t n = search_best_blocks(t, most, 0, blocks, gains), taken = 0;
     bool full = q->n_results == q->k;
     float least = GAIN_MIN * leniency(q);
-    while (taken < n && ((missed > (double)q->missable && gains[taken] >= least) || (!full && taken == 0)))
+    while (taken < n && ((missed > (double)q->filter.missable && gains[taken] >= least) || (!full && taken == 0)))
         missed -= (double)gains[taken++];
     return taken;
 }
@@ -272,7 +272,7 @@ static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
 static bool may_scan(const struct task *t)
 {
     const struct search *q = &t->search;
-    return has_codes(t) && !q->limited && !q->scanning && q->selection->n <= SWITCH_ROWS_MAX;
+    return has_codes(t) && !q->filter.limited && !q->filter.scanning && q->filter.selection->n <= SWITCH_ROWS_MAX;
 }
 
 /* What is left of a choice of n blocks: a search by codes that has k answers ends after so many reads, however little
@@ -280,7 +280,7 @@ static bool may_scan(const struct task *t)
 static uint32_t bounded(const struct task *t, uint32_t n)
 {
     const struct search *q = &t->search;
-    bool few = q->selection->n <= FEW_ROWS;
+    bool few = q->filter.selection->n <= FEW_ROWS;
     uint32_t least = few ? FEW_READS : MANY_READS, per_k = (few ? FEW_READS_PER_K : MANY_READS_PER_K) * q->k;
     double most = (least > per_k ? least : per_k) / sqrt((double)leniency(q)); /* recall 1: infinite */
     uint32_t seen = search_blocks_seen(t);
@@ -292,14 +292,14 @@ static uint32_t bounded(const struct task *t, uint32_t n)
 
 static bool may_widen(const struct search *q)
 {
-    return q->n_results < q->k && !q->scanning && q->effort < q->effort_end;
+    return q->n_results < q->k && !q->filter.scanning && q->effort < q->effort_end;
 }
 
 enum step search_filtered_round(struct task *t)
 {
     struct search *q = &t->search;
-    uint32_t blocks[READS_MAX], most = search_reads_left(t, task_blocks_max(t, q->scanning)), n;
-    assert(q->selection && most <= READS_MAX);
+    uint32_t blocks[READS_MAX], most = search_reads_left(t, task_blocks_max(t, q->filter.scanning)), n;
+    assert(q->filter.selection && most <= READS_MAX);
     for (;;) {
         n = bounded(t, choose_blocks(t, most ? most : 1, blocks));
         if (n == 0 && q->n_results < q->k)
@@ -311,7 +311,7 @@ enum step search_filtered_round(struct task *t)
             q->stats.switched = true;
             rc = scan(t);
         } else {
-            q->selected_seeds = true;
+            q->filter.selected_seeds = true;
             search_widen(q);
             if (t->segment->lists)
                 return search_lists(t);
@@ -322,7 +322,7 @@ enum step search_filtered_round(struct task *t)
     }
     if (n > 0 && most > 0)
         return search_read_blocks(t, blocks, n);
-    if ((most == 0 && (n > 0 || may_widen(q))) || (q->limited && q->n_results < q->k))
+    if ((most == 0 && (n > 0 || may_widen(q))) || (q->filter.limited && q->n_results < q->k))
         q->stats.complete = false;
     return search_deliver(t);
 }
@@ -351,8 +351,8 @@ static void limit_effort(struct task *t)
 {
     struct search *q = &t->search;
     uint64_t most = (uint64_t)ceil(q->request->options.filter_effort / rows_per_place(t));
-    q->limited = q->request->options.filter_effort && q->selection->n > q->request->options.filter_effort;
-    if (q->limited && q->effort_end > most)
+    q->filter.limited = q->request->options.filter_effort && q->filter.selection->n > q->request->options.filter_effort;
+    if (q->filter.limited && q->effort_end > most)
         q->effort_end = most ? (uint32_t)most : 1;
     q->effort = q->effort < q->effort_end ? q->effort : q->effort_end;
 }
@@ -361,14 +361,15 @@ enum seeds search_evaluate_seeds(struct task *t, uint64_t found)
 {
     struct search *q = &t->search;
     /* what is near if the selection spreads evenly */
-    double expected = q->effort * rows_per_place(t) * (double)q->selection->n / (double)q->selection->n_rows;
-    assert(found <= q->selection->n || t->segment->lists);
-    if (q->selected_seeds || (double)found >= ENOUGH_NEAR * expected || found == q->selection->n)
+    double expected =
+        q->effort * rows_per_place(t) * (double)q->filter.selection->n / (double)q->filter.selection->n_rows;
+    assert(found <= q->filter.selection->n || t->segment->lists);
+    if (q->filter.selected_seeds || (double)found >= ENOUGH_NEAR * expected || found == q->filter.selection->n)
         return SEEDS_KEEP;
     q->stats.switched = true;
     if (may_scan(t) && scan_ns(t) <= SCAN_PATIENCE * walk_ns(t))
         return SEEDS_SCAN;
-    q->selected_seeds = true;
+    q->filter.selected_seeds = true;
     q->effort = (uint32_t)fmin(FAR_EFFORT * q->effort, q->effort_end);
     q->stats.effort = q->effort;
     return SEEDS_AGAIN;
@@ -382,9 +383,9 @@ uint64_t search_selected_seeds(const struct task *t, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t cell = t->searcher->found.nearest[i].row, rows = format_block_rows(p, cell);
         if (!cells)
-            found += search_selects(t->search.selection, cell * p->slots_per_block, rows);
+            found += search_selects(t->search.filter.selection, cell * p->slots_per_block, rows);
         for (uint32_t r = 0; cells && r < rows; r++)
-            found += selection_has(t->search.selection, cells->rows[(size_t)cell * cells->capacity + r]);
+            found += selection_has(t->search.filter.selection, cells->rows[(size_t)cell * cells->capacity + r]);
     }
     return found;
 }
@@ -393,25 +394,25 @@ enum step search_filtered_begin(struct task *t)
 {
     struct search *q = &t->search;
     const struct segment *g = t->segment;
-    q->stats.matches = q->selection->n;
+    q->stats.matches = q->filter.selection->n;
     q->effort_end = g->lists ? g->lists->n : g->params.n_blocks;
-    q->k = q->k < q->selection->n ? q->k : (uint32_t)q->selection->n;
+    q->k = q->k < q->filter.selection->n ? q->k : (uint32_t)q->filter.selection->n;
     if (q->k == 0) {
         q->stats.plan = QUIRE_PLAN_EMPTY;
         q->stats.exact = true;
         return search_deliver(t);
     }
-    assert(q->k <= q->selection->n);
-    q->missable = missable_of(t);
+    assert(q->k <= q->filter.selection->n);
+    q->filter.missable = missable_of(t);
     q->effort = search_effort(t, q->k);
     search_set_theta(t);
     q->effort = raised_effort(t);
     limit_effort(t);
-    q->selected_seeds = q->limited || !has_codes(t);
+    q->filter.selected_seeds = q->filter.limited || !has_codes(t);
     q->stats.plan = choose_plan(t);
     bool blocks = q->stats.plan == QUIRE_PLAN_BLOCKS;
     q->stats.effort = blocks ? 0 : q->effort;
-    q->stats.reads_expected = blocks ? q->selection->n_runs : (uint32_t)ceil(chosen_reads(t));
+    q->stats.reads_expected = blocks ? q->filter.selection->n_runs : (uint32_t)ceil(chosen_reads(t));
     switch (q->stats.plan) {
     case QUIRE_PLAN_BLOCKS:
         return next_runs(t);

@@ -42,14 +42,14 @@
 static const struct selection *placed(const struct task *t)
 {
     const struct search *q = &t->search;
-    return q->selection->places ? q->selection->places : q->selection;
+    return q->filter.selection->places ? q->filter.selection->places : q->filter.selection;
 }
 
 /* Of a selection only those lists matter whose members have some of it. */
 static bool has_rows(const struct task *t, uint32_t list)
 {
     const struct lists *lists = t->segment->lists;
-    return !t->search.selection || !t->search.selected_seeds ||
+    return !t->search.filter.selection || !t->search.filter.selected_seeds ||
            search_selects_any(placed(t), lists_first(lists, list), lists_members(lists, list));
 }
 
@@ -102,7 +102,7 @@ static int nearest_heads(struct task *t, uint32_t want)
     struct lists *lists = t->segment->lists;
     struct graph_scratch *scratch = searcher_graph_scratch(t->searcher);
     uint32_t beam = want + want / 2 + HEADS_SPARE;
-    bool all = t->search.selection || lists->n <= (uint64_t)beam * HEADS_PER_BEAM;
+    bool all = t->search.filter.selection || lists->n <= (uint64_t)beam * HEADS_PER_BEAM;
     if (!scratch || !array_reserve(&f->heads, &f->heads_capacity, want) ||
         graph_query(lists->heads, scratch, t->query.rotated) < 0)
         return QUIRE_ENOMEM;
@@ -131,7 +131,7 @@ static float bound_of(struct task *t, uint32_t n)
     const struct lists *lists = t->segment->lists;
     const struct list_entry *entries = lists->entries;
     uint32_t rows = 0;
-    if (q->dead || q->selection)
+    if (q->dead || q->filter.selection)
         return INFINITY;
     for (uint32_t i = 0; i < n; i++)
         f->far_ends[i] = (struct far_end){sqrtf(f->heads[i].distance) + entries[f->heads[i].row].radius,
@@ -144,33 +144,34 @@ static float bound_of(struct task *t, uint32_t n)
 }
 
 /* Those of the n nearest lists that may hold one of the k nearest rows and were not looked at yet, into
- * search->lists: number, distance, spread; the nearest `most` of them if they are more. */
+ * search->lists.chosen: number, distance, spread; the nearest `most` of them if they are more. */
 static int choose_lists(struct task *t, uint32_t n, uint32_t most)
 {
     struct search_scratch *f = &t->searcher->found;
     struct search *q = &t->search;
     const struct lists *lists = t->segment->lists;
-    if (!array_reserve(&q->lists, &q->lists_capacity, n) || !array_reserve(&f->far_ends, &f->far_ends_capacity, n))
+    if (!array_reserve(&q->lists.chosen, &q->lists.capacity, n) ||
+        !array_reserve(&f->far_ends, &f->far_ends_capacity, n))
         return QUIRE_ENOMEM;
     float bound = bound_of(t, n);
-    q->n_lists = 0;
+    q->lists.n = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t list = f->heads[i].row;
         float distance = f->heads[i].distance;
         if (bitmap_has(q->probed, list) || sqrtf(distance) - lists->entries[list].radius > bound)
             continue;
-        q->lists[q->n_lists++] =
+        q->lists.chosen[q->lists.n++] =
             (struct candidate){.row = list, .distance = distance, .sigma = lists->entries[list].rms};
     }
-    if (q->n_lists > most) {
-        search_select_best(q->lists, q->n_lists, most);
-        q->n_lists = most;
+    if (q->lists.n > most) {
+        search_select_best(q->lists.chosen, q->lists.n, most);
+        q->lists.n = most;
         q->stats.complete = false;
     }
-    for (uint32_t i = 0; i < q->n_lists; i++)
-        bitmap_add(q->probed, q->lists[i].row);
+    for (uint32_t i = 0; i < q->lists.n; i++)
+        bitmap_add(q->probed, q->lists.chosen[i].row);
     /* the nearest first: what they hold leaves out most of the others' rows at a glance */
-    search_select_best(q->lists, q->n_lists, q->n_lists / FIRST_PART);
+    search_select_best(q->lists.chosen, q->lists.n, q->lists.n / FIRST_PART);
     return 0;
 }
 
@@ -188,7 +189,7 @@ static void scan_posting(struct task *t, const struct candidate *list, const str
                      list->distance, list->sigma);
         for (uint32_t i = 0; i < n; i++)
             s->ids[i] = posting_block_row(view, first + i);
-        search_add_candidates(t, n, &t->search.lists_limit);
+        search_add_candidates(t, n, &t->search.lists.limit);
     }
 }
 
@@ -207,7 +208,7 @@ static void scan_members(struct task *t, const struct candidate *list)
                      list->distance, list->sigma);
         for (uint32_t i = 0; i < n; i++)
             s->ids[i] = lists_member(lists, list->row, first - begin + i);
-        search_add_candidates(t, n, &t->search.lists_limit);
+        search_add_candidates(t, n, &t->search.lists.limit);
         first += n;
     }
 }
@@ -227,7 +228,7 @@ static void queue_posting(struct task *t, struct posting_read *read);
 /* All lists that were asked for are scanned. */
 static enum step end_lists(struct task *t)
 {
-    assert(t->search.lists_pending == 0 && !t->waits);
+    assert(t->search.lists.pending == 0 && !t->waits);
     if (t->code < 0)
         return STEP_DONE;
     /* which of those beyond are there depends on the order in which lists came */
@@ -240,7 +241,7 @@ static enum step end_lists(struct task *t)
 static void stop_asking(struct task *t)
 {
     assert(t->code < 0);
-    t->search.next_list = t->search.n_lists;
+    t->search.lists.next = t->search.lists.n;
 }
 
 /* Nobody has a buffer that could come back, and there is no memory for one. */
@@ -260,7 +261,7 @@ static void serve_lists(struct searcher *s)
             task_fail(t, QUIRE_ECANCELLED, "the search was cancelled");
             stop_asking(t);
         }
-        if (q->next_list < q->n_lists) {
+        if (q->lists.next < q->lists.n) {
             struct posting_read *read = searcher_take_posting(s, t->segment->params.posting_bytes_max);
             if (read)
                 queue_posting(t, read);
@@ -269,10 +270,10 @@ static void serve_lists(struct searcher *s)
             else
                 fail_without_buffer(t);
         }
-        if (q->next_list < q->n_lists)
+        if (q->lists.next < q->lists.n)
             continue;
         task_queue_take(&s->postings.queue);
-        if (q->lists_pending > 0)
+        if (q->lists.pending > 0)
             continue;
         task_enter(t);
         task_leave(t, end_lists(t));
@@ -284,8 +285,8 @@ static int open_posting(struct task *t, const struct posting_read *read, int res
     const struct segment *g = t->segment;
     struct quire_error err = {0};
     char what[32];
-    assert(read->list < t->search.n_lists);
-    uint32_t list = t->search.lists[read->list].row;
+    assert(read->list < t->search.lists.n);
+    uint32_t list = t->search.lists.chosen[read->list].row;
     snprintf(what, sizeof what, "read of list %u", list);
     int rc = task_check_result(t, &read->op, result, what);
     if (rc < 0)
@@ -309,16 +310,16 @@ static void on_posting(struct io_op *op, int result, unsigned flags)
     if (task_waits(t, op, result))
         return;
     task_enter(t);
-    assert(q->lists_pending > 0 && !t->open);
-    q->lists_pending--;
+    assert(q->lists.pending > 0 && !t->open);
+    q->lists.pending--;
     if (s->cancelling)
         task_fail(t, QUIRE_ECANCELLED, "the search was cancelled");
     else if (t->code == 0 && open_posting(t, read, result, &view) == 0)
-        scan_posting(t, &q->lists[read->list], &view);
+        scan_posting(t, &q->lists.chosen[read->list], &view);
     searcher_return_posting(s, read);
     if (t->code < 0)
         stop_asking(t);
-    bool ended = q->lists_pending == 0 && q->next_list == q->n_lists && !t->waits;
+    bool ended = q->lists.pending == 0 && q->lists.next == q->lists.n && !t->waits;
     task_leave(t, ended ? end_lists(t) : STEP_READS);
     serve_lists(s);
 }
@@ -328,11 +329,11 @@ static void queue_posting(struct task *t, struct posting_read *read)
     struct search *q = &t->search;
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
-    const struct list_entry *e = &g->lists->entries[q->lists[q->next_list].row];
+    const struct list_entry *e = &g->lists->entries[q->lists.chosen[q->lists.next].row];
     struct posting_block_shape shape;
-    assert(q->next_list < q->n_lists);
+    assert(q->lists.next < q->lists.n);
     posting_block_shape(e->entries, e->own, p->code_dim, p->list_bits, &shape);
-    read->list = q->next_list++;
+    read->list = q->lists.next++;
     read->op = (struct io_op){.kind = IO_READ,
                               .file = section_file_io(g->postings),
                               .offset = g->postings_at + (uint64_t)e->page * SECTION_ALIGN,
@@ -342,7 +343,7 @@ static void queue_posting(struct task *t, struct posting_read *read)
                               .owner = t};
     t->cost.reads++;
     t->cost.bytes += shape.bytes;
-    q->lists_pending++;
+    q->lists.pending++;
     engine_queue(t->searcher->engine, &read->op);
 }
 
@@ -350,7 +351,7 @@ static void queue_posting(struct task *t, struct posting_read *read)
 static enum step read_lists(struct task *t)
 {
     struct searcher *s = t->searcher;
-    while (t->search.next_list < t->search.n_lists) {
+    while (t->search.lists.next < t->search.lists.n) {
         struct posting_read *read =
             s->postings.queue.first ? NULL : searcher_take_posting(s, t->segment->params.posting_bytes_max);
         if (!read && s->postings.n == 0) {
@@ -374,7 +375,7 @@ static void scan_selected(struct task *t, const struct candidate *list)
     uint32_t begin = lists_first(lists, list->row), end = begin + lists_members(lists, list->row), place;
     struct selection_walk walk = selection_walk(placed(t), begin);
     bool more = selection_next(&walk, &place) && place < end;
-    t->search.known_selected = true;
+    t->search.filter.known_selected = true;
     while (more) {
         uint32_t n = 0, group = place / CODE_GROUP;
         for (; more && place / CODE_GROUP == group; more = selection_next(&walk, &place) && place < end)
@@ -388,9 +389,9 @@ static void scan_selected(struct task *t, const struct candidate *list)
             s->estimates[i] = s->estimates[s->picks[i] % CODE_GROUP]; /* ascending, so none is overwritten too early */
         }
         s->runs[0].end = n;
-        search_add_candidates(t, n, &t->search.lists_limit);
+        search_add_candidates(t, n, &t->search.lists.limit);
     }
-    t->search.known_selected = false;
+    t->search.filter.known_selected = false;
 }
 
 int search_lists_scan(struct task *t)
@@ -430,26 +431,27 @@ enum step search_lists(struct task *t)
     uint64_t effort = q->effort < lists->n ? q->effort : lists->n, more = effort * effort / EFFORT_PART;
     int n = search_reserve_candidates(t, more < CANDIDATES_MOST ? (uint32_t)more : CANDIDATES_MOST);
     n = n < 0 ? n : nearest_heads(t, (uint32_t)effort);
-    enum seeds seeds = n > 0 && q->selection ? search_evaluate_seeds(t, selected_near(t, (uint32_t)n)) : SEEDS_KEEP;
+    enum seeds seeds =
+        n > 0 && q->filter.selection ? search_evaluate_seeds(t, selected_near(t, (uint32_t)n)) : SEEDS_KEEP;
     if (seeds == SEEDS_AGAIN)
         return search_lists(t);
     if (seeds == SEEDS_SCAN)
         return search_filtered_scan(t);
     if (n < 0 || choose_lists(t, (uint32_t)n, most) < 0)
         return task_no_memory(t);
-    assert(q->n_lists <= q->lists_capacity && !t->waits);
-    q->next_list = q->lists_pending = 0;
-    if (!lists->codes && q->n_lists > 0) {
+    assert(q->lists.n <= q->lists.capacity && !t->waits);
+    q->lists.next = q->lists.pending = 0;
+    if (!lists->codes && q->lists.n > 0) {
         q->stats.rounds++;
         return read_lists(t);
     }
-    for (uint32_t i = 0; lists->codes && i < q->n_lists; i++) {
-        if (i + 1 < q->n_lists)
-            prefetch_codes(lists, lists_first(lists, q->lists[i + 1].row), PREFETCH_MAX);
-        if (q->selection)
-            scan_selected(t, &q->lists[i]);
+    for (uint32_t i = 0; lists->codes && i < q->lists.n; i++) {
+        if (i + 1 < q->lists.n)
+            prefetch_codes(lists, lists_first(lists, q->lists.chosen[i + 1].row), PREFETCH_MAX);
+        if (q->filter.selection)
+            scan_selected(t, &q->lists.chosen[i]);
         else
-            scan_members(t, &q->lists[i]);
+            scan_members(t, &q->lists.chosen[i]);
     }
     return search_rerank(t);
 }

@@ -54,25 +54,49 @@ struct far_end {
     uint32_t rows;
 };
 
+/* Of a search that may answer with some rows only. search_filter.c decides on all of it, but that scan_selected
+ * (search_lists.c) sets known_selected for the time of a list, too; all files of the search read it. */
+struct search_filter {
+    const struct selection *selection; /* or NULL: all rows, and nothing below is set */
+    bool known_selected;               /* rows that are scored are in the selection */
+    bool selected_seeds;               /* blocks and lists without a row of the selection are not looked for */
+    bool limited;                      /* it may look at fewer rows than the selection has */
+    bool scanning;                     /* all rows that may be answered are candidates: stats.plan SCAN */
+    float missable;                    /* rows among the k nearest that may be missed, as expected */
+};
+
+/* Of a search in a segment with inverted lists. search_lists.c reads and writes it, but for reranks and rerank_full,
+ * which are search_rerank's (search.c). */
+struct search_lists {
+    struct candidate *chosen; /* lists to look at: number, distance of the head, spread; owned */
+    uint32_t n, capacity;
+    uint32_t next, pending; /* first one not asked for; reads under way */
+    float limit;            /* estimate above which no row matters */
+    uint32_t reranks;       /* rounds of blocks that were read for their rows */
+    bool rerank_full;       /* the last one could not take all blocks that were worth it */
+};
+
 struct search {
+    /* what is asked for, and how far the search goes: search.c */
     struct search_request *request;
-    const uint8_t *dead;               /* or NULL */
-    const struct selection *selection; /* or NULL: all rows */
+    const uint8_t *dead; /* or NULL */
+    struct search_filter filter;
     uint32_t k, effort;
     uint32_t effort_end; /* blocks or lists that a search which finds too little may widen effort to */
     float theta;
-    bool known_selected; /* rows that are scored are in the selection */
-    bool selected_seeds; /* blocks and lists without a row of the selection are not looked for */
-    bool limited;        /* it may look at fewer rows than the selection has */
-    bool scanning;       /* all rows that may be answered are candidates: stats.plan SCAN */
-    uint8_t *probed;     /* bitmap of blocks (of cells where the search enters by them: cells.h), or of lists; owned */
-    uint8_t *read;       /* bitmap of blocks, behind it */
+    /* where it has been */
+    uint8_t *probed; /* bitmap of blocks (of cells where the search enters by them: cells.h), or of lists; owned */
+    uint8_t *read;   /* bitmap of blocks, behind it */
     size_t bitmaps_capacity;
-    uint32_t *recent; /* rows scored lately, RECENT_ROWS places; owned */
+    uint32_t *recent;    /* rows scored lately, RECENT_ROWS places; owned */
+    uint32_t next_block; /* reading all blocks, or runs: first one not asked for */
+    /* what may be near: search_candidates.c, search_seed.c; arrays are owned */
     struct candidate *candidates;
     uint32_t n_candidates, candidates_max, candidates_capacity;
     struct candidate *priors; /* blocks of which the centre is known, where no code is resident */
     uint32_t n_priors, priors_capacity;
+    struct search_lists lists;
+    /* the nearest so far, and the answer: search_answer.c; arrays are owned */
     struct result *results; /* a max-heap by distance */
     uint32_t n_results, results_capacity;
     uint8_t *copies; /* k places of copy_bytes: key record, then slot and factors */
@@ -80,17 +104,9 @@ struct search {
     size_t copies_capacity;
     struct search_hit *hits;
     uint32_t hits_capacity;
-    float *vectors; /* k x dim */
+    uint32_t next_key; /* first hit whose long key is not fetched */
+    float *vectors;    /* k x dim */
     size_t vectors_capacity;
-    uint32_t next_key;       /* first hit whose long key is not fetched */
-    uint32_t next_block;     /* reading all blocks, or runs: first one not asked for */
-    float missable;          /* with a selection: rows among the k nearest that may be missed, as expected */
-    struct candidate *lists; /* inverted lists to read: number, distance of the head, spread */
-    uint32_t n_lists, lists_capacity;
-    uint32_t next_list, lists_pending; /* first list not asked for; reads under way */
-    uint32_t reranks;                  /* rounds of them */
-    bool rerank_full;                  /* the last one could not take all blocks that were worth it */
-    float lists_limit;                 /* estimate above which no row matters */
     struct quire_search_stats stats;
 };
 
@@ -182,14 +198,15 @@ uint32_t search_nearest_unread(const struct task *task, uint32_t *block);
 static inline bool search_row_is_out(const struct search *search, uint32_t row)
 {
     return (search->dead && bitmap_has_shared(search->dead, row)) ||
-           (search->selection && !selection_has(search->selection, row));
+           (search->filter.selection && !selection_has(search->filter.selection, row));
 }
 
 /* The same of a row that was scored by its code. */
 static inline bool search_candidate_is_out(const struct search *search, uint32_t row)
 {
     return (search->dead && bitmap_has_shared(search->dead, row)) ||
-           (search->selection && !search->known_selected && !selection_has(search->selection, row));
+           (search->filter.selection && !search->filter.known_selected &&
+            !selection_has(search->filter.selection, row));
 }
 
 /* ---- search_answer.c --------------------------------------------------------------------------------------------- */

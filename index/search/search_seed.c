@@ -40,12 +40,12 @@ static bool leads_to_rows(const struct task *t, uint32_t level, uint32_t node)
 {
     const struct search *q = &t->search;
     uint64_t width = 1, n_blocks = t->segment->params.n_blocks;
-    if (!q->selection || !q->selected_seeds)
+    if (!q->filter.selection || !q->filter.selected_seeds)
         return true;
     for (uint32_t i = 0; i < level; i++)
         width *= ENTRY_FANOUT;
     uint64_t first = node * width, n = first + width < n_blocks ? width : n_blocks - first;
-    return search_selects_entry(q->selection, (uint32_t)first, (uint32_t)n);
+    return search_selects_entry(q->filter.selection, (uint32_t)first, (uint32_t)n);
 }
 
 /* Replaces f->nearest[0..n), nodes of the level above, by their children; returns how many. */
@@ -113,7 +113,7 @@ int search_find_blocks(struct task *t)
     const struct entry_tree *tree = entry_of(t);
     uint32_t n_blocks = t->segment->params.n_blocks, want = q->effort < n_blocks ? q->effort : n_blocks;
     /* the nearest blocks have fewer parents, more found none (measured); of a selection each may have but one */
-    uint32_t beam = (q->selection ? want : want / 3) + TREE_BEAM_MIN, l = tree->n_levels - 1, n = 0;
+    uint32_t beam = (q->filter.selection ? want : want / 3) + TREE_BEAM_MIN, l = tree->n_levels - 1, n = 0;
     assert(want > 0 && tree->levels[l].n <= ENTRY_TOP_MAX);
     if (search_reserve_nearest(f, (uint64_t)beam * ENTRY_FANOUT + ENTRY_TOP_MAX) < 0)
         return QUIRE_ENOMEM;
@@ -195,8 +195,8 @@ int search_seed_blocks(struct task *t, uint32_t n_blocks)
         struct candidate c = f->nearest[i];
         float rms = segment_block_rms(g, c.row);
         c.weight = (float)format_block_rows(p, c.row);
-        if (q->selection)
-            c.weight = (float)search_selects(q->selection, c.row * p->slots_per_block, (uint32_t)c.weight);
+        if (q->filter.selection)
+            c.weight = (float)search_selects(q->filter.selection, c.row * p->slots_per_block, (uint32_t)c.weight);
         c.sigma = 2 * sqrtf(c.distance) * rms * p->spread;
         c.distance += rms * rms;
         c.row *= p->slots_per_block; /* its first row */
