@@ -11,7 +11,7 @@
 enum { ITEMS_FIRST = 8 };
 
 /* The pointer at `items`, reallocated; *capacity items of it are there afterwards. */
-static bool grow(void *items, size_t *capacity, size_t capacity_max, size_t need, size_t item_bytes)
+static bool grow(void *items, size_t *capacity, size_t capacity_max, size_t need, size_t kept, size_t item_bytes)
 {
     assert(item_bytes > 0);
     if (need <= *capacity)
@@ -21,10 +21,12 @@ static bool grow(void *items, size_t *capacity, size_t capacity_max, size_t need
     if (need > capacity_max)
         return false;
     size_t wanted = *capacity > capacity_max / 2 ? capacity_max : 2 * *capacity;
-    if (wanted < need)
-        wanted = need;
     if (wanted < ITEMS_FIRST && ITEMS_FIRST <= capacity_max)
         wanted = ITEMS_FIRST;
+    if (wanted > kept)
+        wanted = kept;
+    if (wanted < need)
+        wanted = need;
     void *old, *bigger;
     memcpy(&old, items, sizeof old);
     bigger = realloc(old, wanted * item_bytes);
@@ -36,18 +38,18 @@ static bool grow(void *items, size_t *capacity, size_t capacity_max, size_t need
     return true;
 }
 
-bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t item_bytes)
+bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t kept, size_t item_bytes)
 {
     size_t wide = *capacity;
-    if (!grow(items, &wide, UINT32_MAX, need, item_bytes))
+    if (!grow(items, &wide, UINT32_MAX, need, kept, item_bytes))
         return false;
     *capacity = (uint32_t)wide;
     return true;
 }
 
-bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t item_bytes)
+bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t kept, size_t item_bytes)
 {
-    return grow(items, capacity, SIZE_MAX, need, item_bytes);
+    return grow(items, capacity, SIZE_MAX, need, kept, item_bytes);
 }
 
 void array_free_each(void *const *pointers, size_t n)

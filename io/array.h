@@ -7,6 +7,9 @@
  *     hits[n_hits++] = hit;
  *
  * The capacity doubles, so n appends copy 2n items at most. Not for arrays that other threads read meanwhile.
+ *
+ * An array that is given back when it has more than `kept` items must not get so many by doubling what fewer asked for:
+ * array_reserve_kept.
  */
 #ifndef QUIRE_IO_ARRAY_H
 #define QUIRE_IO_ARRAY_H
@@ -17,14 +20,17 @@
 
 /* Space for `need` items where *items (a T **) has *capacity. False without memory, or where the capacity's type or the
  * address space ends before: items and capacity are what they were. */
-#define array_reserve(items, capacity, need)                                                                           \
+#define array_reserve(items, capacity, need) array_reserve_kept((items), (capacity), (need), SIZE_MAX)
+
+/* The same; the capacity doubles up to `kept` only, and is `need` where that is more. */
+#define array_reserve_kept(items, capacity, need, kept)                                                                \
     _Generic((capacity), uint32_t *                                                                                    \
              : array_reserve_u32, size_t *                                                                             \
-             : array_reserve_size)((items), (capacity), (need), sizeof **(items))
+             : array_reserve_size)((items), (capacity), (need), (kept), sizeof **(items))
 
-/* What array_reserve calls. `items` is the address of a pointer to items of item_bytes. */
-bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t item_bytes);
-bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t item_bytes);
+/* What they call. `items` is the address of a pointer to items of item_bytes. */
+bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t kept, size_t item_bytes);
+bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t kept, size_t item_bytes);
 
 /* free() of each of these pointers: arrays that go together. */
 #define array_free_all(...) array_free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))

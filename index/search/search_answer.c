@@ -7,14 +7,12 @@
 #include "index/search/task.h"
 #include "io/array.h"
 #include "io/clock.h"
+#include "io/heap.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define K_KEPT          4096u  /* results that a task may keep space for between searches */
-#define PRIORS_KEPT     16384u /* blocks known by their centres only, and lists */
-#define CANDIDATES_KEPT 98304u /* rows that may be near */
-#define KEY_COPY_BYTES  (BLOCK_KEY_INLINE_MAX + 16)
+#define KEY_COPY_BYTES (BLOCK_KEY_INLINE_MAX + 16)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -24,9 +22,11 @@ int search_reserve_results(struct task *t)
     struct search *q = &t->search;
     bool keys = q->request->want_keys, vectors = q->request->want_vectors;
     q->copy_bytes = (keys ? KEY_COPY_BYTES : 0) + (vectors ? (p->slot_bytes + p->factor_bytes + 7) / 8 * 8 : 0);
-    if (!array_reserve(&q->results, &q->results_capacity, q->k) || !array_reserve(&q->hits, &q->hits_capacity, q->k) ||
-        !array_reserve(&q->copies, &q->copies_capacity, (size_t)q->copy_bytes * q->k) ||
-        !array_reserve(&q->vectors, &q->vectors_capacity, vectors ? (size_t)p->dim * q->k : 0))
+    size_t floats = vectors ? p->dim : 0;
+    if (!array_reserve_kept(&q->results, &q->results_capacity, q->k, K_KEPT) ||
+        !array_reserve_kept(&q->hits, &q->hits_capacity, q->k, K_KEPT) ||
+        !array_reserve_kept(&q->copies, &q->copies_capacity, (size_t)q->copy_bytes * q->k, q->copy_bytes * K_KEPT) ||
+        !array_reserve_kept(&q->vectors, &q->vectors_capacity, floats * q->k, floats * K_KEPT))
         return QUIRE_ENOMEM;
     return 0;
 }
@@ -51,33 +51,12 @@ void search_free_results(struct search *q)
 
 /* ---- results: a max-heap of the k nearest ------------------------------------------------------------------------ */
 
-static bool is_farther(const struct result *a, const struct result *b)
+static inline bool is_farther(const struct result *a, const struct result *b)
 {
     return a->distance > b->distance || (a->distance == b->distance && a->id > b->id);
 }
 
-/* Puts a result in the place of the farthest. */
-static void replace_farthest(struct result *heap, uint32_t n, struct result new)
-{
-    uint32_t at = 0;
-    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && is_farther(&heap[child + 1], &heap[child]))
-            child++;
-        if (!is_farther(&heap[child], &new))
-            break;
-        heap[at] = heap[child];
-    }
-    heap[at] = new;
-}
-
-/* Adds a result to the n of a heap. */
-static void add_result(struct result *heap, uint32_t n, struct result new)
-{
-    uint32_t at = n;
-    for (; at > 0 && is_farther(&new, &heap[(at - 1) / 2]); at = (at - 1) / 2)
-        heap[at] = heap[(at - 1) / 2];
-    heap[at] = new;
-}
+HEAP_DEFINE(results, struct result, is_farther, HEAP_PLACE_UNKNOWN)
 
 static uint8_t *copy_of(const struct search *q, uint32_t result)
 {
@@ -122,9 +101,9 @@ static int offer(struct task *t, const struct block_view *view, uint32_t slot, f
     if (q->copy_bytes && copy_slot(t, view, slot, new.place) < 0)
         return QUIRE_ECORRUPT;
     if (full)
-        replace_farthest(q->results, q->k, new);
+        results_replace(q->results, q->k, new);
     else
-        add_result(q->results, q->n_results++, new);
+        results_push(q->results, q->n_results++, new);
     return 0;
 }
 
@@ -140,11 +119,6 @@ int search_score_block(struct task *t, const struct block_view *view)
 }
 
 /* ---- answer ------------------------------------------------------------------------------------------------------ */
-
-static int by_distance(const void *a, const void *b)
-{
-    return is_farther(a, b) ? 1 : is_farther(b, a) ? -1 : 0;
-}
 
 static enum step fetch_long_keys(struct task *t);
 
@@ -220,7 +194,7 @@ enum step search_deliver(struct task *t)
 {
     struct search *q = &t->search;
     assert(q->n_results <= q->k);
-    qsort(q->results, q->n_results, sizeof *q->results, by_distance);
+    results_sort(q->results, q->n_results); /* qsort would allocate */
     for (uint32_t i = 0; i < q->n_results; i++)
         fill_hit(t, i);
     return q->request->want_keys ? fetch_long_keys(t) : STEP_DONE;

@@ -47,7 +47,7 @@ int search_reserve_candidates(struct task *t, uint32_t more)
     bool replicas = t->segment->lists && !t->segment->lists->codes;
     q->candidates_max = CANDIDATES_BASE + (replicas ? CANDIDATES_LISTS : CANDIDATES_PER_K) * q->k + more;
     uint32_t most = 2 * q->candidates_max;
-    if (!array_reserve(&q->candidates, &q->candidates_capacity, most) ||
+    if (!array_reserve_kept(&q->candidates, &q->candidates_capacity, most, CANDIDATES_KEPT) ||
         search_reserve_gains(&t->searcher->found, most) < 0)
         return QUIRE_ENOMEM;
     return 0;

@@ -19,6 +19,7 @@
 #include "io/array.h"
 #include "io/bitmap.h"
 #include "io/error.h"
+#include "io/heap.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -103,7 +104,7 @@ static int nearest_heads(struct task *t, uint32_t want)
     struct graph_scratch *scratch = searcher_graph_scratch(t->searcher);
     uint32_t beam = want + want / 2 + HEADS_SPARE;
     bool all = t->search.filter.selection || lists->n <= (uint64_t)beam * HEADS_PER_BEAM;
-    if (!scratch || !array_reserve(&f->heads, &f->heads_capacity, want) ||
+    if (!scratch || !array_reserve_kept(&f->heads, &f->heads_capacity, want, SCRATCH_KEPT) ||
         graph_query(lists->heads, scratch, t->query.rotated) < 0)
         return QUIRE_ENOMEM;
     unsigned slot = epoch_enter(lists->epochs);
@@ -116,11 +117,12 @@ static int nearest_heads(struct task *t, uint32_t want)
     return n;
 }
 
-static int by_far_end(const void *a, const void *b)
+static inline bool ends_before(const struct far_end *a, const struct far_end *b)
 {
-    const struct far_end *x = a, *y = b;
-    return (x->distance > y->distance) - (x->distance < y->distance);
+    return a->distance < b->distance;
 }
+
+HEAP_DEFINE(far_ends, struct far_end, ends_before, HEAP_PLACE_UNKNOWN)
 
 /* A distance within which there are k rows for certain: the lists whose farthest rows are nearest have so many. Rows
  * that are dead count for nothing, and how many of a list are is not known, so then there is no such bound. */
@@ -133,13 +135,13 @@ static float bound_of(struct task *t, uint32_t n)
     uint32_t rows = 0;
     if (q->dead || q->filter.selection)
         return INFINITY;
-    for (uint32_t i = 0; i < n; i++)
-        f->far_ends[i] = (struct far_end){sqrtf(f->heads[i].distance) + entries[f->heads[i].row].radius,
-                                          lists_members(lists, f->heads[i].row)};
-    qsort(f->far_ends, n, sizeof *f->far_ends, by_far_end);
-    for (uint32_t i = 0; i < n; i++)
-        if ((rows += f->far_ends[i].rows) >= q->k)
-            return f->far_ends[i].distance * BOUND_SLACK;
+    for (uint32_t i = 0; i < n; i++) {
+        float distance = sqrtf(f->heads[i].distance) + entries[f->heads[i].row].radius;
+        far_ends_push(f->far_ends, i, (struct far_end){distance, lists_members(lists, f->heads[i].row)});
+    }
+    for (; n > 0; far_ends_remove(f->far_ends, n--, 0))
+        if ((rows += f->far_ends[0].rows) >= q->k)
+            return f->far_ends[0].distance * BOUND_SLACK;
     return INFINITY;
 }
 
@@ -150,8 +152,8 @@ static int choose_lists(struct task *t, uint32_t n, uint32_t most)
     struct search_scratch *f = &t->searcher->found;
     struct search *q = &t->search;
     const struct lists *lists = t->segment->lists;
-    if (!array_reserve(&q->lists.chosen, &q->lists.capacity, n) ||
-        !array_reserve(&f->far_ends, &f->far_ends_capacity, n))
+    if (!array_reserve_kept(&q->lists.chosen, &q->lists.capacity, n, PRIORS_KEPT) ||
+        !array_reserve_kept(&f->far_ends, &f->far_ends_capacity, n, SCRATCH_KEPT))
         return QUIRE_ENOMEM;
     float bound = bound_of(t, n);
     q->lists.n = 0;

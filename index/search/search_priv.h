@@ -16,6 +16,15 @@
 #define DEFAULT_RECALL 0.95f
 #define Z_DROP         4.0f /* candidates this many sigmas beyond tau are dropped */
 
+/* Items that arrays may have and stay between searches; those with more are given back. What K_KEPT neighbours need is
+ * kept. Of a task: */
+#define K_KEPT          4096u  /* results, and what is copied for them */
+#define PRIORS_KEPT     16384u /* blocks known by their centres only, and lists */
+#define CANDIDATES_KEPT 98304u /* rows that may be near */
+/* Of a lane: */
+#define SCRATCH_KEPT 65536u  /* nodes of the tree, heads */
+#define GAINS_KEPT   262144u /* places of gains: 12 bytes each */
+
 struct task;
 
 /* What a function of a task answers (task.h). */

@@ -99,7 +99,8 @@ uint32_t search_narrow(struct search_scratch *f, uint32_t n, uint32_t want)
 
 int search_reserve_nearest(struct search_scratch *f, uint64_t n)
 {
-    if (!array_reserve(&f->nearest, &f->nearest_capacity, n) || !array_reserve(&f->beam, &f->beam_capacity, n))
+    if (!array_reserve_kept(&f->nearest, &f->nearest_capacity, n, SCRATCH_KEPT) ||
+        !array_reserve_kept(&f->beam, &f->beam_capacity, n, SCRATCH_KEPT))
         return QUIRE_ENOMEM;
     return 0;
 }
@@ -186,7 +187,7 @@ int search_seed_blocks(struct task *t, uint32_t n_blocks)
     struct search_scratch *f = &t->searcher->found;
     const struct segment *g = t->segment;
     const struct segment_params *p = &g->params;
-    if (!array_reserve(&q->priors, &q->priors_capacity, n_blocks) ||
+    if (!array_reserve_kept(&q->priors, &q->priors_capacity, n_blocks, PRIORS_KEPT) ||
         search_reserve_gains(f, (uint64_t)q->candidates_capacity + n_blocks) < 0)
         return QUIRE_ENOMEM;
     assert(!g->nav_codes && n_blocks <= q->priors_capacity);

@@ -1,9 +1,9 @@
 /*
  * searcher.c - what the tasks of a lane share: frames for blocks, buffers for lists, files of segments, scratch.
  *
- * Memory: a task's arrays grow to the largest segment and k that it has served and stay, but for those of k above
- * K_KEPT (search_answer.c); after warm-up a search for up to so many allocates nothing, keys above the inline size
- * apart.
+ * Memory: a task's arrays grow to the largest segment and k that it has served and stay, but for those above the bounds
+ * in search_priv.h; after warm-up a search for up to K_KEPT neighbours allocates nothing, keys above the inline size
+ * apart, as long as it looks at no more blocks and lists than are kept.
  */
 #include "index/graph/graph.h"
 #include "index/search/task.h"
@@ -13,7 +13,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define SCRATCH_KEPT    65536u /* places of gains, nodes of the tree */
 #define TASKS_DEFAULT   32u
 #define TASKS_MAX       4096u
 #define ARENA_BYTES_MAX (512u << 10) /* frames of a lane, BEAM_MAX of them at least */
@@ -169,7 +168,7 @@ void searcher_trim(struct searcher *s)
         f->far_ends = NULL;
         f->heads_capacity = f->far_ends_capacity = 0;
     }
-    if (f->gains_mask < SCRATCH_KEPT && f->nearest_capacity <= SCRATCH_KEPT)
+    if (f->gains_mask < GAINS_KEPT && f->nearest_capacity <= SCRATCH_KEPT)
         return;
     free(f->gains);
     free(f->nearest);

@@ -46,6 +46,21 @@ static void test_takes_what_is_needed_at_once(void **state)
     free(items);
 }
 
+static void test_doubles_up_to_what_is_kept(void **state)
+{
+    (void)state;
+    uint64_t *items = NULL;
+    uint32_t capacity = 0;
+    assert_true(array_reserve_kept(&items, &capacity, 3, 4));
+    assert_int_equal(capacity, 4);
+    assert_true(array_reserve_kept(&items, &capacity, 3000, 4096));
+    assert_true(array_reserve_kept(&items, &capacity, 4000, 4096));
+    assert_int_equal(capacity, 4096);
+    assert_true(array_reserve_kept(&items, &capacity, 5000, 4096));
+    assert_int_equal(capacity, 5000);
+    free(items);
+}
+
 static void test_refuses_what_cannot_be(void **state)
 {
     (void)state;
@@ -83,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keeps_and_doubles),
         cmocka_unit_test(test_takes_what_is_needed_at_once),
+        cmocka_unit_test(test_doubles_up_to_what_is_kept),
         cmocka_unit_test(test_refuses_what_cannot_be),
         cmocka_unit_test(test_frees_all),
     };

@@ -55,10 +55,11 @@ void *aligned_alloc(size_t alignment, size_t bytes)
 #define COUNTING 0
 #endif
 
-enum { ROWS = 3000, DIM = 48, QUERIES = 64 };
+enum { ROWS = 3000, ROWS_MANY = 5000, DIM = 48, QUERIES = 64 };
 
 struct lap {
     struct selection **selections; /* QUERIES, or NULL */
+    uint32_t k;
     struct search_request requests[QUERIES];
     unsigned done;
 };
@@ -83,6 +84,7 @@ static void run_lap(struct lap *lap, struct segment *segment, struct searcher *s
         r->query = queries + (size_t)i * DIM;
         quire_search_options_init(&r->options);
         r->options.recall = 0.95f;
+        r->options.k = lap->k;
         r->want_keys = true;
         r->selection = lap->selections ? lap->selections[i] : NULL;
         r->done = on_done;
@@ -108,7 +110,9 @@ static void make_selections(struct segment *segment, struct selection **out)
     }
 }
 
-static void check_no_allocation(enum quire_index_kind kind, bool selected)
+/* The first `n_warm` numbers of neighbours warm the tasks; then searches for all of them must not allocate. */
+static void check_no_allocation(enum quire_index_kind kind, bool selected, uint32_t rows, const uint32_t *ks,
+                                unsigned n_warm, unsigned n)
 {
     struct support_data data;
     static struct lap lap;
@@ -118,7 +122,7 @@ static void check_no_allocation(enum quire_index_kind kind, bool selected)
     struct searcher *searcher = NULL;
     struct engine_config engine_config = {.one_thread = true};
     struct searcher_config searcher_config = {.tasks_max = QUERIES};
-    support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 8, &data);
+    support_clusters(rows, DIM, QUIRE_TYPE_F32, 8, &data);
     char *folder = support_folder_make(), *path = support_path(folder, "index");
     struct quire_build_options options = support_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO);
     options.index = kind;
@@ -131,12 +135,15 @@ static void check_no_allocation(enum quire_index_kind kind, bool selected)
     if (selected)
         make_selections(segment, selections);
     lap.selections = selected ? selections : NULL;
-    /* which task gets which query varies with the disk's order: three laps warm all of them */
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < n_warm; i++) {
+        lap.k = ks[i];
         run_lap(&lap, segment, searcher, engine, queries);
+    }
     unsigned long before = atomic_load(&allocations);
-    for (unsigned i = 0; i < 5; i++)
+    for (unsigned i = 0; i < n; i++) {
+        lap.k = ks[i];
         run_lap(&lap, segment, searcher, engine, queries);
+    }
     unsigned long made = atomic_load(&allocations) - before;
     if (COUNTING)
         assert_true(before > 0);
@@ -154,22 +161,35 @@ static void check_no_allocation(enum quire_index_kind kind, bool selected)
     support_data_free(&data);
 }
 
+/* Which task gets which query varies with the disk's order: three laps warm all of them. */
+static const uint32_t few[] = {10, 10, 10, 10, 10};
+
 static void test_warm_searches_do_not_allocate(void **state)
 {
     (void)state;
-    check_no_allocation(QUIRE_INDEX_PAGEGRAPH, false);
+    check_no_allocation(QUIRE_INDEX_PAGEGRAPH, false, ROWS, few, 3, 5);
 }
 
 static void test_warm_searches_of_selections_do_not_allocate(void **state)
 {
     (void)state;
-    check_no_allocation(QUIRE_INDEX_PAGEGRAPH, true);
-    check_no_allocation(QUIRE_INDEX_SPANN, true);
+    check_no_allocation(QUIRE_INDEX_PAGEGRAPH, true, ROWS, few, 3, 5);
+    check_no_allocation(QUIRE_INDEX_SPANN, true, ROWS, few, 3, 5);
+}
+
+/* What is kept for 3,000 neighbours grows to that for 4,000 and 4,096, and nothing of it is given back in between. */
+static void test_warm_searches_for_many_do_not_allocate(void **state)
+{
+    static const uint32_t many[] = {3000, 4000, 4096, 3000};
+    (void)state;
+    check_no_allocation(QUIRE_INDEX_PAGEGRAPH, false, ROWS_MANY, many, 2, 4);
+    check_no_allocation(QUIRE_INDEX_SPANN, false, ROWS_MANY, many, 3, 4);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_warm_searches_do_not_allocate),
-                                       cmocka_unit_test(test_warm_searches_of_selections_do_not_allocate)};
+                                       cmocka_unit_test(test_warm_searches_of_selections_do_not_allocate),
+                                       cmocka_unit_test(test_warm_searches_for_many_do_not_allocate)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
