@@ -733,8 +733,8 @@ QUIRE_API int quire_cache_fail(struct quire_cache *cache, struct quire_bytes lea
  * the entry's own threshold rises just above it. QUIRE_ENOTFOUND. */
 QUIRE_API int quire_cache_feedback(struct quire_cache *cache, uint64_t id, bool good, double similarity,
                                    struct quire_error *err);
-/* Pairs that wait for a label: of answers with status audit, and of sampled misses. Texts are valid until audit_free.
- * */
+/* Pairs that wait for a label: of answers with status audit, and of sampled misses. Texts are valid until
+ * quire_cache_audit_free. */
 struct quire_cache_audit {
     uint64_t number, id; /* id: of the entry */
     double similarity;

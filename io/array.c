@@ -1,5 +1,5 @@
 /*
- * array.c - arrays that grow, and their end.
+ * array.c - arrays that grow, and their end; sorted numbers.
  *
  * The pointer is read and written by memcpy: a T ** is not a void **, and the compiler may rely on that.
  */
@@ -50,6 +50,30 @@ bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t kept
 bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t kept, size_t item_bytes)
 {
     return grow(items, capacity, SIZE_MAX, need, kept, item_bytes);
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void array_sort_u32(uint32_t *items, size_t n)
+{
+    if (n > 1)
+        qsort(items, n, sizeof *items, compare_u32);
+}
+
+void array_sort_u64(uint64_t *items, size_t n)
+{
+    if (n > 1)
+        qsort(items, n, sizeof *items, compare_u64);
 }
 
 void array_free_each(void *const *pointers, size_t n)

@@ -1,5 +1,5 @@
 /*
- * array.h - arrays that grow: items, a capacity, and one place where both change.
+ * array.h - arrays that grow: items, a capacity, and one place where both change; and sorted numbers.
  *
  *     struct hit *hits; uint32_t n_hits, hits_capacity;
  *     if (!array_reserve(&hits, &hits_capacity, n_hits + 1))
@@ -31,6 +31,10 @@
 /* What they call. `items` is the address of a pointer to items of item_bytes. */
 bool array_reserve_u32(void *items, uint32_t *capacity, size_t need, size_t kept, size_t item_bytes);
 bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t kept, size_t item_bytes);
+
+/* Ascending. */
+void array_sort_u32(uint32_t *items, size_t n);
+void array_sort_u64(uint64_t *items, size_t n);
 
 /* free() of each of these pointers: arrays that go together. */
 #define array_free_all(...) array_free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))

@@ -129,12 +129,6 @@ static int list_visit(void *context, const char *name)
     }
 }
 
-static int compare_lsn(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 int journal_list(struct io_fs *fs, const char *folder, struct journal_files *out, struct quire_error *err)
 {
     *out = (struct journal_files){0};
@@ -143,10 +137,8 @@ int journal_list(struct io_fs *fs, const char *folder, struct journal_files *out
         journal_files_free(out);
         return error_set(err, rc, "cannot list the journal's folder %s: %s", folder, quire_error_text(rc));
     }
-    if (out->n_logs)
-        qsort(out->logs, out->n_logs, sizeof *out->logs, compare_lsn);
-    if (out->n_checkpoints)
-        qsort(out->checkpoints, out->n_checkpoints, sizeof *out->checkpoints, compare_lsn);
+    array_sort_u64(out->logs, out->n_logs);
+    array_sort_u64(out->checkpoints, out->n_checkpoints);
     return 0;
 }
 

@@ -99,12 +99,6 @@ static int by_weight(const void *a, const void *b)
     return x->row < y->row ? -1 : 1;
 }
 
-static int by_row(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* All targets of rows begin..end outside their block, whose rows are first..first + n; heaviest first, into
  * s->targets. */
 static uint32_t collect_targets(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n,
@@ -146,7 +140,7 @@ static uint32_t choose_edges(struct scratch *s, uint32_t found, uint32_t first, 
     while (keep > 0) {
         for (uint32_t i = 0; i < keep; i++)
             s->sorted[i] = s->targets[i].row;
-        qsort(s->sorted, keep, sizeof *s->sorted, by_row);
+        array_sort_u32(s->sorted, keep);
         *bytes = block_edges_encode(s->sorted, keep, first, out);
         if (*bytes + keep * code <= space)
             return keep;

@@ -267,12 +267,6 @@ static int move_edges(struct placing *p)
     return 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int place_lists(struct placing *p)
 {
     struct build *b = p->b;
@@ -293,7 +287,7 @@ static int place_lists(struct placing *p)
                 b->guest_lists[p->place[row] - p->n_free] = list;
                 to[n++] = p->place[row];
             }
-        qsort(to, n, sizeof *to, by_number);
+        array_sort_u32(to, n);
         at[list + 1] = at[list] + n;
         c->heads[list] = p->place[c->heads[list]];
         c->first[list] = own;

@@ -419,18 +419,12 @@ static uint32_t choose_groups(struct job *job, const struct neighbours_rows *row
     return n;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Loads the groups that were marked, consecutive ones at once. */
 static int load_groups(struct job *job, const struct neighbours_rows *rows)
 {
     uint32_t capacity = job->config->capacity;
     int rc = 0;
-    qsort(job->loaded, job->n_loaded, sizeof *job->loaded, ascending);
+    array_sort_u32(job->loaded, job->n_loaded);
     for (uint32_t at = 0; rc == 0 && at < job->n_loaded;) {
         uint32_t run = 1, first = job->loaded[at] * capacity;
         while (at + run < job->n_loaded && job->loaded[at + run] == job->loaded[at] + run)

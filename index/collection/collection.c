@@ -371,7 +371,7 @@ static int put_row(struct collection *c, const struct place *place, const struct
     struct memtable *newest = c->view->memtables[0]->memtable;
     struct memtable_pending pending;
     assert(lock_is_held(&c->lock) && element->stored && !atomic_load(&c->dropped));
-    assert(c->view->memtables[0]->last_seq == MEMTABLE_LSN_MAX); /* it is not frozen */
+    assert(c->view->memtables[0]->last_lsn == MEMTABLE_LSN_MAX); /* it is not frozen */
     int rc = memtable_prepare(newest, element->key, element->key_bytes, element->stored, element->attributes,
                               element->attribute_bytes, &pending);
     if (rc < 0)
@@ -683,13 +683,13 @@ int collection_freeze(struct collection *c, struct quire_error *err)
     }
     if (view) {
         assert(view->n_memtables == old->n_memtables + 1 && view->generation == old->generation);
-        assert(old->memtables[0]->last_seq == MEMTABLE_LSN_MAX); /* it was not frozen before */
-        old->memtables[0]->last_seq = fresh->first_seq = c->last_lsn;
+        assert(old->memtables[0]->last_lsn == MEMTABLE_LSN_MAX); /* it was not frozen before */
+        old->memtables[0]->last_lsn = fresh->after_lsn = c->last_lsn;
         c->view = view;
         view_unref(old);
     }
     pthread_mutex_unlock(&c->lock);
-    memtable_ref_release(fresh);
+    memtable_unref(fresh);
     return rc;
 }
 
@@ -739,8 +739,8 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
     }
     uint64_t sealed_lsn = 0; /* up to which number the memtables that go held everything; 0: none goes */
     for (uint32_t i = 0; i < edit->n_removed_memtables; i++)
-        if (edit->removed_memtables[i]->last_seq > sealed_lsn)
-            sealed_lsn = edit->removed_memtables[i]->last_seq;
+        if (edit->removed_memtables[i]->last_lsn > sealed_lsn)
+            sealed_lsn = edit->removed_memtables[i]->last_lsn;
     if (rc == 0) {
         records[n].kind = RECORD_EDIT;
         records[n].bytes = collection_record_edit(c->uid, edit, sealed_lsn, &records[n].n_bytes);

@@ -44,12 +44,13 @@ bool collection_is_dropped(const struct collection *collection);
 int collection_log_create(struct collection *collection, uint64_t *lsn, struct quire_error *err);
 int collection_log_drop(struct collection *collection, uint64_t *lsn, struct quire_error *err);
 
-/* Freezes the newest memtable, if it has rows, and puts an empty one before it. Under journal_quiesce. */
+/* Freezes the newest memtable, if it has rows, and puts an empty one before it. Between journal_quiesce_begin and
+ * _end. */
 int collection_freeze(struct collection *collection, struct quire_error *err);
 
 /* Makes it so, under the lock: rows that ended since the merge took its copy are dead in the added part. *lsn of its
  * frame. On failure nothing has changed. QUIRE_EBUSY: edit->replaced, and the collection was written to since
- * edit->seen_lsn. Under journal_quiesce, an adoption in a batch. */
+ * edit->seen_lsn. Between journal_quiesce_begin and _end, an adoption in a batch. */
 int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                        struct quire_error *err);
 

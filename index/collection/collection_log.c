@@ -464,7 +464,7 @@ static int replay_parts(struct collection *c, struct collection_edit *edit, uint
     struct view *view = rc == 0 ? view_edited(c->view, edit, fresh) : NULL;
     if (rc == 0 && !view)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a view");
-    memtable_ref_release(fresh);
+    memtable_unref(fresh);
     if (rc < 0)
         return rc;
     view_unref(c->view);

@@ -3,7 +3,7 @@
  *
  *   1. the sealed segments of the view, all at once, each by its own search on this lane's ring (search.h)
  *   2. when the last has answered, under the collection's lock: the number S of the last write, and which of the hits
- *      have died by now. Those are dropped: what replaced them was written before S, so it is found in step 3.
+ *      have ended by now. Those are dropped: what replaced them was written before S, so it is found in step 3.
  *   3. the memtables as of S: rows with begin <= S < end. Without disk, without lock.
  *   4. the k nearest of all; then their attributes, where they are wanted and lie on the disk
  *
@@ -11,7 +11,7 @@
  * was published), the memtables of both views are searched: what was sealed away is in the old one, what was written
  * since in the new one. An element may then be found twice, in its old and its new version; the younger one counts.
  * Where neither view holds all there is (what was written since has been sealed, too, or an index was adopted), the
- * search begins again on the new view. So it does when hits have died and others should be in their places.
+ * search begins again on the new view. So it does when hits have ended and others should be in their places.
  *
  * A work's memory stays with the lane for the next search.
  */
@@ -26,8 +26,8 @@
 #define BEAM_LEAST 64u
 /* Views that one search may see go before it fails: they change a few times a second at most. */
 #define VIEWS_MAX 100u
-/* How often it begins again since hits have died. */
-#define DEATHS_MAX 3u
+/* How often it begins again because hits have ended meanwhile. */
+#define RESTARTS_MAX 3u
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -286,12 +286,12 @@ static int search_memtable(struct search_work *w, const struct memtable_ref *tab
 
 /* ---- bringing it together ---------------------------------------------------------------------------------------- */
 
-/* Step 2. *now is released by the caller. *died: how many hits have. */
-static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t *died)
+/* Step 2. *now is released by the caller. *ended: how many hits have ended. */
+static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t *ended)
 {
     struct collection *c = w->search->collection;
     uint32_t n = 0;
-    *died = 0;
+    *ended = 0;
     if (w->search->snapshot) {
         *now = view_ref(w->view);
         return w->search->snapshot->lsn;
@@ -300,7 +300,7 @@ static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t
     for (uint32_t i = 0; i < w->n_found; i++)
         if (!part_is_dead(w->view->parts[w->found[i].part], w->found[i].row))
             w->found[n++] = w->found[i];
-    *died = w->n_found - n;
+    *ended = w->n_found - n;
     w->n_found = n;
     *now = view_ref(c->view);
     uint64_t lsn = c->last_lsn;
@@ -348,7 +348,7 @@ static bool views_meet(const struct view *old, const struct view *now)
 {
     const struct memtable_ref *newest = old->memtables[0];
     return old->adoptions == now->adoptions &&
-           (view_has_memtable(now, newest) || now->memtables[now->n_memtables - 1]->first_seq == newest->last_seq);
+           (view_has_memtable(now, newest) || now->memtables[now->n_memtables - 1]->after_lsn == newest->last_lsn);
 }
 
 static int prepare(struct search_work *w);
@@ -378,10 +378,10 @@ static bool add_memtables(struct search_work *w, struct view **now)
 {
     struct epochs *epochs = w->search->collection->host->epochs;
     struct quire_error err = {0};
-    uint32_t died;
+    uint32_t ended;
     /* one epoch from the number on: what ends meanwhile is not given back before the memtables have been searched */
     unsigned epoch = epoch_enter(epochs);
-    uint64_t lsn = take_snapshot(w, now, &died);
+    uint64_t lsn = take_snapshot(w, now, &ended);
     bool whole = views_meet(w->view, *now);
     int rc = 0;
     for (uint32_t i = 0; i < w->view->n_memtables && whole && rc == 0; i++)
@@ -400,8 +400,8 @@ static bool add_memtables(struct search_work *w, struct view **now)
     }
     if (w->search->code < 0 || !whole)
         return w->search->code == 0;
-    /* hits that have died leave a gap in what is exact, or where there are too few */
-    return died > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_deaths++ < DEATHS_MAX;
+    /* hits that have ended leave a gap in what is exact, or where there are too few */
+    return ended > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_restarts++ < RESTARTS_MAX;
 }
 
 /* All segments have answered: step 2 and what follows. */
@@ -622,7 +622,7 @@ int collection_search_start(struct searcher *s, struct collection_search *search
         return rc;
     }
     w->view = search->snapshot ? view_ref(search->snapshot->view) : collection_view(search->collection);
-    w->n_views = w->n_deaths = 0;
+    w->n_views = w->n_restarts = 0;
     w->started_ns = clock_ns();
     search->code = 0;
     search->error = (struct quire_error){0};

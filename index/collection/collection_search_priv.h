@@ -50,7 +50,7 @@ struct search_work {
     struct searcher *searcher;
     struct collection_search *search;
     struct view *view;
-    uint32_t n_pending, k, n_views, n_deaths;
+    uint32_t n_pending, k, n_views, n_restarts;
     uint64_t n_elements;
     struct sub_search *subs;
     uint32_t subs_capacity, n_subs; /* n_subs: whose selections and keys are to be given back */

@@ -20,19 +20,19 @@ int memtable_ref_create(const struct memtable_config *config, struct memtable_re
         return rc;
     }
     atomic_init(&table->references, 1);
-    table->last_seq = MEMTABLE_LSN_MAX;
+    table->last_lsn = MEMTABLE_LSN_MAX;
     *out = table;
     return 0;
 }
 
-struct memtable_ref *memtable_ref_hold(struct memtable_ref *table)
+struct memtable_ref *memtable_ref(struct memtable_ref *table)
 {
     unsigned before = atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
     assert(before > 0);
     return table;
 }
 
-void memtable_ref_release(struct memtable_ref *table)
+void memtable_unref(struct memtable_ref *table)
 {
     unsigned before = table ? atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) : 0;
     assert(!table || before > 0);

@@ -1,4 +1,4 @@
-/* memtable_ref.h - a memtable that views share: counted, and from which LSN to which it took writes. */
+/* memtable_ref.h - a memtable that views share: counted, and which writes it took. */
 #ifndef QUIRE_INDEX_MEMTABLE_REF_H
 #define QUIRE_INDEX_MEMTABLE_REF_H
 
@@ -9,13 +9,14 @@
 struct memtable_ref {
     atomic_uint references;
     struct memtable *memtable;
-    uint64_t first_seq; /* of the last write before it took any */
-    uint64_t last_seq;  /* of a frozen one: its rows begin at or before this, every later row is elsewhere */
+    /* It took the writes with after_lsn < LSN <= last_lsn. after_lsn is the last_lsn of the one that was frozen when
+     * this one was made, 0 where there was none; last_lsn is MEMTABLE_LSN_MAX until this one is frozen. */
+    uint64_t after_lsn, last_lsn;
 };
 
 /* A memtable with one reference; the last one destroys it. */
 int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err);
-struct memtable_ref *memtable_ref_hold(struct memtable_ref *table);
-void memtable_ref_release(struct memtable_ref *table); /* NULL is fine */
+struct memtable_ref *memtable_ref(struct memtable_ref *table);
+void memtable_unref(struct memtable_ref *table); /* NULL is fine */
 
 #endif

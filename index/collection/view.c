@@ -55,7 +55,7 @@ void view_unref(struct view *view)
     for (uint32_t i = 0; i < view->n_parts; i++)
         part_unref(view->parts[i]);
     for (uint32_t i = 0; i < view->n_memtables; i++)
-        memtable_ref_release(view->memtables[i]);
+        memtable_unref(view->memtables[i]);
     free(view);
 }
 
@@ -93,10 +93,10 @@ struct view *view_edited(const struct view *old, const struct collection_edit *e
     view->generation = old->generation + (edit->n_removed_parts > 0 || edit->added);
     view->adoptions = old->adoptions + view_is_adoption(edit);
     if (fresh)
-        view->memtables[view->n_memtables++] = memtable_ref_hold(fresh);
+        view->memtables[view->n_memtables++] = memtable_ref(fresh);
     for (uint32_t i = 0; i < old->n_memtables; i++)
         if (!is_among((void *const *)edit->removed_memtables, edit->n_removed_memtables, old->memtables[i]))
-            view->memtables[view->n_memtables++] = memtable_ref_hold(old->memtables[i]);
+            view->memtables[view->n_memtables++] = memtable_ref(old->memtables[i]);
     for (uint32_t i = 0; i < old->n_parts; i++)
         if (!is_among((void *const *)edit->removed_parts, edit->n_removed_parts, old->parts[i]))
             view->parts[view->n_parts++] = part_ref(old->parts[i]);

@@ -85,7 +85,7 @@ static struct json_value value_of(const struct column *c, uint32_t value)
     return out;
 }
 
-static enum verdict judge(const struct mixed *m, uint32_t combination)
+static enum verdict evaluate(const struct mixed *m, uint32_t combination)
 {
     struct json_value values[FILTER_FIELDS_MAX];
     bool list = false;
@@ -139,12 +139,12 @@ static uint32_t largest_set(const struct mixed *m)
     return (uint32_t)most;
 }
 
-static void judge_all(struct mixed *m, uint64_t *yes, uint64_t *maybe)
+static void evaluate_all(struct mixed *m, uint64_t *yes, uint64_t *maybe)
 {
     for (uint64_t at = 0; at < m->universe->n; at++) {
         uint8_t *verdict = &m->verdicts[m->combinations[at]];
         if (*verdict == VERDICT_OPEN)
-            *verdict = (uint8_t)judge(m, m->combinations[at]);
+            *verdict = (uint8_t)evaluate(m, m->combinations[at]);
         if (*verdict == VERDICT_YES)
             yes[at / 64] |= 1ull << at % 64;
         else if (*verdict == VERDICT_MAYBE)
@@ -172,7 +172,7 @@ int columns_select_mixed(const struct columns *columns, const struct filter *fil
     if (rc == 0) {
         for (uint32_t i = 0; i < m.n; i++)
             add_field(&m, i);
-        judge_all(&m, yes, maybe);
+        evaluate_all(&m, yes, maybe);
     }
     free(m.combinations);
     free(m.values);

@@ -298,17 +298,10 @@ int row_view_roaring(const struct row_view *view, roaring_bitmap_t **out)
     return 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 uint64_t row_set_order(uint32_t *rows, uint64_t n)
 {
     uint64_t kept = 0;
-    if (n > 1)
-        qsort(rows, n, sizeof *rows, by_number);
+    array_sort_u32(rows, n);
     for (uint64_t i = 0; i < n; i++)
         if (kept == 0 || rows[i] != rows[kept - 1])
             rows[kept++] = rows[i];

@@ -6,9 +6,9 @@
  *
  * What is stored of a vector: under cosine with slot Q8 its 8-bit code in the working space (codes.h) and nothing else;
  * otherwise its elements as they came (config.type), and a code beside them to navigate by, once there is a graph. Up
- * to FLAT_ROWS rows there is no graph, and no structure that takes more than the rows themselves: a search compares
- * all. With more, rows are linked in a graph (graph.h); rows that wait to be linked are compared one by one, so that
- * every row is found from its put on. Answers are ordered by what is stored: exactly, or by the 8-bit code.
+ * to MEMTABLE_FLAT_ROWS rows there is no graph, and no structure that takes more than the rows themselves: a search
+ * compares all. With more, rows are linked in a graph (graph.h); rows that wait to be linked are compared one by one,
+ * so that every row is found from its put on. Answers are ordered by what is stored: exactly, or by the 8-bit code.
  *
  * Threads: calls marked (lock) are made under the collection's lock; the others from any thread, inside an epoch of
  * config.epochs as long as row numbers and pointers are used. A snapshot that is searched is taken inside the same

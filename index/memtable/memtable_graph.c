@@ -1,9 +1,9 @@
 /*
  * memtable_graph.c - the graph stage of a memtable: rows get codes, wait in a queue, are linked by any thread.
  *
- * The change happens inside the put that passes FLAT_ROWS: all rows get codes in the space that they define (their
- * mean; under inner product their longest with headroom) and wait to be linked; until then searches compare them one by
- * one.
+ * The change happens inside the put that passes MEMTABLE_FLAT_ROWS: all rows get codes in the space that they define
+ * (their mean; under inner product their longest with headroom) and wait to be linked; until then searches compare them
+ * one by one.
  * Under cosine the mean stays zero, so that codes made before the change stay what they are; where they are all that is
  * kept of a vector (coded) the graph's copy becomes the only one, and the record without it takes the record's place.
  *

@@ -77,7 +77,7 @@ struct key_map {
     uint32_t mask, n;
 };
 
-/* ---- navigation: what there is beyond FLAT_ROWS ------------------------------------------------------------------ */
+/* ---- navigation: what there is beyond MEMTABLE_FLAT_ROWS --------------------------------------------------------- */
 
 /* Row numbers by graph row. */
 struct nodes {

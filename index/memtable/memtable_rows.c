@@ -4,7 +4,7 @@
  *
  * A set of ten elements is as common as one of a million and should cost about what its vectors do. So the first chunk
  * of slots starts with four and grows by half: copied, published, and the old one goes through the epochs. Slots that
- * change in the new chunk afterwards are births and deaths later than the snapshot of any reader of the old one. Beyond
+ * change in the new chunk afterwards are begins and ends later than the snapshot of any reader of the old one. Beyond
  * CHUNK_ROWS chunks do not move, so that a put never copies more than a directory of 8 bytes per 1024 rows.
  *
  * A row's end has three steps. It dies (its end_lsn is set; readers of older snapshots go on). When the horizon has

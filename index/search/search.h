@@ -43,7 +43,7 @@ void searcher_work(struct searcher *searcher, uint64_t time_ns);
 
 /* A lane's first task on a segment registers its files and takes a reference. This lets both go for every segment that
  * was retired (segment_retire) and that no task of this lane uses. Cheap; to be called now and then. */
-void searcher_sweep(struct searcher *searcher);
+void searcher_drop_retired(struct searcher *searcher);
 
 /* The lane's scratch for searches in graphs in memory, or NULL without memory. */
 struct graph_scratch *searcher_graph_scratch(struct searcher *searcher);

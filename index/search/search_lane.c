@@ -83,7 +83,7 @@ void search_lane_pool_put(struct search_lane_pool *pool, struct search_lane *lan
     lane->next = pool->idle;
     pool->idle = lane;
     for (struct search_lane *idle = pool->idle; idle; idle = idle->next)
-        searcher_sweep(idle->searcher);
+        searcher_drop_retired(idle->searcher);
     pthread_mutex_unlock(&pool->mutex);
 }
 

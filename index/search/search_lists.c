@@ -179,7 +179,7 @@ static int choose_lists(struct task *t, uint32_t n, uint32_t most)
 
 /* ---- rows of a list ---------------------------------------------------------------------------------------------- */
 
-static void scan_posting(struct task *t, const struct candidate *list, const struct posting_block_view *view)
+static void scan_posting_block(struct task *t, const struct candidate *list, const struct posting_block_view *view)
 {
     struct scratch *s = &t->searcher->scratch;
     const f16_t *factors = (const f16_t *)(const void *)view->factors;
@@ -225,7 +225,7 @@ static void prefetch_codes(const struct lists *lists, uint32_t place, size_t byt
 
 /* ---- reads of lists ---------------------------------------------------------------------------------------------- */
 
-static void queue_posting(struct task *t, struct posting_read *read);
+static void queue_posting_block(struct task *t, struct posting_block_read *read);
 
 /* All lists that were asked for are scanned. */
 static enum step end_lists(struct task *t)
@@ -264,9 +264,9 @@ static void serve_lists(struct searcher *s)
             stop_asking(t);
         }
         if (q->lists.next < q->lists.n) {
-            struct posting_read *read = searcher_take_posting(s, t->segment->params.posting_bytes_max);
+            struct posting_block_read *read = searcher_take_posting_block(s, t->segment->params.posting_bytes_max);
             if (read)
-                queue_posting(t, read);
+                queue_posting_block(t, read);
             else if (s->postings.n > 0)
                 return; /* one of those under way comes back */
             else
@@ -282,7 +282,8 @@ static void serve_lists(struct searcher *s)
     }
 }
 
-static int open_posting(struct task *t, const struct posting_read *read, int result, struct posting_block_view *view)
+static int open_posting_block(struct task *t, const struct posting_block_read *read, int result,
+                              struct posting_block_view *view)
 {
     const struct segment *g = t->segment;
     struct quire_error err = {0};
@@ -301,12 +302,13 @@ static int open_posting(struct task *t, const struct posting_read *read, int res
     return rc;
 }
 
-static void on_posting(struct io_op *op, int result, unsigned flags)
+static void on_posting_block(struct io_op *op, int result, unsigned flags)
 {
     struct task *t = op->owner;
     struct search *q = &t->search;
     struct searcher *s = t->searcher;
-    struct posting_read *read = (struct posting_read *)(void *)((char *)op - offsetof(struct posting_read, op));
+    struct posting_block_read *read =
+        (struct posting_block_read *)(void *)((char *)op - offsetof(struct posting_block_read, op));
     struct posting_block_view view;
     (void)flags;
     if (task_waits(t, op, result))
@@ -316,9 +318,9 @@ static void on_posting(struct io_op *op, int result, unsigned flags)
     q->lists.pending--;
     if (s->cancelling)
         task_fail(t, QUIRE_ECANCELLED, "the search was cancelled");
-    else if (t->code == 0 && open_posting(t, read, result, &view) == 0)
-        scan_posting(t, &q->lists.chosen[read->list], &view);
-    searcher_return_posting(s, read);
+    else if (t->code == 0 && open_posting_block(t, read, result, &view) == 0)
+        scan_posting_block(t, &q->lists.chosen[read->list], &view);
+    searcher_return_posting_block(s, read);
     if (t->code < 0)
         stop_asking(t);
     bool ended = q->lists.pending == 0 && q->lists.next == q->lists.n && !t->waits;
@@ -326,7 +328,7 @@ static void on_posting(struct io_op *op, int result, unsigned flags)
     serve_lists(s);
 }
 
-static void queue_posting(struct task *t, struct posting_read *read)
+static void queue_posting_block(struct task *t, struct posting_block_read *read)
 {
     struct search *q = &t->search;
     const struct segment *g = t->segment;
@@ -341,7 +343,7 @@ static void queue_posting(struct task *t, struct posting_read *read)
                               .offset = g->postings_at + (uint64_t)e->page * SECTION_ALIGN,
                               .buffer = read->buffer,
                               .bytes = shape.bytes,
-                              .done = on_posting,
+                              .done = on_posting_block,
                               .owner = t};
     t->cost.reads++;
     t->cost.bytes += shape.bytes;
@@ -354,8 +356,8 @@ static enum step read_lists(struct task *t)
 {
     struct searcher *s = t->searcher;
     while (t->search.lists.next < t->search.lists.n) {
-        struct posting_read *read =
-            s->postings.queue.first ? NULL : searcher_take_posting(s, t->segment->params.posting_bytes_max);
+        struct posting_block_read *read =
+            s->postings.queue.first ? NULL : searcher_take_posting_block(s, t->segment->params.posting_bytes_max);
         if (!read && s->postings.n == 0) {
             fail_without_buffer(t);
             return end_lists(t);
@@ -364,7 +366,7 @@ static enum step read_lists(struct task *t)
             task_queue_add(&s->postings.queue, t);
             break;
         }
-        queue_posting(t, read);
+        queue_posting_block(t, read);
     }
     return STEP_READS;
 }

@@ -49,9 +49,9 @@ struct result {
 };
 
 /* A list that is being read. */
-struct posting_read {
+struct posting_block_read {
     struct io_op op;
-    struct posting_read *next_free;
+    struct posting_block_read *next_free;
     uint8_t *buffer;
     uint32_t buffer_bytes;
     uint32_t list;

@@ -31,7 +31,7 @@ struct attachment {
  * task takes one for each list that it reads and gives it back as soon as that is scanned, so that no task keeps what
  * another waits for while it waits itself. */
 
-static void free_posting(struct searcher *s, struct posting_read *read)
+static void free_posting_block(struct searcher *s, struct posting_block_read *read)
 {
     assert(s->postings.n > 0);
     memory_free(read->buffer);
@@ -39,22 +39,22 @@ static void free_posting(struct searcher *s, struct posting_read *read)
     s->postings.n--;
 }
 
-static void free_postings(struct searcher *s)
+static void free_posting_blocks(struct searcher *s)
 {
-    for (struct posting_read *read = s->postings.free, *next; read; read = next) {
+    for (struct posting_block_read *read = s->postings.free, *next; read; read = next) {
         next = read->next_free;
-        free_posting(s, read);
+        free_posting_block(s, read);
     }
     s->postings.free = NULL;
 }
 
-struct posting_read *searcher_take_posting(struct searcher *s, uint32_t bytes)
+struct posting_block_read *searcher_take_posting_block(struct searcher *s, uint32_t bytes)
 {
     if (bytes > s->postings.bytes) {
         s->postings.bytes = bytes;
-        free_postings(s);
+        free_posting_blocks(s);
     }
-    struct posting_read *read = s->postings.free;
+    struct posting_block_read *read = s->postings.free;
     if (read) {
         s->postings.free = read->next_free;
         assert(read->buffer_bytes == s->postings.bytes);
@@ -70,16 +70,16 @@ struct posting_read *searcher_take_posting(struct searcher *s, uint32_t bytes)
     read->buffer_bytes = s->postings.bytes;
     s->postings.n++;
     if (!read->buffer) {
-        free_posting(s, read);
+        free_posting_block(s, read);
         return NULL;
     }
     return read;
 }
 
-void searcher_return_posting(struct searcher *s, struct posting_read *read)
+void searcher_return_posting_block(struct searcher *s, struct posting_block_read *read)
 {
     if (read->buffer_bytes < s->postings.bytes) {
-        free_posting(s, read);
+        free_posting_block(s, read);
         return;
     }
     read->next_free = s->postings.free;
@@ -145,7 +145,7 @@ void searcher_destroy(struct searcher *s)
         engine_register_buffers(s->engine, NULL, 0);
         memory_unmap(s->frames.arena, (size_t)s->frames.n * s->frames.bytes);
     }
-    free_postings(s);
+    free_posting_blocks(s);
     free(s->found.nearest);
     free(s->found.beam);
     free(s->found.gains);
@@ -283,7 +283,7 @@ static bool is_used(const struct searcher *s, const struct segment *segment)
     return false;
 }
 
-void searcher_sweep(struct searcher *s)
+void searcher_drop_retired(struct searcher *s)
 {
     for (struct attachment *a = s->attachments, *next; a; a = next) {
         next = a->next;

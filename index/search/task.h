@@ -100,8 +100,8 @@ struct searcher {
         struct task_queue queue;
     } frames;
     struct {
-        struct posting_read *free; /* buffers of `bytes`; owned */
-        uint32_t n, bytes;         /* n: all of them */
+        struct posting_block_read *free; /* buffers of `bytes`; owned */
+        uint32_t n, bytes;               /* n: all of them */
         struct task_queue queue;
     } postings;
     struct io_op *ready, *ready_last;    /* back, of tasks with a priority, by that; result in state[0] */
@@ -120,9 +120,9 @@ struct searcher {
 /* Before a request: registers the segment's files with this lane's engine the first time they meet. */
 int searcher_attach(struct searcher *searcher, struct segment *segment, struct quire_error *err);
 /* A buffer for a list, or NULL: there is none free. */
-struct posting_read *searcher_take_posting(struct searcher *searcher, uint32_t bytes);
+struct posting_block_read *searcher_take_posting_block(struct searcher *searcher, uint32_t bytes);
 /* Gives it back; who waits for one goes on. */
-void searcher_return_posting(struct searcher *searcher, struct posting_read *read);
+void searcher_return_posting_block(struct searcher *searcher, struct posting_block_read *read);
 /* While no task runs: gives back what a search for very many left in the lane's scratch. */
 void searcher_trim(struct searcher *searcher);
 

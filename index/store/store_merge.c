@@ -412,7 +412,7 @@ int store_seal_claimed(struct store *store, struct collection *collection, bool 
     for (uint32_t i = 0; i < r.n_memtables; i++) {
         struct memtable_stats stats;
         memtable_get_stats(r.memtables[i]->memtable, &stats);
-        assert(r.memtables[i]->last_seq < MEMTABLE_LSN_MAX); /* frozen */
+        assert(r.memtables[i]->last_lsn < MEMTABLE_LSN_MAX); /* frozen */
         rows += stats.rows;
     }
     r.parts = calloc(r.view->n_parts + 1u, sizeof(struct part *));

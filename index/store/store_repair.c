@@ -80,14 +80,15 @@ static void lose(void *context, const char *sentence)
 
 /* ---- keys that are there ----------------------------------------------------------------------------------------- */
 
-/* 1: new, 0: it was there, or QUIRE_ENOMEM. */
-static int set_add(struct hash_set *set, const void *key, uint32_t key_bytes)
+/* *is_new: it was not there. */
+static int add_seen(struct repair *r, const void *key, uint32_t key_bytes, bool *is_new)
 {
     uint64_t hash = format_key_hash(key, key_bytes);
     hash = hash ? hash : 1;
-    if (hash_set_find(set, &hash))
-        return 0;
-    return hash_set_add(set, hash) ? 1 : QUIRE_ENOMEM;
+    *is_new = !hash_set_find(&r->seen, &hash);
+    if (*is_new && !hash_set_add(&r->seen, hash))
+        return error_set(r->err, QUIRE_ENOMEM, "no memory for the keys of a collection");
+    return 0;
 }
 
 /* ---- the host's records ------------------------------------------------------------------------------------------ */
@@ -188,9 +189,10 @@ static int put_element(struct repair *r, const void *key, uint32_t key_bytes, co
                        uint32_t text_bytes)
 {
     struct grant *grants;
-    int rc = set_add(&r->seen, key, key_bytes);
-    if (rc <= 0)
-        return rc < 0 ? error_set(r->err, rc, "no memory for the keys of a collection") : 0;
+    bool is_new;
+    int rc = add_seen(r, key, key_bytes, &is_new);
+    if (rc < 0 || !is_new)
+        return rc;
     space_elements(collection_config(r->source)->type, floats, collection_config(r->source)->dim, r->vector);
     struct view *view = collection_view(r->target);
     struct collection_put put = {
@@ -236,10 +238,11 @@ static int mark_older(void *context, const struct scanned_row *row)
     struct repair *r = context;
     if (part_is_dead(r->part, row->row))
         return 0;
-    int rc = set_add(&r->seen, row->key, row->key_bytes);
-    if (rc == 0)
+    bool is_new;
+    int rc = add_seen(r, row->key, row->key_bytes, &is_new);
+    if (rc == 0 && !is_new)
         bitmap_add(r->dead, row->row);
-    return rc < 0 ? error_set(r->err, rc, "no memory for the keys of a collection") : 0;
+    return rc;
 }
 
 static int save_row(void *context, const struct scanned_row *row)

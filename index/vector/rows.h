@@ -2,7 +2,7 @@
  * rows.h - the working form of all rows during a build: rotated, centred 8-bit codes in memory.
  *
  * Partition, graph and prune measure on these codes: a quarter of the bytes of f32 and 0.99 of its neighbours
- * (docs/performance.md). Distances are squared L2 in the working space (metric.h), in which every metric is L2.
+ * (docs/performance.md). Distances are squared L2 in the working space (space.h), in which every metric is L2.
  */
 #ifndef QUIRE_INDEX_ROWS_H
 #define QUIRE_INDEX_ROWS_H

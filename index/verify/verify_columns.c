@@ -103,17 +103,10 @@ static int compare_single(struct comparison *c, uint32_t column, uint32_t row, c
     return 0;
 }
 
-static int by_pair(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Each pair once, though a list may have a member twice. */
 static void count_pairs(struct comparison *c, struct counted *counted)
 {
-    if (c->n_pairs > 1)
-        qsort(c->pairs, c->n_pairs, sizeof *c->pairs, by_pair);
+    array_sort_u64(c->pairs, c->n_pairs);
     for (size_t i = 0; i < c->n_pairs; i++) {
         assert(c->pairs[i] >> 32 < TABLES);
         counted->pairs[c->pairs[i] >> 32] += i == 0 || c->pairs[i] != c->pairs[i - 1];

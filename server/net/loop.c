@@ -260,7 +260,7 @@ static void on_timer(struct io_op *op, int result, unsigned flags)
     if (result == QUIRE_ECANCELLED || loop->stopped)
         return;
     engine_queue(loop->lane.engine, op);
-    searcher_sweep(loop->lane.searcher);
+    searcher_drop_retired(loop->lane.searcher);
     if (loop->stopping)
         return;
     if (loop->lane.index == 0)

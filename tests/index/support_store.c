@@ -36,7 +36,7 @@ static void run_until(struct support_lane *lane, const bool *done)
 {
     while (!*done)
         engine_poll(lane->engine, 1, 10000000);
-    searcher_sweep(lane->searcher);
+    searcher_drop_retired(lane->searcher);
 }
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */

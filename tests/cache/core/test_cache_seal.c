@@ -551,7 +551,7 @@ static void folders_go_with_their_entries(void **state)
     assert_int_equal(count_folders(b), stats(b).sealed_segments);
     invalidate(&b->w, &all, false);
     for (unsigned i = 0; i < 3; i++) {
-        searcher_sweep(b->w.searcher);
+        searcher_drop_retired(b->w.searcher);
         world_work(&b->w);
     }
     assert_int_equal(stats(b).sealed_segments, 0);

@@ -135,7 +135,7 @@ static int get(struct shared *s, struct cache_scratch *scratch, struct engine *e
             engine_poll(engine, 1, 10000);
         rc = cache_get_found(s->w.cache, scratch, query, NULL, decision, err);
     }
-    searcher_sweep(searcher);
+    searcher_drop_retired(searcher);
     return rc;
 }
 

@@ -4,7 +4,7 @@
  * Every index that is built is checked by quire_verify and asked for its own rows. A build that fails must leave
  * nothing: neither the folder, nor one half-written next to it, so each failing test counts the entries of the parent
  * folder. A limit on files is played by RLIMIT_FSIZE, in a child process, so that the limit ends with it; a full or
- * broken disk by the file system of io/fault.h, which fails at any call and loses what is not durable.
+ * broken disk by the file system of tests/support/fault.h, which fails at any call and loses what is not durable.
  */
 #include "index/build/build.h"
 #include "tests/index/support_index.h"

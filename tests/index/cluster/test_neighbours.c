@@ -26,7 +26,7 @@ struct graph {
     uint32_t n_groups;
 };
 
-/* Puts vectors in group order, as build_layout.c does, with exact means as centres. */
+/* Puts vectors in group order, as build_order_rows does, with exact means as centres. */
 static void make_graph(uint32_t n, struct graph *g)
 {
     struct support_data given;

@@ -143,7 +143,7 @@ static void run_until(struct model *m, const bool *done)
 {
     while (!*done)
         engine_poll(m->lane.engine, 1, 10000000);
-    searcher_sweep(m->lane.searcher);
+    searcher_drop_retired(m->lane.searcher);
 }
 
 static struct old ask(struct model *m, const char *name, uint32_t bytes)
