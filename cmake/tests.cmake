@@ -97,8 +97,6 @@ quire_script(e2e/clients tests/e2e/run.sh 600)
 quire_script(crash/kill_loop tests/crash/run.sh 600)
 set_tests_properties(crash/kill_loop PROPERTIES LABELS slow)
 
-# the rooms, by what the objects of this build define and call (tests/rooms.py)
-foreach(check arrows names)
-  add_test(NAME layout/${check} COMMAND bash ${PROJECT_SOURCE_DIR}/tests/layout.sh ${check} ${PROJECT_BINARY_DIR})
-  set_tests_properties(layout/${check} PROPERTIES TIMEOUT 120)
-endforeach()
+# rules of the sources, and the rooms by what the objects of this build define and call
+add_test(NAME lint COMMAND bash ${PROJECT_SOURCE_DIR}/tests/lint.sh ${PROJECT_BINARY_DIR})
+set_tests_properties(lint PROPERTIES TIMEOUT 300)

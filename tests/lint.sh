@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# lint.sh - rules that a machine can check: layout by clang-format, names, sizes, no leftovers, no path of one machine.
+# lint.sh [BUILD_DIR] - rules that a machine can check: layout by clang-format, sizes, no leftovers, rooms by the includes
+# of the sources; with a build also rooms by the symbols of its objects, and names of functions (tests/rooms.py).
 set -uo pipefail
+build=${1:+$(realpath "$1")}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failed=0
 
@@ -31,9 +33,15 @@ for f in "${sources[@]}"; do
     [[ $first == "/*"* ]] || complain "$f does not begin with a comment"
 done
 
-# arrows between rooms point down (tests/rooms.txt); calls are the test layout/arrows, which needs objects
-found=$(python3 tests/rooms.py includes)
-[[ -z $found ]] || complain "a room includes what it may not use" "$found"
+# arrows between rooms point down (tests/rooms.txt): includes, and with a build calls; names lead home
+found=$(python3 tests/rooms.py includes 2>&1)
+[[ -z $found ]] || complain "rooms.txt and the includes of the sources differ" "$found"
+if [[ $build ]]; then
+    found=$(python3 tests/rooms.py symbols "$build" 2>&1)
+    [[ -z $found ]] || complain "a room calls what it may not use" "$found"
+    found=$(python3 tests/rooms.py names "$build" 2>&1)
+    [[ -z $found ]] || complain "a function does not begin with the name of its module" "$found"
+fi
 
 # sizes: files, and folders
 mapfile -t c_files < <(printf '%s\n' "${sources[@]}" | grep '\.c$')
