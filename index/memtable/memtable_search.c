@@ -22,6 +22,7 @@
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable_priv.h"
 #include "index/vector/codes.h"
+#include "io/heap.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -158,42 +159,12 @@ struct nearest {
     uint32_t n, capacity;
 };
 
-static bool is_farther(struct memtable_hit a, struct memtable_hit b)
+static inline bool is_farther(const struct memtable_hit *a, const struct memtable_hit *b)
 {
-    return a.distance > b.distance || (a.distance == b.distance && a.row > b.row);
+    return a->distance > b->distance || (a->distance == b->distance && a->row > b->row);
 }
 
-static void sift_down(struct memtable_hit *hits, uint32_t n, uint32_t at)
-{
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= n)
-            return;
-        if (child + 1 < n && is_farther(hits[child + 1], hits[child]))
-            child++;
-        if (!is_farther(hits[child], hits[at]))
-            return;
-        struct memtable_hit swap = hits[at];
-        hits[at] = hits[child];
-        hits[child] = swap;
-        at = child;
-    }
-}
-
-static void nearest_offer(struct nearest *nearest, struct memtable_hit hit)
-{
-    if (nearest->n == nearest->capacity) {
-        if (nearest->capacity > 0 && is_farther(nearest->hits[0], hit)) {
-            nearest->hits[0] = hit;
-            sift_down(nearest->hits, nearest->n, 0);
-        }
-        return;
-    }
-    uint32_t at = nearest->n++;
-    for (; at > 0 && is_farther(hit, nearest->hits[(at - 1) / 2]); at = (at - 1) / 2)
-        nearest->hits[at] = nearest->hits[(at - 1) / 2];
-    nearest->hits[at] = hit;
-}
+HEAP_DEFINE(hits, struct memtable_hit, is_farther, HEAP_PLACE_UNKNOWN)
 
 static bool nearest_has(const struct nearest *nearest, uint32_t row)
 {
@@ -201,17 +172,6 @@ static bool nearest_has(const struct nearest *nearest, uint32_t row)
         if (nearest->hits[i].row == row)
             return true;
     return false;
-}
-
-/* Nearest first; the heap is used up. */
-static void nearest_sort(const struct nearest *nearest)
-{
-    for (uint32_t n = nearest->n; n > 1; n--) {
-        struct memtable_hit farthest = nearest->hits[0];
-        nearest->hits[0] = nearest->hits[n - 1];
-        nearest->hits[n - 1] = farthest;
-        sift_down(nearest->hits, n - 1, 0);
-    }
 }
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
@@ -238,7 +198,9 @@ static void consider(struct search *search, uint32_t row, const struct slot *slo
 {
     if (!memtable_slot_visible(slot, search->snapshot) || !passes(search, row))
         return;
-    nearest_offer(&search->nearest, (struct memtable_hit){row, score(&search->scorer, record)});
+    struct nearest *nearest = &search->nearest;
+    struct memtable_hit hit = {row, score(&search->scorer, record)};
+    nearest->n = (uint32_t)hits_offer(nearest->hits, nearest->n, nearest->capacity, hit);
     search->work.scored++;
     search->work.matches++;
 }
@@ -386,7 +348,7 @@ int memtable_search(const struct memtable *table, struct graph_scratch *scratch,
     memtable_workspace_end(&workspace);
     if (rc < 0)
         return rc;
-    nearest_sort(&search.nearest);
+    hits_sort(search.nearest.hits, search.nearest.n);
     if (work)
         *work = search.work;
     return (int)search.nearest.n;
@@ -426,7 +388,7 @@ int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot
             consider_links(&search, navigation, record);
         else
             scan_rows(&search, row);
-        nearest_sort(&search.nearest);
+        hits_sort(search.nearest.hits, search.nearest.n);
     }
     memtable_workspace_end(&workspace);
     return vector ? (int)search.nearest.n : QUIRE_ENOMEM;
