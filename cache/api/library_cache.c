@@ -471,8 +471,8 @@ static int fetch(struct quire_cache *c, struct cache_decision *d, struct quire_e
     if (is_read)
         document_read_end(&read);
     if (rc >= 0)
-        rc = cache_finish(c->cache, d, memory ? memory + before : NULL, d->at.bytes,
-                          (struct quire_bytes *)(void *)memory);
+        rc = (int)cache_finish(c->cache, d, memory ? memory + before : NULL, d->at.bytes,
+                               (struct quire_bytes *)(void *)memory);
     else if (d->answer.lease[0])
         cache_fail(c->cache, text_of(d->answer.lease), NULL);
     if (rc == CACHE_ANSWERED)

@@ -150,13 +150,13 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
 /* A waiter's client is gone. True: it will not be woken. */
 bool cache_cancel(struct cache *cache, struct lease_waiter *waiter);
 struct document_log *cache_documents(struct cache *cache);
-/* The document was read (n bytes; NULL: it could not be). chunks: caller's array of at least `n_chunks` =
- * cache_chunks(bytes, n) pieces. */
 enum cache_finished {
     CACHE_ANSWERED,  /* the answer is whole, pointing into bytes */
     CACHE_ENTRY_GONE /* meanwhile, or its document is lost: call cache_get again (which will not find it) */
 };
 uint32_t cache_chunks(const uint8_t *bytes, uint32_t n);
+/* The document was read (n bytes; NULL: it could not be). chunks: caller's array of at least `n_chunks` =
+ * cache_chunks(bytes, n) pieces. */
 enum cache_finished cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
                                  struct quire_bytes *chunks);
 
