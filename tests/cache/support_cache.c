@@ -229,7 +229,7 @@ static int read_document(struct world *world, struct cache_decision *decision, s
     }
     const uint8_t *bytes = rc >= 0 ? out->read.bytes : NULL;
     out->chunks = calloc(cache_chunks(bytes, decision->at.bytes) + 1u, sizeof *out->chunks);
-    return cache_finish(world->cache, decision, bytes, decision->at.bytes, out->chunks);
+    return (int)cache_finish(world->cache, decision, bytes, decision->at.bytes, out->chunks);
 }
 
 static void search_done(void *owner)
