@@ -8,6 +8,7 @@
 #include "index/column/columns.h"
 #include "index/format/format.h"
 #include "index/segment/segment.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "tools/cli.h"
 #include <stdlib.h>
@@ -52,17 +53,11 @@ static void report_memory(struct cli *cli, const struct segment_info *i)
     cli_put(cli, NULL, "memory", memory);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Rows or bytes of all posting blocks. */
 static void report_lengths(struct cli *cli, json_t *lists, const char *name, uint32_t *sizes, uint32_t n)
 {
     json_t *lengths = json_object();
-    qsort(sizes, n, sizeof *sizes, by_size);
+    array_sort_u32(sizes, n);
     cli_put_count(cli, lengths, "min", sizes[0]);
     cli_put_count(cli, lengths, "p50", sizes[n / 2]);
     cli_put_count(cli, lengths, "p99", sizes[(uint64_t)n * 99 / 100]);
