@@ -275,6 +275,7 @@ int quire_cache_open(const char *path, const struct quire_cache_options *options
         rc = make_handle(o, &c, err);
     if (rc < 0)
         return rc;
+    assert(c);
     struct caches_options caches = {.folder = path,
                                     .guard_folder = o->guard_folder,
                                     .seed = o->seed,

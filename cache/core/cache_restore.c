@@ -533,6 +533,7 @@ int cache_restore_end(struct cache *cache, struct quire_error *err)
         rc = QUIRE_ENOMEM;
     if (rc < 0)
         return error_set(err, rc, "no memory to open a cache of %u entries", cache->n_rows);
+    assert(rows);
     graph_place_end(cache->graph);
     /* those that live, by the seconds they came at: created << 24 and the row below would not fit into 64 bits */
     for (uint32_t row = 0; row < cache->n_rows; row++)

@@ -349,6 +349,7 @@ static int build(struct seal *s, struct quire_error *err)
     s->path = sealed_path(cache->of->folder, cache->uid, s->number);
     if (!s->path)
         return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): seal_work frees what s points to */
     return merge_build(s->path, s->segments, s->n_parts, s->n_rows ? &rows : NULL, &options, &s->result, err);
 }
 
