@@ -87,7 +87,7 @@ int document_scan(struct io_fs *fs, const char *path, uint32_t number,
         out->has_header = rc > 0;
         rc = rc < 0 ? rc : 0;
         for (uint64_t offset = LOG_HEADER_BYTES; rc == 0 && offset < out->bytes;) {
-            struct document found;
+            struct document found = {0};
             rc = document_check_at(&window, file, out->bytes, offset, &found, err);
             uint64_t next = offset + (rc > 0 ? found.packed.n_bytes : DOCUMENT_UNIT);
             if (rc > 0) {

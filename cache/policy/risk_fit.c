@@ -69,7 +69,8 @@ struct fit {
 
 static double shift_at(unsigned belief)
 {
-    return -3 + 0.25 * (belief / RISK_TILTS);
+    unsigned step = belief / RISK_TILTS;
+    return -3 + 0.25 * step;
 }
 
 static double tilt_at(unsigned belief)
@@ -303,7 +304,7 @@ static void draw_bound(const struct fit *fit, struct risk_state *state)
 static void choose_labels(const struct fit *fit, const struct risk_settings *settings, double tau,
                           struct risk_state *state)
 {
-    double value[RISK_BINS], need = 0;
+    double value[RISK_BINS] = {0}, need = 0;
     double requests = (double)state->stats.requests + LABEL_IMPORTED * (double)state->experience;
     for (unsigned bin = fit->low_bin; bin < RISK_BINS; bin++) {
         unsigned g = bin / GROUP_BINS;
