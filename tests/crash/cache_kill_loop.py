@@ -67,6 +67,8 @@ class Command:
     def __init__(self, kind, words, question=None, answer=None, removed=(), possible=()):
         self.kind, self.words, self.question, self.answer = kind, words, question, answer
         self.removed, self.possible, self.sent = removed, possible, 0.0
+        for _, answer in removed:  # a kill before the reply leaves open whether it is gone
+            answer.settled = False
 
 
 class Client:

@@ -258,7 +258,7 @@ static void sealed_vectors_answer(void **state)
         store_simple(c, text, vector_number(i), value);
     }
     for (unsigned i = 0; stats.sealed_entries < ENTRIES / 4; i++) {
-        assert_true(i < 500);
+        assert_true(i < 6000);
         sleep_ms(20);
         assert_int_equal(quire_cache_get_stats(c, NONE, &stats, NULL), 0);
     }
