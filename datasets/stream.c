@@ -67,7 +67,8 @@ static uint32_t number_names(struct name *names, uint32_t n, uint32_t *numbers, 
     uint32_t number = 0;
     qsort(names, n, sizeof *names, by_name);
     for (uint32_t i = 0; i < n; i++) {
-        if (i > 0 && (strcmp(names[i].text, names[i - 1].text) || strcmp(names[i].category, names[i - 1].category)))
+        if (i > 0 &&
+            (strcmp(names[i].text, names[i - 1].text) != 0 || strcmp(names[i].category, names[i - 1].category) != 0))
             number++;
         numbers[names[i].row] = number;
         if (first)

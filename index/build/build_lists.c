@@ -259,7 +259,7 @@ static int make_posting(struct lists_job *job, struct list_scratch *s, uint32_t 
     for (uint32_t i = 0; i < e->entries; i++) {
         uint32_t row = i < e->own ? e->first + i : replicas[i - e->own];
         int rc = encode_row(b, s, row, &s->rows[i]);
-        if (rc < 0)
+        if (rc != 0)
             return rc;
         code_group_put(posting + shape.groups + (size_t)(i / CODE_GROUP) * shape.group_bytes, i % CODE_GROUP, s->code,
                        b->space.code_dim, b->params.list_bits);
@@ -303,8 +303,10 @@ static int sample_range(void *context, uint64_t begin, uint64_t end)
         /* of the list's own rows if it has any */
         uint32_t row = e->own ? e->first + at % e->own : c->replicas[c->replica_at[list] + at % e->entries];
         rc = encode_row(b, &s, row, &residual);
-        job->a[i] = residual.a;
-        job->f[i] = residual.f;
+        if (rc == 0) {
+            job->a[i] = residual.a;
+            job->f[i] = residual.f;
+        }
     }
     array_free_all(s.head, s.v, s.x, s.raw, s.code, s.rows, s.sorted);
     return rc;

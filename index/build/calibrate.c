@@ -326,7 +326,8 @@ static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
 {
     const struct calibration_point *point = &l->before[(begin + l->n_before) / 2];
     int rc = ask(l, point->effort, CHECK_SHARE);
-    double n = (l->n_queries + CHECK_SHARE - 1) / CHECK_SHARE, mean = (double)l->n_found / n;
+    uint32_t asked = (l->n_queries + CHECK_SHARE - 1) / CHECK_SHARE;
+    double n = asked, mean = (double)l->n_found / n;
     double variance = fmax((double)l->squares / n - mean * mean, 0);
     double error = sqrt(variance / n) / l->k, beyond = mean / l->k - point->recall;
     *holds = beyond >= -CHECK_ERRORS * error; /* above it, the curve asks for more effort than is needed, no less */
@@ -487,7 +488,7 @@ static int fit_spread(struct calibration *c)
         double middle = sqrt(low * high), expected = 0;
         for (size_t i = 0; i < (size_t)each * c->n_held; i++) {
             const struct spread_sample *s = &samples[i];
-            double sigma = 2 * sqrt(s->distance) * s->rms * middle;
+            double sigma = 2 * sqrt((double)s->distance) * s->rms * middle;
             double z = (s->tau - s->distance - (double)s->rms * s->rms) / (sigma + 1e-30);
             expected += s->rows * 0.5 * erfc(-z / sqrt(2));
         }

@@ -160,6 +160,7 @@ static int project_range(void *context, uint64_t begin, uint64_t end)
 uint32_t partition_cut(struct node node, uint32_t capacity)
 {
     uint32_t n = node.end - node.begin, unit = n > capacity ? capacity : PARTITION_RUN;
+    assert(unit > 0);
     uint32_t groups = (n + unit - 1) / unit;
     return node.begin + groups / 2 * unit;
 }

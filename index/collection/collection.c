@@ -724,6 +724,7 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
                     struct quire_error *err)
 {
     uint32_t n = edit->n_replaced;
+    assert(n == 0 || edit->replaced);
     struct journal_record *records = calloc(n + 1, sizeof *records);
     int rc = records ? 0 : QUIRE_ENOMEM;
     for (uint32_t i = 0; i < n && rc == 0; i++) {

@@ -462,6 +462,8 @@ static int replay_parts(struct collection *c, struct collection_edit *edit, uint
     edit->removed_memtables = &old;
     edit->n_removed_memtables = sealed != 0;
     struct view *view = rc == 0 ? view_edited(c->view, edit, fresh) : NULL;
+    edit->removed_memtables = NULL; /* `old` ends with this function */
+    edit->n_removed_memtables = 0;
     if (rc == 0 && !view)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a view");
     memtable_unref(fresh);
