@@ -13,6 +13,7 @@
 #include "index/vector/near.h"
 #include "index/vector/parallel.h"
 #include "index/vector/space.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/random.h"
 #include <math.h>
@@ -126,19 +127,13 @@ static void label_nearest(struct positions *p, uint32_t field, near_t *items)
         l->flags[(uint32_t)items[i]] |= (uint16_t)(1u << field);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    near_t x = *(const near_t *)a, y = *(const near_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void time_by_rank(struct positions *p, near_t *items)
 {
     struct labels *l = p->labels;
     const float *distances = p->distances + FIELDS * l->rows;
     for (uint32_t r = 0; r < l->rows; r++)
         items[r] = near_of(distances[r], r);
-    qsort(items, l->rows, sizeof *items, by_value);
+    array_sort_u64(items, l->rows);
     for (uint64_t i = 0; i < l->rows; i++)
         l->times[(uint32_t)items[i]] = (uint32_t)(i * LABELS_TIME_SPAN / l->rows);
 }
@@ -248,7 +243,7 @@ static int order_at_random(const struct labels *l, uint32_t *order)
         return QUIRE_ENOMEM;
     for (uint64_t r = 0; r < l->rows; r++)
         items[r] = (draw(l, DRAW_ORDER, r) & 0xffffffff00000000ull) | r;
-    qsort(items, l->rows, sizeof *items, by_value);
+    array_sort_u64(items, l->rows);
     for (uint64_t i = 0; i < l->rows; i++)
         order[i] = (uint32_t)items[i];
     free(items);
@@ -285,7 +280,7 @@ static int assign_tenants(struct labels *l, const uint32_t *order)
         tenant_sizes(l, sizes);
         for (uint32_t t = 0; t < n; t++)
             turns[t] = (draw(l, DRAW_ORDER, l->rows + t) & 0xffffffff00000000ull) | t;
-        qsort(turns, n, sizeof *turns, by_value);
+        array_sort_u64(turns, n);
         uint64_t at = 0;
         for (uint32_t i = 0; i < n; i++)
             for (uint64_t end = at + sizes[(uint32_t)turns[i]]; at < end; at++)

@@ -76,6 +76,16 @@ void array_sort_u64(uint64_t *items, size_t n)
         qsort(items, n, sizeof *items, compare_u64);
 }
 
+bool array_has_u32(const uint32_t *items, size_t n, uint32_t x)
+{
+    return n > 0 && bsearch(&x, items, n, sizeof x, compare_u32);
+}
+
+bool array_has_u64(const uint64_t *items, size_t n, uint64_t x)
+{
+    return n > 0 && bsearch(&x, items, n, sizeof x, compare_u64);
+}
+
 void array_free_each(void *const *pointers, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -35,6 +35,9 @@ bool array_reserve_size(void *items, size_t *capacity, size_t need, size_t kept,
 /* Ascending. */
 void array_sort_u32(uint32_t *items, size_t n);
 void array_sort_u64(uint64_t *items, size_t n);
+/* Whether x is among items that array_sort_... has sorted. */
+bool array_has_u32(const uint32_t *items, size_t n, uint32_t x);
+bool array_has_u64(const uint64_t *items, size_t n, uint64_t x);
 
 /* free() of each of these pointers: arrays that go together. */
 #define array_free_all(...) array_free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))

@@ -16,6 +16,7 @@
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/space.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/engine.h"
 #include "io/error.h"
@@ -88,12 +89,6 @@ struct search_work {
 
 /* ---- truth ------------------------------------------------------------------------------------------------------- */
 
-static int by_id(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* How many of a query's ids count as right where `wanted` are wanted. */
 static uint32_t count_right(const struct truth *truth, uint32_t query, uint32_t wanted)
 {
@@ -131,7 +126,7 @@ static int keep_expected(const struct truth *truth, uint32_t n, uint32_t k, stru
         out->start[q] = at;
         out->wanted[q] = wanted;
         memcpy(out->ids + at, truth->ids + (size_t)q * truth->k, sizeof(uint32_t) * right);
-        qsort(out->ids + at, right, sizeof(uint32_t), by_id);
+        array_sort_u32(out->ids + at, right);
         if (out->open_tie)
             out->open_tie[q] =
                 right == truth->k && right > 0 ? truth->distances[(size_t)q * truth->k + wanted - 1] : NAN;
@@ -163,7 +158,7 @@ static int load_expected(struct search_work *w, struct quire_error *err)
 static bool is_right(const struct expected *expected, uint64_t query, const struct quire_hit *hit)
 {
     const uint32_t *ids = expected->ids + expected->start[query], id = (uint32_t)hit->id;
-    if (bsearch(&id, ids, expected->start[query + 1] - expected->start[query], sizeof id, by_id))
+    if (array_has_u32(ids, expected->start[query + 1] - expected->start[query], id))
         return true;
     float tie = expected->open_tie ? expected->open_tie[query] : NAN;
     return fabsf(hit->distance - tie) <= TIE_TOLERANCE * fabsf(tie);

@@ -155,12 +155,6 @@ static int note_number(void *context, const char *name)
     return 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int list_segments(struct verifying *p)
 {
     struct io_fs *fs = p->caches->options.fs;
@@ -172,8 +166,7 @@ static int list_segments(struct verifying *p)
     }
     if (rc < 0 && rc != QUIRE_ENOMEM)
         return error_set(p->err, rc, "cannot list %s: %s", p->from, quire_error_text(rc));
-    if (p->n_numbers)
-        qsort(p->numbers, p->n_numbers, sizeof *p->numbers, by_number);
+    array_sort_u32(p->numbers, p->n_numbers);
     return rc;
 }
 
@@ -258,7 +251,7 @@ static void assess_rest(struct verifying *p)
         next = first_place(p, number, UINT32_MAX);
         for (; next < p->n_places && p->places[next].segment == number; next++)
             ;
-        if (p->n_numbers && bsearch(&number, p->numbers, p->n_numbers, sizeof number, by_number))
+        if (array_has_u32(p->numbers, p->n_numbers, number))
             continue;
         bool never = number > highest;
         if (!never)

@@ -77,17 +77,11 @@ static struct collection *find_bound(void *context, uint64_t uid)
     return store_find(b->service->store, uid);
 }
 
-static int by_number(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 static void find_orphan(void *context, struct collection *collection)
 {
     struct binding *b = context;
     uint64_t uid = collection_uid(collection);
-    if (!b->orphan && !(b->n && bsearch(&uid, b->uids, b->n, sizeof uid, by_number)))
+    if (!b->orphan && !array_has_u64(b->uids, b->n, uid))
         b->orphan = collection_ref(collection);
 }
 
@@ -95,8 +89,7 @@ static int bind_keys(struct service *s, struct quire_error *err)
 {
     struct binding b = {.service = s};
     keyspace_bind(&s->keyspace, find_bound, &b);
-    if (b.n)
-        qsort(b.uids, b.n, sizeof *b.uids, by_number);
+    array_sort_u64(b.uids, b.n);
     while (!b.failed) {
         b.orphan = NULL;
         store_each(s->store, find_orphan, &b);

@@ -93,6 +93,26 @@ static void test_frees_all(void **state)
     array_free_all(none);
 }
 
+static void test_sorts_and_finds(void **state)
+{
+    (void)state;
+    uint32_t narrow[] = {7, UINT32_MAX, 0, 7, 3};
+    uint64_t wide[] = {UINT64_MAX, 1, (uint64_t)1 << 32};
+    const uint32_t narrow_sorted[] = {0, 3, 7, 7, UINT32_MAX};
+    const uint64_t wide_sorted[] = {1, (uint64_t)1 << 32, UINT64_MAX};
+    array_sort_u32(narrow, 5);
+    array_sort_u64(wide, 3);
+    assert_memory_equal(narrow, narrow_sorted, sizeof narrow);
+    assert_memory_equal(wide, wide_sorted, sizeof wide);
+    assert_true(array_has_u32(narrow, 5, 7) && array_has_u32(narrow, 5, UINT32_MAX) && array_has_u32(narrow, 5, 0));
+    assert_false(array_has_u32(narrow, 5, 4));
+    assert_true(array_has_u64(wide, 3, 1) && array_has_u64(wide, 3, UINT64_MAX));
+    assert_false(array_has_u64(wide, 3, 2));
+    array_sort_u32(NULL, 0);
+    array_sort_u64(NULL, 0);
+    assert_false(array_has_u32(NULL, 0, 0) || array_has_u64(NULL, 0, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +121,7 @@ int main(void)
         cmocka_unit_test(test_doubles_up_to_what_is_kept),
         cmocka_unit_test(test_refuses_what_cannot_be),
         cmocka_unit_test(test_frees_all),
+        cmocka_unit_test(test_sorts_and_finds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
