@@ -96,7 +96,3 @@ quire_script(library/example tests/library/run.sh 120)
 quire_script(e2e/clients tests/e2e/run.sh 600)
 quire_script(crash/kill_loop tests/crash/run.sh 600)
 set_tests_properties(crash/kill_loop PROPERTIES LABELS slow)
-
-# rules of the sources, and the rooms by what the objects of this build define and call
-add_test(NAME lint COMMAND bash ${PROJECT_SOURCE_DIR}/tests/lint.sh ${PROJECT_BINARY_DIR})
-set_tests_properties(lint PROPERTIES TIMEOUT 300)
