@@ -629,7 +629,7 @@ int cli_mistake(struct cli *cli, const char *format, ...)
     va_list arguments;
     fprintf(stderr, "%s: ", cli->verb->name);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vfprintf(stderr, format, arguments); /* NOLINT(clang-analyzer-valist.Uninitialized): it was started above */
     va_end(arguments);
     fprintf(stderr, " (see %s --help)\n", cli->verb->name);
     json_decref(cli->report);
@@ -643,7 +643,7 @@ void cli_note(struct cli *cli, const char *format, ...)
     close_bar(cli);
     fprintf(stderr, "%s: ", cli->verb->name);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vfprintf(stderr, format, arguments); /* NOLINT(clang-analyzer-valist.Uninitialized): it was started above */
     va_end(arguments);
     fputc('\n', stderr);
 }

@@ -437,7 +437,8 @@ static void report(const struct bench *b)
     cli_put_real(cli, NULL, "bandwidth_gb_s", rounded(bandwidth));
     for (size_t i = 0; i < b->n_results; i++) {
         struct result *r = &b->results[i];
-        double bytes = (double)(r->dim * r->kernel->bits / 8);
+        size_t row_bytes = (size_t)r->dim * r->kernel->bits / 8;
+        double bytes = (double)row_bytes;
         double cached_ns = median(r->cached_ns, ROUNDS), scattered_ns = median(r->scattered_ns, ROUNDS);
         json_t *row = cli_put_row(cli, NULL, "kernels");
         cli_put_text(cli, row, "kernel", r->kernel->name);

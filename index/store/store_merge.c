@@ -209,6 +209,7 @@ static int write_segment(struct rebuild *r, struct quire_error *err)
     r->path = store_segment_path(r->store, r->uid);
     if (!r->path)
         return error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): rebuild_fini frees what r points to */
     return merge_build(r->path, r->segments, r->n_parts, r->n_rows ? &rows : NULL, &options, &r->result, err);
 }
 

@@ -109,6 +109,7 @@ struct copy {
 static int link_parts(struct copy *copy, const struct view *view, struct quire_error *err)
 {
     int rc = 0;
+    assert(view);
     for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++) {
         char *from = store_segment_path(copy->store, view->parts[i]->uid), *to = NULL;
         rc = !from || asprintf(&to, "%s/%llu", copy->segments, (unsigned long long)view->parts[i]->uid) < 0
@@ -184,6 +185,7 @@ int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct qu
     } else {
         store_discard_folder(store->fs, copy.folder);
     }
+    assert(copy.views || copy.n_views == 0);
     for (uint32_t i = 0; i < copy.n_views; i++)
         view_unref(copy.views[i]);
     free(copy.views);

@@ -22,6 +22,7 @@
 #include "server/process/config.h"
 #include "server/process/file_replace.h"
 #include "server/protocol/arg.h"
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ static size_t users_place(const struct acl_table *table, const void *name, size_
 {
     size_t low = 0, high = table->n;
     *there = false;
+    assert(table->users || table->n == 0);
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct acl_user *user = table->users[middle];
@@ -60,6 +62,7 @@ static int users_put(struct acl_table *table, struct acl_user *user, struct quir
 {
     bool there;
     size_t at = users_place(table, user->name, user->name_bytes, &there);
+    assert(!there || at < table->n);
     if (there) {
         acl_user_release(table->users[at]);
         table->users[at] = user;
@@ -87,6 +90,7 @@ static struct acl_user *users_find(const struct acl_table *table, const void *na
 {
     bool there;
     size_t at = users_place(table, name, bytes, &there);
+    assert(!there || table->users);
     return there ? table->users[at] : NULL;
 }
 

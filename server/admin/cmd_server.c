@@ -117,7 +117,7 @@ void cmd_command_list(struct caller *caller, const struct resp_arg *args, uint32
     bool filter = n == 5 && arg_is(args[2], "FILTERBY"), module = filter && arg_is(args[3], "MODULE");
     bool by_category = filter && arg_is(args[3], "ACLCAT"), by_pattern = filter && arg_is(args[3], "PATTERN");
     int category = by_category ? command_category_find(args[4].data, args[4].bytes) : -1;
-    bool shown[COMMANDS_MAX];
+    bool shown[COMMANDS_MAX] = {false};
     unsigned count = 0;
     if (n != 2 && !module && !by_category && !by_pattern) {
         caller_error(caller, "ERR syntax error");

@@ -419,12 +419,13 @@ static void put_store(struct server *server, struct resp_buffer *text)
 static void put_setting(void *context, const char *name, const char *value, const char *help)
 {
     struct resp_buffer *text = context;
-    char *end;
+    char *end = NULL;
     (void)help;
     if (config_is_secret(name, strlen(name)) || !*value)
         return;
-    double as_number = strcmp(value, "yes") == 0 ? 1 : strcmp(value, "no") == 0 ? 0 : strtod(value, &end);
-    if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0 && *end)
+    bool yes = strcmp(value, "yes") == 0, no = strcmp(value, "no") == 0;
+    double as_number = yes || no ? yes : strtod(value, &end);
+    if (end && *end)
         return;
     put(text, "quire_setting{name=\"%s\"} %.17g\n", name, as_number);
 }

@@ -367,7 +367,7 @@ void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
 void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
-    uint64_t cursor, count = SCAN_COUNT;
+    uint64_t cursor = 0, count = SCAN_COUNT;
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;

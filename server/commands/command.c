@@ -95,7 +95,7 @@ static const uint8_t *reply_since(const struct client *c, const struct reply_mar
     const struct resp_buffer *out = discarded ? &c->loop->discard : last ? &last->out : &c->out;
     size_t begin = discarded || last != mark->last ? 0 : mark->bytes;
     *bytes = 0;
-    if (last != mark->last && last->deferred)
+    if (last && last != mark->last && last->deferred)
         return NULL;
     if ((c->group && !last) || out->bytes <= begin)
         return (const uint8_t *)"";

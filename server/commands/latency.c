@@ -314,7 +314,7 @@ void latency_histogram(struct caller *caller, const struct resp_arg *args, uint3
 {
     struct client *c = client_of(caller);
     const struct server *server = c->loop->server;
-    bool wanted[COMMANDS_MAX];
+    bool wanted[COMMANDS_MAX] = {false};
     unsigned count = 0;
     for (unsigned row = 0; row < n_commands; row++)
         count += wanted[row] = is_wanted(server, row, args + 2, n - 2);

@@ -11,6 +11,7 @@
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/net/gather.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,7 @@ static void trim(struct slowlog *log, size_t most)
 {
     while (log->n > most) {
         struct slow_entry *oldest = log->first;
+        assert(oldest);
         log->first = oldest->next;
         if (!log->first)
             log->last = NULL;

@@ -342,6 +342,7 @@ static void copy_pair(void *context, struct resp_arg field, struct resp_arg valu
         return;
     }
     hash_set(*to, field, value, &spare);
+    hash_spare_end(&spare);
 }
 
 struct hash *hash_copy(const struct hash *h)

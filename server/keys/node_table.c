@@ -128,6 +128,7 @@ struct table_node *node_table_random(const struct node_table *t, uint64_t random
         at = (at + 1) & mask;
     for (const struct table_node *node = buckets_of(t)[at]; node; node = node->next)
         length++;
+    assert(length > 0);
     struct table_node *node = buckets_of(t)[at];
     for (size_t skip = random_node % length; skip > 0; skip--)
         node = node->next;

@@ -16,6 +16,7 @@
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_args.h"
 #include "server/vector/vector_call.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,11 +40,10 @@ static bool take_kind(struct caller *c, const struct resp_arg *args, uint32_t n,
             return true;
         }
     char list[128] = "";
-    for (int i = 0; i < n_names; i++)
-        if (names[i]) {
-            strcat(list, " ");
-            strcat(list, names[i]);
-        }
+    size_t used = 0;
+    for (int i = 0; i < n_names && used < sizeof list; i++)
+        if (names[i])
+            used += (size_t)snprintf(list + used, sizeof list - used, " %s", names[i]);
     caller_error(c, "ERR %s%.*s is one of%s", of, ARG_SHOWN(option, 64u), list);
     return false;
 }
@@ -161,7 +161,7 @@ static void create_set(struct caller *c, struct resp_arg name, struct settings *
 {
     struct quire_error err = {0};
     struct attribute_schema *schema = NULL;
-    uint64_t lsn;
+    uint64_t lsn = 0;
     if (!c->lane->service->store) {
         caller_error(c, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return;

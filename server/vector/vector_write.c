@@ -133,7 +133,7 @@ static void add_to_new(struct service *service, struct vector_write *w, struct k
     struct collection *c = NULL;
     uint64_t lsn;
     uint32_t gone;
-    bool own, was_new;
+    bool own = false, was_new;
     if (!service->store) {
         resp_error(out, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return;
