@@ -488,7 +488,8 @@ bool columns_find_tenant(const struct columns *columns, const struct grant *want
     uint32_t low = 0, high = columns->n_tenants / TENANT_GROUP + (columns->n_tenants % TENANT_GROUP != 0);
     while (low < high) { /* the first group that begins behind it */
         uint32_t middle = low + (high - low) / 2;
-        tenant_at(columns, tenant_group(columns, middle), &here, rows);
+        const uint8_t *found = tenant_at(columns, tenant_group(columns, middle), &here, rows);
+        assert(found); /* check_tenants has read it */
         if (compare_tenants(&here, wanted) <= 0)
             low = middle + 1;
         else
@@ -568,6 +569,7 @@ bool columns_tenant_at(const struct columns *columns, uint32_t i, struct grant *
     const uint8_t *at = tenant_group(columns, i / TENANT_GROUP);
     for (uint32_t skip = 0; skip <= i % TENANT_GROUP; skip++)
         at = tenant_at(columns, at, tenant, &set);
+    assert(at); /* check_tenants has read it */
     *rows = set.n;
     return true;
 }

@@ -155,6 +155,7 @@ uint32_t search_number_key(uint32_t id, uint8_t *out)
 {
     uint8_t digits[10];
     uint32_t n = 0;
+    assert(out);
     do
         digits[n++] = (uint8_t)('0' + id % 10);
     while (id /= 10);

@@ -261,6 +261,7 @@ static int load_lists(struct opening *o, struct section_file *codes)
         rc = format_section(s->postings, POSTINGS_POSTINGS, UINT64_MAX, &entry, o->err);
     if (rc < 0)
         return rc;
+    assert(entry);
     s->postings_at = entry->offset;
     if (entry->bytes != lists_postings_bytes(s->lists, p))
         return error_set(o->err, QUIRE_ECORRUPT, "%s: postings of %llu bytes, expected %llu", o->path,
@@ -398,6 +399,7 @@ static int open_disk_parts(struct opening *o)
             rc = format_section(*parts[i].file, parts[i].section, parts[i].bytes, &entry, o->err);
         if (rc < 0)
             return rc;
+        assert(entry);
         *parts[i].at = entry->offset;
         *parts[i].kept_bytes = entry->bytes;
     }
