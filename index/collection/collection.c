@@ -374,6 +374,8 @@ static int put_row(struct collection *c, const struct place *place, const struct
     assert(c->view->memtables[0]->last_lsn == MEMTABLE_LSN_MAX); /* it is not frozen */
     int rc = memtable_prepare(newest, element->key, element->key_bytes, element->stored, element->attributes,
                               element->attribute_bytes, &pending);
+    if (rc == QUIRE_ELIMIT)
+        return error_set(err, rc, "a memtable of this set is full of rows: try again when it is sealed (VSEAL)");
     if (rc < 0)
         return error_set(err, rc, "no memory for an element");
     rc = log_element(c, RECORD_PUT, element, lsn, err);
@@ -427,17 +429,17 @@ static bool is_void(const struct collection *c, const struct element_text *old)
            collection_text_is_void(c, old->text, old->bytes);
 }
 
-/* Commits a put under the lock. scope: put->scope, resolved, or NULL. */
+/* Commits a put under the lock. scope: put->scope, resolved, or NULL. MEMTABLE_TOO_LONG: nothing but the length of its
+ * vector is in its way. */
 static int commit_put(struct collection *c, struct collection_put *put, const struct tenant_scope *scope,
                       const void *stored, struct quire_error *err)
 {
     struct place place;
     struct element_text text;
     int rc = find_place(c, put->key, put->key_bytes, &put->located, &place, err);
-    if (rc == 0)
-        rc = memtable_check_vector(c->view->memtables[0]->memtable, put->vector, err);
-    if (rc < 0)
-        return rc;
+    int fits = rc < 0 ? rc : memtable_check_vector(c->view->memtables[0]->memtable, put->vector, err);
+    if (fits < 0)
+        return fits;
     struct element_text old = old_text(&place, put->old_text, put->old_text_bytes);
     bool is_gone = is_void(c, &old);
     if (is_gone)
@@ -461,7 +463,7 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
                                      .attributes = text.text,
                                      .attribute_bytes = text.bytes};
     name_place(&place, &element);
-    rc = put_row(c, &place, &element, &put->lsn, err);
+    rc = fits == 0 ? put_row(c, &place, &element, &put->lsn, err) : MEMTABLE_TOO_LONG;
     free(text.owned);
     return rc;
 }
@@ -496,6 +498,23 @@ static int lock_and_put(struct collection *c, struct collection_put *put, const 
     return rc;
 }
 
+/* The newest memtable takes no more rows. Not in a batch: all of a frame goes to one table, or its seal would take the
+ * frame's LSN for sealed. */
+static int begin_memtable(struct collection *c, struct quire_error *err)
+{
+    if (journal_in_batch(c->host->journal))
+        return error_set(err, QUIRE_ELIMIT,
+                         "the vector is much longer than those before it and needs a memtable of its own, which cannot "
+                         "begin within a transaction: send this write by itself first");
+    int rc = journal_health(c->host->journal, err);
+    if (rc < 0)
+        return rc;
+    journal_quiesce_begin(c->host->journal);
+    rc = collection_freeze(c, err);
+    journal_quiesce_end(c->host->journal);
+    return rc;
+}
+
 int collection_put(struct collection *c, struct collection_put *put, struct quire_error *err)
 {
     int rc = admit(c, put->key_bytes, put->attributes ? put->attribute_bytes : 0, err);
@@ -505,19 +524,13 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
     uint8_t *stored = malloc(memtable_stored_bytes(&c->table_config));
     rc = stored ? memtable_check_vector(view->memtables[0]->memtable, put->vector, err)
                 : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
-    if (rc == 0 || rc == QUIRE_ELIMIT)
-        rc = memtable_stored(view->memtables[0]->memtable, put->vector, stored);
+    if (rc >= 0 && memtable_stored(view->memtables[0]->memtable, put->vector, stored) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for a vector");
     view_unref(view);
-    if (rc == 0)
-        rc = lock_and_put(c, put, stored, err);
-    if (rc == QUIRE_ELIMIT && !journal_in_batch(c->host->journal)) {
-        /* a vector that is too long for this table under ip: it begins another */
-        journal_quiesce_begin(c->host->journal);
-        rc = collection_freeze(c, err);
-        journal_quiesce_end(c->host->journal);
-        if (rc == 0)
-            rc = lock_and_put(c, put, stored, err);
-    }
+    do
+        rc = rc < 0 ? rc : lock_and_put(c, put, stored, err);
+    while (rc == MEMTABLE_TOO_LONG && (rc = begin_memtable(c, err)) == 0);
+    assert(rc <= 0);
     free(stored);
     return rc;
 }
@@ -578,13 +591,20 @@ static int write_text(struct collection *c, const struct place *place, struct re
 {
     assert(lock_is_held(&c->lock) && place->table);
     if (place->newest) {
+        struct memtable *newest = place->table->memtable;
+        struct memtable_pending_text pending;
+        if (memtable_attributes_prepare(newest, place->row, element->attributes, element->attribute_bytes, &pending) <
+            0)
+            return error_set(err, QUIRE_ENOMEM, "no memory for attributes and grants of %u bytes",
+                             element->attribute_bytes);
         int rc = log_element(c, RECORD_ATTRIBUTES, element, lsn, err);
-        if (rc == 0)
-            rc = memtable_set_attributes(place->table->memtable, place->row, element->attributes,
-                                         element->attribute_bytes);
-        if (rc == 0)
-            c->last_lsn = *lsn;
-        return rc;
+        if (rc < 0) {
+            memtable_attributes_cancel(newest, &pending);
+            return rc;
+        }
+        memtable_attributes_commit(newest, &pending);
+        c->last_lsn = *lsn;
+        return 0;
     }
     /* an element of a frozen table, whose rows are being copied, goes to the newest one */
     element->stored_bytes = memtable_stored_bytes(&c->table_config);

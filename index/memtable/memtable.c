@@ -128,10 +128,8 @@ int memtable_check_vector(const struct memtable *table, const void *vector, stru
     memtable_workspace_end(&workspace);
     if (rc < 0)
         return error_set(err, rc, "%s", quire_error_text(rc));
-    if (config->metric == QUIRE_METRIC_IP && memtable_navigation(table) && norm2 > table->space.norm2_max)
-        return error_set(err, QUIRE_ELIMIT, "a vector of length %g is beyond what this table is made for, %g",
-                         sqrt(norm2), sqrt(table->space.norm2_max));
-    return 0;
+    bool too_long = config->metric == QUIRE_METRIC_IP && memtable_navigation(table) && norm2 > table->space.norm2_max;
+    return too_long ? MEMTABLE_TOO_LONG : 0;
 }
 
 /* ---- putting ----------------------------------------------------------------------------------------------------- */
@@ -268,21 +266,41 @@ void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn)
     end_row(table, row, lsn);
 }
 
-int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes)
+int memtable_attributes_prepare(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes,
+                                struct memtable_pending_text *out)
 {
     struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
     assert(record && memtable_slot_end_lsn(memtable_slot(table, row)) == MEMTABLE_LSN_MAX);
+    bool had_some = atomic_load_explicit(&record->attributes, memory_order_relaxed) != NULL;
+    *out = (struct memtable_pending_text){.row = row, .retired = had_some ? memtable_retired_new(1) : NULL};
+    out->text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
+    if ((!had_some || out->retired) && (attribute_bytes == 0 || out->text))
+        return 0;
+    memtable_attributes_cancel(table, out);
+    return QUIRE_ENOMEM;
+}
+
+void memtable_attributes_commit(struct memtable *table, const struct memtable_pending_text *pending)
+{
+    struct memtable_record *record = memtable_slot_record(memtable_slot(table, pending->row));
     struct memtable_text *old = atomic_load_explicit(&record->attributes, memory_order_relaxed);
-    struct retired *retired = old ? memtable_retired_new(1) : NULL;
-    struct memtable_text *text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
-    if ((old && !retired) || (attribute_bytes && !text)) {
-        memtable_block_free(table, text);
-        free(retired);
-        return QUIRE_ENOMEM;
-    }
-    atomic_store_explicit(&record->attributes, text, memory_order_release);
-    memtable_block_replaced(table, retired, old);
-    return 0;
+    atomic_store_explicit(&record->attributes, pending->text, memory_order_release);
+    memtable_block_replaced(table, pending->retired, old);
+}
+
+void memtable_attributes_cancel(struct memtable *table, const struct memtable_pending_text *pending)
+{
+    memtable_block_free(table, pending->text);
+    free(pending->retired);
+}
+
+int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes)
+{
+    struct memtable_pending_text pending;
+    int rc = memtable_attributes_prepare(table, row, attributes, attribute_bytes, &pending);
+    if (rc == 0)
+        memtable_attributes_commit(table, &pending);
+    return rc;
 }
 
 /* ---- giving back ------------------------------------------------------------------------------------------------- */

@@ -26,6 +26,8 @@
 
 struct memtable;
 struct memtable_record;
+struct memtable_text;
+struct retired;
 
 struct memtable_config {
     uint32_t dim;
@@ -40,9 +42,10 @@ struct memtable_config {
 int memtable_create(const struct memtable_config *config, struct memtable **out, struct quire_error *err);
 void memtable_destroy(struct memtable *table); /* no reader; NULL is fine */
 
-/* (lock) Checks a vector (elements of config.type, unaligned): NaN and infinity, zero under cosine, and under ip a
- * length so far beyond those before it that it needs a table of its own (QUIRE_ELIMIT: freeze this one, put it in a
- * new one). */
+/* (lock) Checks a vector (elements of config.type, unaligned): NaN and infinity, zero under cosine. 0: it can be put;
+ * MEMTABLE_TOO_LONG: it is sound, but under ip so much longer than those before it that it needs another table (freeze
+ * this one, put it in a new one). */
+#define MEMTABLE_TOO_LONG 1
 int memtable_check_vector(const struct memtable *table, const void *vector, struct quire_error *err);
 /* (lock) Adds a row that begins at lsn and ends the key's row, if there is one, at lsn. `stored`: vector is in the
  * stored form (memtable_stored_bytes, as memtable_stored gave it), not the user's. *row gets its number. QUIRE_ENOMEM
@@ -64,8 +67,18 @@ void memtable_cancel(struct memtable *table, const struct memtable_pending *pend
 uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes);
 /* (lock) Ends a row at lsn. */
 void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn);
-/* (lock) Other attributes for a living row, as of now; 0 bytes: none. */
+/* (lock) Other attributes for a living row, as of now; 0 bytes: none. QUIRE_ENOMEM leaves it as it was. */
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes);
+/* (lock) Its two halves, as those of a put. */
+struct memtable_pending_text {
+    struct memtable_text *text; /* NULL: none */
+    struct retired *retired;    /* for the old one; NULL: there is none */
+    uint32_t row;
+};
+int memtable_attributes_prepare(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes,
+                                struct memtable_pending_text *out);
+void memtable_attributes_commit(struct memtable *table, const struct memtable_pending_text *pending);
+void memtable_attributes_cancel(struct memtable *table, const struct memtable_pending_text *pending);
 /* (lock; best outside an epoch) Gives back rows that ended at or before `horizon` (the oldest snapshot that is read), a
  * bounded number of them per call, once the readers that were inside an epoch when the horizon was told have left.
  * True if more can be given back at once; false if none, or a later call will. */

@@ -2,6 +2,7 @@
  * test_collection_alone.c - a collection without a store: a host of the test's own with a journal in memory. What the
  * host is asked, what it may refuse, and that nothing of a collection needs a folder.
  */
+#include "index/attribute/grants.h"
 #include "index/collection/collection_host.h"
 #include "index/search/search.h"
 #include "tests/index/support_store.h"
@@ -59,7 +60,7 @@ static void note_memtable(void *context, struct collection *c, uint32_t rows, ui
     s->rows = rows;
 }
 
-static int set_up(void **out)
+static int set_up_metric(void **out, enum quire_metric metric)
 {
     struct state *s = calloc(1, sizeof *s);
     assert_non_null(s);
@@ -69,6 +70,7 @@ static int set_up(void **out)
     struct attribute_schema *schema = NULL;
     struct journal_report report;
     uint64_t lsn;
+    config.metric = metric;
     s->fs = fault_fs_create();
     assert_non_null(s->fs);
     assert_int_equal(s->fs->ops->mkdir(s->fs, "/log"), 0);
@@ -85,6 +87,16 @@ static int set_up(void **out)
     support_lane_open(&s->lane, s->fs);
     *out = s;
     return 0;
+}
+
+static int set_up(void **out)
+{
+    return set_up_metric(out, support_config().metric);
+}
+
+static int set_up_ip(void **out)
+{
+    return set_up_metric(out, QUIRE_METRIC_IP);
 }
 
 static int tear_down(void **in)
@@ -174,6 +186,71 @@ static void the_host_refuses_and_is_told(void **in)
     assert_true(s->n_wakes > 0);
 }
 
+static uint64_t tables_of(const struct state *s)
+{
+    struct collection_stats stats;
+    collection_get_stats(s->c, &stats);
+    return stats.memtables;
+}
+
+/* An element of some length, granted to n tenants. */
+static int put_granted(struct state *s, const char *name, float length, uint32_t n, struct quire_error *err)
+{
+    static char names[GRANTS_MAX + 6][8];
+    static struct grant grants[GRANTS_MAX + 6];
+    float vector[SUPPORT_DIM] = {length};
+    struct collection_put put = {.key = name, .key_bytes = (uint32_t)strlen(name), .vector = vector};
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bytes = (uint32_t)snprintf(names[i], sizeof names[i], "t%u", i);
+        grants[i] = (struct grant){.name = names[i], .bytes = bytes};
+    }
+    put.grants = grants;
+    put.n_grants = n;
+    assert_int_equal(collection_locate_now(s->c, name, put.key_bytes, &put.located), 1);
+    return collection_put(s->c, &put, err);
+}
+
+/* Only a vector that is too long for the newest memtable begins another, and only if nothing else refuses its put. */
+static void a_refused_put_begins_no_memtable(void **in)
+{
+    struct state *s = *in;
+    struct quire_error err = {0};
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(put(s, i, 1), 0);
+    assert_int_equal(put_granted(s, "many", 1, GRANTS_MAX, &err), 0);
+    assert_int_equal(put_granted(s, "more", 1, GRANTS_MAX + 1, &err), QUIRE_ELIMIT);
+    assert_non_null(strstr(err.message, "1025 grants"));
+    assert_int_equal(put_granted(s, "longer", 1e6f, GRANTS_MAX + 1, &err), QUIRE_ELIMIT);
+    assert_non_null(strstr(err.message, "1025 grants"));
+    assert_int_equal(tables_of(s), 1);
+}
+
+static void a_vector_that_is_too_long_begins_a_memtable(void **in)
+{
+    struct state *s = *in;
+    struct quire_error err = {0};
+    struct collection_put put = {.key = "longest", .key_bytes = 7};
+    float vector[SUPPORT_DIM] = {1e12f};
+    uint64_t lsn;
+    a_refused_put_begins_no_memtable(in);
+    assert_int_equal(put_granted(s, "longer", 1e6f, 1, &err), 0);
+    assert_int_equal(tables_of(s), 2);
+    search(s, 7, 1, 10);
+    assert_int_equal(s->n_hits, 10);
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(put_granted(s, (char[]){'a' + (char)(i % 20), 'a' + (char)(i / 20), 0}, 1e6f, 1, &err), 0);
+    /* a batch is one frame, which a table must hold whole */
+    assert_int_equal(journal_batch_begin(s->host.journal, &err), 0);
+    put.vector = vector;
+    assert_int_equal(collection_locate_now(s->c, put.key, put.key_bytes, &put.located), 1);
+    assert_int_equal(collection_put(s->c, &put, &err), QUIRE_ELIMIT);
+    assert_non_null(strstr(err.message, "by itself"));
+    assert_int_equal(journal_batch_end(s->host.journal, &lsn, &err), 0);
+    assert_int_equal(tables_of(s), 2);
+    assert_int_equal(collection_put(s->c, &put, &err), 0);
+    assert_int_equal(tables_of(s), 3);
+}
+
 static void a_host_need_not_listen(void **in)
 {
     struct state *s = *in;
@@ -216,6 +293,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(elements_are_put_and_found_without_a_store, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_host_refuses_and_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_put_begins_no_memtable, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_vector_that_is_too_long_begins_a_memtable, set_up_ip, tear_down),
         cmocka_unit_test_setup_teardown(a_host_need_not_listen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_host_keeps_is_zero_and_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(after_its_drop_nothing_is_written, set_up, tear_down),

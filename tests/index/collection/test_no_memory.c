@@ -154,6 +154,201 @@ static void a_refused_put_is_not_there_after_a_restart(void **state)
     support_folder_remove(folder);
 }
 
+/* ---- changes of attributes and grants ---------------------------------------------------------------------------- */
+
+enum { CHANGED = 6 }; /* elements; the last three are in a frozen memtable */
+
+enum change_kind { CHANGE_ATTRIBUTES, CHANGE_GRANT, CHANGE_REVOKE, CHANGE_KINDS };
+
+/* The text of a memtable's element. */
+static uint32_t text_of(struct collection *c, const char *key, char out[256])
+{
+    struct view *view = collection_view(c);
+    struct memtable_row row = {0};
+    unsigned epoch = epoch_enter(c->host->epochs);
+    for (uint32_t i = 0; i < view->n_memtables && !row.key; i++) {
+        uint32_t number = memtable_find(view->memtables[i]->memtable, key, (uint32_t)strlen(key));
+        if (number != MEMTABLE_NONE)
+            memtable_row(view->memtables[i]->memtable, number, &row);
+    }
+    assert_non_null(row.key);
+    assert_true(row.attribute_bytes <= 256);
+    if (row.attribute_bytes)
+        memcpy(out, row.attributes, row.attribute_bytes);
+    epoch_exit(c->host->epochs, epoch);
+    view_unref(view);
+    return row.attribute_bytes;
+}
+
+static int change(struct collection *c, const char *key, enum change_kind kind, unsigned n, struct quire_error *err)
+{
+    char json[64];
+    const struct grant grants[] = {{"first", 5, 0}, {"second", 6, 0}};
+    struct collection_change change = {.key = key, .key_bytes = (uint32_t)strlen(key)};
+    if (kind == CHANGE_ATTRIBUTES) {
+        change.set_attributes = true;
+        change.attributes = json;
+        change.attribute_bytes = (uint32_t)snprintf(json, sizeof json, "{\"kind\":%d,\"try\":%u}", (int)kind, n);
+    } else if (kind == CHANGE_GRANT) {
+        change.grant = grants;
+        change.n_grant = 2;
+    } else {
+        change.revoke = grants;
+        change.n_revoke = 1;
+    }
+    return collection_change(c, &change, err);
+}
+
+static struct collection *reopen(struct store **store, struct collection *c, const char *path,
+                                 const struct store_options *options)
+{
+    uint64_t uid = collection_uid(c);
+    collection_unref(c);
+    support_store_close(*store);
+    *store = support_store_open(path, options);
+    return store_find(*store, uid);
+}
+
+/* Fails one change at each allocation in turn. A refused one has a sentence and is not there, neither now nor after a
+ * restart, until none fails. */
+static struct collection *change_with_failures(struct store **store, struct collection *c, const char *path,
+                                               const struct store_options *options, const char *key,
+                                               enum change_kind kind)
+{
+    char before[256], after[256];
+    bool frozen = c->view->n_memtables > 1;
+    struct quire_error err = {0};
+    for (unsigned n = 1;; n++) {
+        uint32_t bytes = text_of(c, key, before);
+        memset(&err, 0, sizeof err);
+        fail_in = n;
+        int rc = change(c, key, kind, n, &err);
+        bool all = fail_in > 0;
+        fail_in = 0;
+        if (all) {
+            assert_int_equal(rc, 0);
+            return c;
+        }
+        assert_int_equal(rc, QUIRE_ENOMEM);
+        assert_int_equal(err.code, rc);
+        assert_true(strlen(err.message) > 0);
+        for (unsigned opened = 0; opened < 2; opened++) {
+            assert_int_equal(text_of(c, key, after), bytes);
+            assert_memory_equal(before, after, bytes);
+            if (opened == 0)
+                c = reopen(store, c, path, options);
+        }
+        if (frozen)
+            assert_int_equal(collection_freeze(c, &err), 0);
+    }
+}
+
+static void refused_changes_leave_nothing_behind(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *path = support_path(folder, "data");
+    struct store_options options = support_store_options(NULL);
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, CHANGED);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    for (uint32_t key = 0; key < CHANGED; key++)
+        assert_int_equal(support_put(&lane, c, &model, key, 1, key % 2 ? key : 0, NULL), 0);
+    for (uint32_t key = 0; key < CHANGED; key++) {
+        char name[16];
+        snprintf(name, sizeof name, "key-%u", key);
+        for (int kind = 0; kind < CHANGE_KINDS; kind++) {
+            if (key >= CHANGED / 2)
+                assert_int_equal(collection_freeze(c, &err), 0);
+            c = change_with_failures(&store, c, path, &options, name, (enum change_kind)kind);
+            c = reopen(&store, c, path, &options);
+        }
+    }
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(path);
+    support_folder_remove(folder);
+}
+
+static int put_for_tenants(struct collection *c, unsigned n, struct quire_error *err)
+{
+    const struct grant grants[] = {{"first", 5, 0}, {"second", 6, 0}};
+    const struct tenant_scope scope = {.tenants = (struct grant *)(uintptr_t)grants, .n = 2};
+    float vector[SUPPORT_DIM] = {(float)n};
+    struct collection_put put = {.key = "key-1",
+                                 .key_bytes = 5,
+                                 .vector = vector,
+                                 .keep_grants = true,
+                                 .keep_attributes = true,
+                                 .grants = grants,
+                                 .n_grants = 2,
+                                 .scope = &scope};
+    assert_int_equal(collection_locate_now(c, "key-1", 5, &put.located), 1);
+    return collection_put(c, &put, err);
+}
+
+static int remove_of_tenant(struct collection *c, unsigned n, struct quire_error *err)
+{
+    const struct grant grants[] = {{"first", 5, 0}};
+    const struct tenant_scope scope = {.tenants = (struct grant *)(uintptr_t)grants, .n = 1};
+    struct located located;
+    bool removed;
+    uint64_t lsn;
+    (void)n;
+    assert_int_equal(collection_locate_now(c, "key-1", 5, &located), 1);
+    return collection_remove(c, "key-1", 5, &located, &scope, &removed, &lsn, err);
+}
+
+static int drop_tenant(struct collection *c, unsigned n, struct quire_error *err)
+{
+    uint64_t elements, lsn;
+    (void)n;
+    return collection_drop_tenant(c, "second", 6, &elements, &lsn, err);
+}
+
+static void each_refusal_has_a_sentence(void **state)
+{
+    static int (*const writes[])(struct collection *, unsigned, struct quire_error *) = {put_for_tenants, drop_tenant,
+                                                                                         remove_of_tenant};
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *path = support_path(folder, "data");
+    struct store_options options = support_store_options(NULL);
+    struct support_model model;
+    struct support_lane lane;
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, 2);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    assert_int_equal(support_put(&lane, c, &model, 1, 1, 1, NULL), 0);
+    assert_int_equal(change(c, "key-1", CHANGE_GRANT, 1, NULL), 0);
+    for (size_t i = 0; i < SUPPORT_COUNT(writes); i++)
+        for (unsigned n = 1, all = 0; !all; n++) {
+            struct quire_error err = {0};
+            fail_in = n;
+            int rc = writes[i](c, n, &err);
+            all = fail_in > 0;
+            fail_in = 0;
+            assert_int_equal(rc, all ? 0 : QUIRE_ENOMEM);
+            assert_int_equal(err.code, rc);
+            assert_true(rc == 0 || strlen(err.message) > 0);
+        }
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(path);
+    support_folder_remove(folder);
+}
+
 /* An index of keys 0 .. SHARED - 1 in version 9. */
 static void build_index(const char *path)
 {
@@ -295,6 +490,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused_puts_leave_nothing_behind),
                                        cmocka_unit_test(a_refused_put_is_not_there_after_a_restart),
+                                       cmocka_unit_test(refused_changes_leave_nothing_behind),
+                                       cmocka_unit_test(each_refusal_has_a_sentence),
                                        cmocka_unit_test(a_refused_adoption_removes_nothing),
                                        cmocka_unit_test(selections_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
