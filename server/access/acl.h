@@ -82,6 +82,9 @@ bool acl_user_has_password(const struct acl_user *user, const void *password, si
 enum acl_verdict acl_user_check(const struct acl_user *user, unsigned row, const struct resp_arg *args, uint32_t n,
                                 uint32_t *key_at);
 
+/* Whether a request of theirs may read the key. */
+bool acl_user_may_read(const struct acl_user *user, struct resp_arg key);
+
 /* The sentence behind NOPERM. verbose names the key, for the administrator's eyes. */
 void acl_denial(char *text, size_t bytes, const struct acl_user *user, enum acl_verdict verdict, unsigned row,
                 struct resp_arg key, bool verbose);

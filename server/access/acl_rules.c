@@ -481,6 +481,11 @@ static bool key_allowed(const struct acl_user *user, unsigned access, struct res
     return false;
 }
 
+bool acl_user_may_read(const struct acl_user *user, struct resp_arg key)
+{
+    return key_allowed(user, ACL_PATTERN_READ, key);
+}
+
 /* Whether the command would show or change what a user who is bound to tenants must not see. */
 static bool reaches_all(const struct command *command)
 {

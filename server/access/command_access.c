@@ -85,6 +85,8 @@ unsigned command_key_access(const struct command *command, const struct resp_arg
     bool reads = command->flags & CMD_READS_TOO;
     for (uint32_t i = 3; i < n && (command->flags & CMD_READS_OLD); i++)
         reads |= arg_is(args[i], "GET");
+    for (uint32_t i = 2; i < n && (command->flags & CMD_READS_DRY); i++)
+        reads |= arg_is(args[i], "DRYRUN");
     return reads ? access | CMD_READ : access;
 }
 

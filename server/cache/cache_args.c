@@ -168,6 +168,8 @@ static int take_value(struct taking *t, const struct option *o, struct quire_err
                          o->word, arg.bytes, (unsigned long long)o->most);
     if (arg.bytes == 0 && o->place == AT(hash))
         return error_set(err, QUIRE_EINVALID, "HASH is empty: leave it out, or give the hash of the request");
+    if (arg.bytes == 0 && o->place == AT(lease))
+        return error_set(err, QUIRE_EINVALID, "LEASE is empty: leave it out, or give the token that SC.GET returned");
     *(struct quire_bytes *)place = cache_arg_bytes(arg);
     t->out->has_value |= o->place == AT(value);
     return 0;

@@ -20,6 +20,7 @@ enum { ENTRIES_MAX = 1000, SCAN_COUNT = 10, SCOPES_SHOWN = 10 };
 
 /* Names, gathered before the number of them is known. */
 struct names {
+    const struct caller *caller; /* NULL: all names are shown, not only those that it may read */
     struct resp_buffer text;
     size_t n;
 };
@@ -28,6 +29,9 @@ static void add_cache(void *context, struct cache *cache)
 {
     struct names *names = context;
     struct quire_bytes name = cache_get_config(cache)->name;
+    const struct caller *c = names->caller;
+    if (c && !c->lane->host->may_read(c, (struct resp_arg){name.data, (uint32_t)name.n_bytes}))
+        return;
     resp_bulk(&names->text, name.data, name.n_bytes);
     names->n++;
 }
@@ -49,7 +53,7 @@ static void put_names(struct names *names, struct resp_buffer *out)
 
 void cmd_sc_list(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct names names = {.text.protocol = c->protocol};
+    struct names names = {.caller = c, .text.protocol = c->protocol};
     struct caches *caches = c->lane->service->caches;
     (void)args;
     (void)n;

@@ -63,6 +63,8 @@ struct host {
     void (*slow)(struct caller *c);
     /* The name of one of the n_tenants that its user is bound to. */
     struct resp_arg (*tenant)(const struct caller *c, uint32_t i);
+    /* Whether its user may read the key: for commands that list what has no key among their arguments. */
+    bool (*may_read)(const struct caller *c, struct resp_arg key);
     /* Callers with backlogged_by == share go on: it is NULL afterwards. */
     void (*release)(struct lane *lane, const struct fair_share *share);
     /* From any thread: message->run is called once on the lane. */

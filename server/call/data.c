@@ -302,7 +302,7 @@ static int load_line(struct service *s, const char *line, size_t bytes, struct q
     if (!s->store)
         return error_set(err, QUIRE_EINVALID, "load needs a data folder: set dir");
     struct resp_arg name = {(const uint8_t *)line, (uint32_t)(space - line)};
-    if (keyspace_version(&s->keyspace, name) != 0) {
+    if (keyspace_version(&s->keyspace, name, NULL) != 0) {
         log_line(s->log, LOG_LEVEL_NOTICE, "load %.*s: the key is there already", (int)bytes, line);
         return 0;
     }

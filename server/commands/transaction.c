@@ -252,6 +252,7 @@ void transaction_discard(struct caller *caller, const struct resp_arg *args, uin
 static bool watch(struct client *c, struct resp_arg key)
 {
     struct transaction *t = c->transaction;
+    bool vectors;
     for (const struct watched *w = t->watched; w; w = w->next)
         if (w->bytes == key.bytes && memcmp(w->key, key.data, key.bytes) == 0)
             return true;
@@ -262,7 +263,14 @@ static bool watch(struct client *c, struct resp_arg key)
         caller_error(&c->caller, "OOM no memory to watch a key");
         return false;
     }
-    w->version = keyspace_version(&c->loop->server->service.keyspace, key);
+    w->version = keyspace_version(&c->loop->server->service.keyspace, key, &vectors);
+    if (vectors && c->caller.n_tenants > 0) {
+        /* the version of a set tells what others write to it */
+        free(w);
+        resp_error(client_reply(c),
+                   "NOPERM this user is bound to tenants: WATCH of a vector set would show what others write");
+        return false;
+    }
     w->bytes = key.bytes;
     if (key.bytes > 0)
         memcpy(w->key, key.data, key.bytes);
@@ -316,7 +324,7 @@ static bool watched_have_changed(struct exec_call *x)
 {
     for (const struct watched *w = x->transaction->watched; w; w = w->next) {
         struct resp_arg key = {w->key, w->bytes};
-        if (keyspace_version(&x->loop->server->service.keyspace, key) != w->version)
+        if (keyspace_version(&x->loop->server->service.keyspace, key, NULL) != w->version)
             return true;
     }
     return false;

@@ -884,13 +884,15 @@ int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const s
 
 /* ---- versions, what is due --------------------------------------------------------------------------------------- */
 
-uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg)
+uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg, bool *vectors)
 {
     struct keyspace_lock lock;
     struct key key = keyspace_key(k, arg);
     keyspace_lock_key(&lock, k, &key);
     const struct key_entry *e = keyspace_find(&lock, &key);
     uint64_t version = e ? e->version : 0;
+    if (vectors)
+        *vectors = e && e->type == KEY_VECTOR_SET;
     keyspace_unlock(&lock);
     return version;
 }

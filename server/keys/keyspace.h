@@ -178,8 +178,8 @@ void keyspace_bind(struct keyspace *keyspace, struct collection *(*find)(void *c
 
 /* ---- over all keys ----------------------------------------------------------------------------------------------- */
 
-/* The version of a key for WATCH: 0 where there is none. */
-uint64_t keyspace_version(struct keyspace *keyspace, struct resp_arg key);
+/* The version of a key for WATCH: 0 where there is none. *vectors (may be NULL): whether it holds a vector set. */
+uint64_t keyspace_version(struct keyspace *keyspace, struct resp_arg key, bool *vectors);
 size_t keyspace_count(const struct keyspace *keyspace);
 /* Visits entries, expired ones too, shard by shard under its lock: no other call of the keyspace. At least `count` from
  * the cursor on, if there are so many; returns the next cursor, 0 at the end. An entry that is there throughout a scan

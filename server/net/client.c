@@ -790,6 +790,12 @@ static struct resp_arg tenant(const struct caller *caller, uint32_t i)
     return (struct resp_arg){(const uint8_t *)name->data, (uint32_t)name->bytes};
 }
 
+static bool may_read(const struct caller *caller, struct resp_arg key)
+{
+    const struct client *c = (const struct client *)(const void *)caller;
+    return acl_user_may_read(c->user, key);
+}
+
 static void release(struct lane *lane, const struct fair_share *share)
 {
     for (struct client *c = loop_of(lane)->clients; c; c = c->next) {
@@ -807,5 +813,6 @@ const struct host client_host = {.reply = reply,
                                  .rest = rest,
                                  .slow = slow,
                                  .tenant = tenant,
+                                 .may_read = may_read,
                                  .release = release,
                                  .post = loop_post};

@@ -66,6 +66,7 @@ struct vsim_call {
     struct filter *filter; /* a reference; NULL: none */
     struct fair_pass pass;
     bool many, starting;
+    bool bound; /* to tenants, the user */
     uint32_t n, n_started, n_running;
     struct vsim_query queries[];
 };
@@ -195,26 +196,32 @@ static const char *plan_of(const struct vsim_call *call, enum quire_plan plan, u
     return n_lists == 0 ? "pagegraph" : n_lists == n_segments ? "spann" : "mixed";
 }
 
+/* What was read and compared depends on elements of others, too: it is not for users who are bound to tenants. */
 static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
 {
     const struct quire_search_stats *s = &q->search.stats;
-    resp_map(out, 15);
-    resp_text(out, "plan");
-    resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments));
+    bool all = !q->call->bound;
+    resp_map(out, all ? 15 : 4);
+    if (all) {
+        resp_text(out, "plan");
+        resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments));
+    }
     resp_text(out, "result");
     resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
     vector_put_count(out, "matches", s->matches);
-    vector_put_count(out, "reads-expected", s->reads_expected);
-    resp_text(out, "switched");
-    resp_bool(out, s->switched);
-    vector_put_count(out, "reads", s->reads + q->fetch.reads);
-    vector_put_count(out, "bytes", s->bytes + q->fetch.bytes);
-    vector_put_count(out, "rounds", s->rounds + q->fetch.rounds);
-    vector_put_count(out, "rows-scored", s->rows_scored);
-    vector_put_count(out, "codes-scored", s->codes_scored);
-    vector_put_count(out, "effort", s->effort);
-    vector_put_count(out, "segments", q->search.n_segments);
-    vector_put_count(out, "memory-rows-scored", q->search.memtable_rows_scored);
+    if (all) {
+        vector_put_count(out, "reads-expected", s->reads_expected);
+        resp_text(out, "switched");
+        resp_bool(out, s->switched);
+        vector_put_count(out, "reads", s->reads + q->fetch.reads);
+        vector_put_count(out, "bytes", s->bytes + q->fetch.bytes);
+        vector_put_count(out, "rounds", s->rounds + q->fetch.rounds);
+        vector_put_count(out, "rows-scored", s->rows_scored);
+        vector_put_count(out, "codes-scored", s->codes_scored);
+        vector_put_count(out, "effort", s->effort);
+        vector_put_count(out, "segments", q->search.n_segments);
+        vector_put_count(out, "memory-rows-scored", q->search.memtable_rows_scored);
+    }
     vector_put_count(out, "latency-us", s->latency_ns / 1000);
     vector_put_count(out, "step-us", s->cpu_ns / 1000);
 }
@@ -491,6 +498,7 @@ static void run_queries(struct caller *c, struct resp_arg key, const struct vect
         if (fill_query(&call->queries[i], collection_config(call->base.collection), &vectors[i], &err) < 0)
             resp_quire_error(&call->queries[i].out, &err);
     call->many = many;
+    call->bound = c->n_tenants > 0;
     start_more(call);
 }
 

@@ -197,13 +197,15 @@ static int add(struct collection *c, struct vector_write *w, struct resp_buffer 
 static int remove_element(struct service *service, struct collection *c, struct vector_write *w,
                           struct keyspace_lock *lock, struct resp_buffer *out, struct quire_error *err)
 {
-    bool removed = false, own = false, last = collection_count(c) == 1;
+    /* a set of tenants stays when its last element goes, so that none of them can make another in its place */
+    bool ends = !collection_config(c)->tenants;
+    bool removed = false, own = false, last = ends && collection_count(c) == 1;
     uint32_t gone;
     int rc = last ? begin_batch(service, &own, err) : 0;
     if (rc < 0)
         return rc;
     rc = collection_remove(c, w->element.data, w->element.bytes, &w->located, w->scope, &removed, &w->lsn, err);
-    if (rc == 0 && removed && collection_count(c) == 0)
+    if (rc == 0 && removed && ends && collection_count(c) == 0)
         rc = keyspace_delete(lock, &w->key, 1, &gone, err);
     if (last)
         rc = end_batch(service, own, rc, w, err);

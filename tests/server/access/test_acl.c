@@ -205,6 +205,17 @@ static void test_keys(void **state)
                                    {(const uint8_t *)"get", 3}};
     assert_int_equal(acl_user_check(user, (unsigned)row_of("set"), set, 3, &key_at), ACL_ALLOWED);
     assert_int_equal(acl_user_check(user, (unsigned)row_of("set"), set, 4, &key_at), ACL_DENIED_KEY);
+    struct resp_arg where[] = {{(const uint8_t *)"vdelwhere", 9},
+                               {(const uint8_t *)"write:x", 7},
+                               {(const uint8_t *)"FILTER", 6},
+                               {(const uint8_t *)"1", 1},
+                               {(const uint8_t *)"dryrun", 6}};
+    assert_int_equal(acl_user_check(user, (unsigned)row_of("vdelwhere"), where, 4, &key_at), ACL_ALLOWED);
+    assert_int_equal(acl_user_check(user, (unsigned)row_of("vdelwhere"), where, 5, &key_at), ACL_DENIED_KEY);
+    where[1] = (struct resp_arg){(const uint8_t *)"docs:1", 6};
+    assert_int_equal(acl_user_check(user, (unsigned)row_of("vdelwhere"), where, 5, &key_at), ACL_ALLOWED);
+    assert_true(acl_user_may_read(user, where[1]));
+    assert_false(acl_user_may_read(user, set[1]));
     assert_string_equal(apply(user, "%W~read:*"), "");
     assert_int_equal(check(user, "del", "read:x"), ACL_ALLOWED);
     assert_string_equal(apply(user, "resetkeys"), "");

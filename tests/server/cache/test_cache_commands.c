@@ -716,6 +716,28 @@ static void test_invalidate(void **state)
     sc_end(s, &c);
 }
 
+static void test_an_empty_lease_is_refused(void **state)
+{
+    static const char *const commands[] = {"*10\r\n$6\r\nSC.PUT\r\n$1\r\nf\r\n$3\r\nCAT\r\n$1\r\nq\r\n$"
+                                           "4\r\nHASH\r\n$1\r\nh\r\n$5\r\nVALUE\r\n$1\r\nv\r\n"
+                                           "$5\r\nLEASE\r\n$0\r\n\r\n",
+                                           "*8\r\n$6\r\nSC.NEG\r\n$1\r\nf\r\n$3\r\nCAT\r\n$1\r\nq\r\n$"
+                                           "4\r\nHASH\r\n$1\r\nh\r\n$5\r\nLEASE\r\n$0\r\n\r\n"};
+    struct connection c;
+    struct test_server *s = sc_serve(&c);
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        send_bytes(&c, commands[i], strlen(commands[i]));
+        struct reply r = read_reply(&c);
+        assert_true(r.type == '-' && strstr(r.text, "LEASE is empty"));
+        reply_free(&r);
+    }
+    struct reply r = ask(&c, "SC.GET f CAT q HASH h NOLEASE");
+    sc_check_status(&r, "miss"); /* neither was stored */
+    reply_free(&r);
+    sc_end(s, &c);
+}
+
 /* ---- users, figures ---------------------------------------------------------------------------------------------- */
 
 static void test_users(void **state)
@@ -743,6 +765,26 @@ static void test_users(void **state)
     expect_error(&other, "SC.INVALIDATE f ALL", "NOPERM");
     expect_text(&other, "AUTH tenant p", "OK");
     expect_error(&other, "SC.GET f CAT q HASH h", "NOPERM User tenant is bound to tenants");
+    /* names are shown to whom the pattern lets read; a count tells what is there */
+    expect_text(&c, "ACL SETUSER stranger on >p ~other* +@all", "OK");
+    expect_text(&c, "ACL SETUSER writer on >p %W~f +@all", "OK");
+    struct reply r = ask(&c, "SC.LIST");
+    assert_int_equal(r.n, 2);
+    reply_free(&r);
+    static const char *const names[][2] = {{"app", "f"}, {"reader", "f"}, {"stranger", NULL}, {"writer", NULL}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char login[32];
+        snprintf(login, sizeof login, "AUTH %s p", names[i][0]);
+        expect_text(&other, login, "OK");
+        r = ask(&other, "SC.LIST");
+        assert_int_equal(r.n, names[i][1] != NULL);
+        if (names[i][1])
+            assert_true(reply_is(&r.items[0], names[i][1]));
+        reply_free(&r);
+    }
+    expect_error(&other, "SC.INVALIDATE f ALL DRYRUN", "NOPERM No permissions to access a key");
+    expect_error(&other, "SC.INVALIDATE f DRYRUN ALL", "NOPERM No permissions to access a key");
+    expect_integer(&other, "SC.INVALIDATE f TAG none", 0);
     expect_text(&other, "AUTH none p", "OK");
     expect_error(&other, "SC.GET f CAT q HASH h", "NOPERM User none has no permissions to run the 'sc.get' command");
     disconnect(&other);
@@ -750,7 +792,7 @@ static void test_users(void **state)
     connect_to(&other, s->port);
     expect_error(&other, "SC.GET f CAT q HASH h", "NOAUTH");
     disconnect(&other);
-    struct reply r = ask(&c, "COMMAND GETKEYSANDFLAGS SC.GET f CAT q");
+    r = ask(&c, "COMMAND GETKEYSANDFLAGS SC.GET f CAT q");
     assert_true(r.n == 1 && reply_is(&r.items[0].items[0], "f"));
     reply_free(&r);
     r = ask(&c, "COMMAND GETKEYS SC.AUDIT POP f");
@@ -907,6 +949,7 @@ int main(void)
         cmocka_unit_test(test_audit),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_invalidate),
+        cmocka_unit_test(test_an_empty_lease_is_refused),
         cmocka_unit_test(test_users),
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_restart),

@@ -101,6 +101,13 @@ static void host_release(struct lane *lane, const struct fair_share *share)
     (void)share;
 }
 
+static bool host_may_read(const struct caller *caller, struct resp_arg key)
+{
+    (void)caller;
+    (void)key;
+    return true;
+}
+
 static void host_post(struct lane *lane, struct message *message)
 {
     struct test_lane *t = (struct test_lane *)(void *)lane;
@@ -119,6 +126,7 @@ static const struct host test_host = {.reply = host_reply,
                                       .rest = host_rest,
                                       .slow = host_rest,
                                       .tenant = host_tenant,
+                                      .may_read = host_may_read,
                                       .release = host_release,
                                       .post = host_post};
 

@@ -306,7 +306,7 @@ static void test_versions(void **state)
     (void)state;
     begin(&k);
     uint64_t seen[5] = {0};
-    assert_int_equal(keyspace_version(&k, arg("k")), 0);
+    assert_int_equal(keyspace_version(&k, arg("k"), NULL), 0);
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(i == 2 ? 0 : set(&k, "k", "v", 0), 0);
         if (i == 2) {
@@ -314,7 +314,7 @@ static void test_versions(void **state)
             assert_int_equal(keyspace_expire(&h, e, test_now_ms + 1000, &err), 0);
             keyspace_unlock(&h);
         }
-        seen[i] = keyspace_version(&k, arg("k"));
+        seen[i] = keyspace_version(&k, arg("k"), NULL);
         for (unsigned j = 0; j < i; j++)
             assert_true(seen[i] != seen[j]);
         if (i == 3)

@@ -234,13 +234,47 @@ static void test_what_else_is_refused(void **state)
 {
     (void)state;
     fill(false);
-    static const char *const requests[] = {
-        "DEL k",       "UNLINK k",        "RENAME k j",     "EXPIRE k 1",      "PERSIST k",
-        "COPY k j",    "SET k v",         "MSET k v",       "FLUSHALL",        "FLUSHDB",
-        "SAVE",        "BGSAVE",          "INFO",           "KEYS *",          "MONITOR",
-        "SLOWLOG GET", "MEMORY USAGE k",  "DEBUG OBJECT k", "CONFIG GET *",    "SC.LIST",
-        "CLIENT LIST", "ACL LIST",        "VSEAL k",        "VCOMPACT k",      "VCHECK k",
-        "VLOAD k x",   "VCREATE j DIM 2", "VTENANTS k",     "VTENANTS k acme", "VDROPTENANT k acme"};
+    static const char *const requests[] = {"DEL k",
+                                           "UNLINK k",
+                                           "RENAME k j",
+                                           "EXPIRE k 1",
+                                           "PERSIST k",
+                                           "COPY k j",
+                                           "SET k v",
+                                           "MSET k v",
+                                           "FLUSHALL",
+                                           "FLUSHDB",
+                                           "SAVE",
+                                           "BGSAVE",
+                                           "INFO",
+                                           "KEYS *",
+                                           "MONITOR",
+                                           "SLOWLOG GET",
+                                           "MEMORY USAGE k",
+                                           "DEBUG OBJECT k",
+                                           "CONFIG GET *",
+                                           "SC.LIST",
+                                           "CLIENT LIST",
+                                           "ACL LIST",
+                                           "VSEAL k",
+                                           "VCOMPACT k",
+                                           "VCHECK k",
+                                           "VLOAD k x",
+                                           "VCREATE j DIM 2",
+                                           "VTENANTS k",
+                                           "VTENANTS k acme",
+                                           "VDROPTENANT k acme",
+                                           "SCAN 0",
+                                           "RANDOMKEY",
+                                           "DBSIZE",
+                                           "MEMORY STATS",
+                                           "MEMORY DOCTOR",
+                                           "MEMORY PURGE",
+                                           "MEMORY MALLOC-STATS",
+                                           "OBJECT IDLETIME k",
+                                           "OBJECT FREQ k",
+                                           "OBJECT ENCODING k",
+                                           "OBJECT REFCOUNT k"};
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
         expect_error(&acme, requests[i], "NOPERM User acme is bound to tenants");
     expect_integer(&admin, "VCARD k", 5);
@@ -516,6 +550,75 @@ static void test_sets_of_tenants(void **state)
     reply_free(&r);
 }
 
+/* A set that was made for tenants stays when its last element goes, so that no tenant can make another in its place. */
+static void test_an_empty_set_stays_what_it_was(void **state)
+{
+    (void)state;
+    expect_text(&admin, "FLUSHALL", "OK");
+    expect_text(&admin, "VCREATE k DIM 2 TENANTS METRIC l2", "OK");
+    expect_integer(&acme, "VADD k VALUES 2 1 0 x", 1);
+    expect_integer(&acme, "VREM k x", 1);
+    expect_error(&acme, "VADD k VALUES 3 1 0 0 x", "ERR Vector dimension mismatch");
+    expect_integer(&acme, "VADD k VALUES 2 1 0 x", 1);
+    expect_integer(&acme, "VDELWHERE k FILTER 1", 1);
+    expect_integer(&admin, "VADD k VALUES 2 1 0 y TENANT bolt", 1);
+    expect_integer(&admin, "VREM k y", 1);
+    expect_integer(&admin, "EXISTS k", 1);
+    for (int restarted = 0; restarted < 2; restarted++) {
+        struct reply r = ask(&admin, "VINFO k");
+        assert_int_equal(reply_field(&r, "tenants")->integer, 1);
+        assert_int_equal(reply_field(&r, "size")->integer, 0);
+        assert_string_equal(reply_field(&r, "metric")->text, "l2");
+        reply_free(&r);
+        stop();
+        start();
+    }
+    expect_integer(&admin, "DEL k", 1);
+    expect_integer(&admin, "EXISTS k", 0);
+}
+
+/* What the version of a shared set would tell. */
+static void test_watching_shows_no_others(void **state)
+{
+    (void)state;
+    fill(false);
+    expect_error(&acme, "WATCH k", "NOPERM ");
+    expect_error(&acme, "WATCH own k", "NOPERM ");
+    expect_text(&acme, "WATCH own", "OK");
+    expect_integer(&admin, "VADD k VALUES 2 3 1 more TENANT bolt", 1);
+    expect_text(&acme, "MULTI", "OK");
+    expect_text(&acme, "PING", "QUEUED");
+    struct reply r = ask(&acme, "EXEC");
+    assert_true(r.type == '*' && r.n == 1);
+    reply_free(&r);
+    expect_text(&admin, "WATCH k", "OK");
+    expect_text(&admin, "UNWATCH", "OK");
+}
+
+/* What a search did is told only as far as the user's own elements decide it. */
+static void test_explain_counts_no_others(void **state)
+{
+    (void)state;
+    for (int sealed = 0; sealed < 2; sealed++) {
+        fill(sealed);
+        for (int many = 0; many < 2; many++) {
+            const char *request = many ? "VMSIM k 1 VALUES 2 1 0 EXPLAIN" : "VSIM k VALUES 2 1 0 EXPLAIN";
+            struct reply r = ask(&acme, request);
+            const struct reply *explained = many ? &r.items[0].items[1] : &r.items[1];
+            assert_int_equal(explained->n, 8);
+            assert_non_null(reply_field(explained, "result"));
+            assert_int_equal(reply_field(explained, "matches")->integer, 2);
+            assert_non_null(reply_field(explained, "latency-us"));
+            assert_non_null(reply_field(explained, "step-us"));
+            reply_free(&r);
+            r = ask(&admin, request);
+            explained = many ? &r.items[0].items[1] : &r.items[1];
+            assert_int_equal(explained->n, 30);
+            reply_free(&r);
+        }
+    }
+}
+
 static void test_removal_by_filter_keeps_to_the_scope(void **state)
 {
     (void)state;
@@ -637,6 +740,9 @@ int main(void)
         cmocka_unit_test(test_attributes_forge_no_grants),
         cmocka_unit_test(test_tenants_are_listed_and_dropped),
         cmocka_unit_test(test_sets_of_tenants),
+        cmocka_unit_test(test_an_empty_set_stays_what_it_was),
+        cmocka_unit_test(test_watching_shows_no_others),
+        cmocka_unit_test(test_explain_counts_no_others),
         cmocka_unit_test(test_removal_by_filter_keeps_to_the_scope),
         cmocka_unit_test(test_limits_hold_for_filters_everywhere),
         cmocka_unit_test(test_few_among_many),
