@@ -109,8 +109,25 @@ static int refuse_failed(const struct journal *j, struct quire_error *err)
     return rc < 0 ? error_set(err, rc, "%.300s; the journal tries again by itself", j->failure.message) : 0;
 }
 
-static int admit(const struct journal *j, size_t bytes, struct quire_error *err)
+/* What is answered before it is written must soon be. */
+static bool is_late(const struct journal *j)
 {
+    return j->busy_us && atomic_load(&j->sync) != JOURNAL_ALWAYS && clock_us() > j->busy_us + JOURNAL_DELAY_US_MAX;
+}
+
+static int admit(struct journal *j, size_t bytes, struct quire_error *err)
+{
+    uint64_t needed = j->unwritten_bytes + j->held_bytes;
+    if (is_late(j)) {
+        j->stats.delayed++;
+        return error_set(err, QUIRE_EBUSY,
+                         "the disk has not taken a write to the journal in %s for %u s: nothing is promised before it "
+                         "has; try again",
+                         j->folder, JOURNAL_DELAY_US_MAX / 1000000);
+    }
+    if (needed > 0 && needed + bytes > 2 * j->options.buffer_bytes)
+        return error_set(err, QUIRE_EBUSY, "%llu bytes of the journal wait for a sync and the limit is %llu: try again",
+                         (unsigned long long)needed, (unsigned long long)(2 * j->options.buffer_bytes));
     if (j->unwritten_bytes > 0 && j->unwritten_bytes + bytes > j->options.buffer_bytes)
         return error_set(err, QUIRE_EBUSY,
                          "%llu bytes wait to be written to the journal and the limit is %llu: try again",
@@ -365,15 +382,17 @@ int journal_rotate(struct journal *j, uint64_t *lsn, struct quire_error *err)
     assert(!journal_in_batch(j));
     pthread_mutex_lock(&j->lock);
     int rc = refuse_failed(j, err);
-    uint64_t failures = j->stats.failures;
-    if (rc == 0) {
-        *lsn = j->rotate_lsn = journal_last_lsn(j) + 1;
+    uint64_t failures = j->stats.failures, asked = journal_last_lsn(j) + 1;
+    if (rc == 0 && j->rotated_lsn < asked) {
+        j->rotate_lsn = asked;
         wake_writer(j);
     }
-    while (rc == 0 && j->rotate_lsn == *lsn && j->stats.failures == failures)
+    while (rc == 0 && j->rotated_lsn < asked && j->stats.failures == failures)
         pthread_cond_wait(&j->changed, &j->lock);
-    if (rc == 0 && j->stats.failures != failures)
+    if (rc == 0 && j->rotated_lsn < asked)
         rc = error_set(err, j->failure.code, "%.380s", j->failure.message);
+    if (rc == 0)
+        *lsn = j->rotated_lsn;
     pthread_mutex_unlock(&j->lock);
     return rc;
 }
@@ -389,8 +408,10 @@ static void journal_free(struct journal *j)
     }
     pthread_cond_destroy(&j->changed);
     pthread_cond_destroy(&j->work);
+    pthread_cond_destroy(&j->jobs);
     pthread_mutex_destroy(&j->lock);
-    memory_free(j->buffer);
+    memory_free(j->writer_out.buffer);
+    memory_free(j->syncer_out.buffer);
     free(j->folder);
     free(j);
 }
@@ -405,6 +426,7 @@ static struct journal *journal_new(struct io_fs *fs, const char *folder, const s
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->work, &monotonic);
+    pthread_cond_init(&j->jobs, &monotonic);
     pthread_cond_init(&j->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     j->fs = fs;
@@ -413,22 +435,35 @@ static struct journal *journal_new(struct io_fs *fs, const char *folder, const s
     j->options.buffer_bytes = options->buffer_bytes ? options->buffer_bytes : BUFFER_BYTES_DEFAULT;
     atomic_store(&j->sync, options->sync);
     j->folder = strdup(folder);
-    j->buffer = memory_aligned(4096, BUFFER_BYTES);
-    if (j->folder && j->buffer)
+    j->kept_lsn = UINT64_MAX;
+    j->writer_out.buffer = memory_aligned(4096, BUFFER_BYTES);
+    j->syncer_out.buffer = memory_aligned(4096, BUFFER_BYTES);
+    if (j->folder && j->writer_out.buffer && j->syncer_out.buffer)
         return j;
     journal_free(j);
     return NULL;
 }
 
-/* The thread takes no signals: they are the host's. */
-static int start_writer(struct journal *j, struct quire_error *err)
+static void stop_syncer(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->syncer_stops = true;
+    pthread_cond_signal(&j->jobs);
+    pthread_mutex_unlock(&j->lock);
+    pthread_join(j->syncer, NULL);
+}
+
+/* The threads take no signals: they are the host's. */
+static int start_threads(struct journal *j, struct quire_error *err)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int errnum = pthread_create(&j->thread, NULL, journal_writer, j);
+    int errnum = pthread_create(&j->syncer, NULL, journal_syncer, j);
+    if (errnum == 0 && (errnum = pthread_create(&j->thread, NULL, journal_writer, j)))
+        stop_syncer(j);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return errnum ? error_set_errno(err, errnum, "start the thread of the journal in", j->folder) : 0;
+    return errnum ? error_set_errno(err, errnum, "start the threads of the journal in", j->folder) : 0;
 }
 
 static void take_over(struct journal *j, const struct recovery *recovery)
@@ -443,7 +478,8 @@ static void take_over(struct journal *j, const struct recovery *recovery)
     j->log_bytes = j->log.bytes;
     j->stats.checkpoint_lsn = recovery->checkpoint_lsn;
     j->stats.checkpoint_bytes = recovery->checkpoint_bytes;
-    j->written = (struct journal_stats){0};
+    j->rotated_lsn = j->log.first_lsn;
+    j->writer_out.counted = (struct journal_stats){0};
 }
 
 int journal_open(struct io_fs *fs, const char *folder, const struct journal_options *options,
@@ -463,7 +499,7 @@ int journal_open(struct io_fs *fs, const char *folder, const struct journal_opti
     if (rc == 0) {
         journal_remove_older(fs, folder, recovery.checkpoint_lsn, true);
         take_over(j, &recovery);
-        rc = start_writer(j, err);
+        rc = start_threads(j, err);
     }
     if (rc < 0) {
         fs_close(j->log.file);
@@ -485,6 +521,7 @@ int journal_close(struct journal *j, struct quire_error *err)
     wake_writer(j);
     pthread_mutex_unlock(&j->lock);
     pthread_join(j->thread, NULL);
+    stop_syncer(j);
     assert((!j->first && !j->lost) || j->failure.code < 0);
     if (j->first)
         rc = error_set(err, j->failure.code, "the journal was closed without the frames of LSN %llu to %llu: %.250s",

@@ -13,8 +13,8 @@
  * Opening never writes to an existing file: it begins a new log, so that a snapshot may hold hard links to the old
  * ones.
  *
- * Threads: one writer thread belongs to the journal; it writes and syncs. Appending copies bytes under a short lock and
- * touches no disk. Everything durable goes through an io_fs.
+ * Threads: two belong to the journal; one writes, the other syncs where nobody waits for it. Appending copies bytes
+ * under a short lock and touches no disk. Everything durable goes through an io_fs.
  */
 #ifndef QUIRE_IO_JOURNAL_H
 #define QUIRE_IO_JOURNAL_H
@@ -26,19 +26,20 @@ struct checkpoint;
 
 #define JOURNAL_RECORD_BYTES_MAX (1u << 30)
 #define JOURNAL_FRAME_BYTES_MAX  (1u << 31) /* all records of one frame, with 8 to 15 bytes for each */
+#define JOURNAL_DELAY_US_MAX     2000000u   /* that a write may take before nothing more is promised, as in Redis */
 
 enum journal_sync {
     JOURNAL_ALWAYS,   /* a frame counts as durable when it was synced; frames that wait share one sync */
-    JOURNAL_EVERYSEC, /* written within a millisecond, synced every second */
-    JOURNAL_NO        /* written within a millisecond, synced when a file ends */
+    JOURNAL_EVERYSEC, /* written within a millisecond or two, also while a sync is under way; synced every second */
+    JOURNAL_NO        /* written within a millisecond or two, synced when a file ends */
 };
 
 struct journal_options {
     enum journal_sync sync;
     uint64_t file_bytes; /* a log file is ended beyond this; 0: 64 MiB */
     uint64_t
-        buffer_bytes; /* of frames in memory that are not written yet; beyond it appending is refused (QUIRE_EBUSY);
-                              0: 64 MiB */
+        buffer_bytes; /* of frames in memory that are not written yet, and twice that of those not synced yet; beyond
+                         it appending is refused (QUIRE_EBUSY); 0: 64 MiB */
 };
 
 /* Who gets what a folder holds, in order, when it is opened. A negative answer ends the opening. Bytes are valid during
@@ -61,8 +62,8 @@ struct journal_report {
 };
 
 /* Opens the journal of an existing folder, new or old, replays it and starts a log. Errors: QUIRE_ECORRUPT where a
- * frame is damaged or missing that was durable, as later ones, the next log or the checkpoint show (file, offset and
- * LSNs named, remedy: repair), those of the reader and of the file system. What the last log has behind its first
+ * frame is damaged or missing that was durable, as later ones, a mark, the next log or the checkpoint show (file, offset
+ * and LSNs named, remedy: repair), those of the reader and of the file system. What the last log has behind its first
  * invalid frame is torn otherwise, and ignored for ever. What is replayed is durable. One journal per folder at a time:
  * the caller sees to it. */
 int journal_open(struct io_fs *fs, const char *folder, const struct journal_options *options,
@@ -79,8 +80,9 @@ struct journal_record {
 
 /* Appends a frame of n records; *lsn gets its number. Any thread; no disk. Errors: what a failed write or sync left
  * (QUIRE_ENOSPACE, QUIRE_EIO: the journal tries again by itself and takes frames as soon as that succeeds; nothing
- * appended before is forgotten), QUIRE_EBUSY, QUIRE_ENOMEM, QUIRE_ELIMIT. In a batch only the last two: it was let in
- * as a whole. */
+ * appended before is forgotten), QUIRE_EBUSY (too much waits for the disk, or, but under ALWAYS, the disk has not taken
+ * a write for JOURNAL_DELAY_US_MAX), QUIRE_ENOMEM, QUIRE_ELIMIT. In a batch only the last two: it was let in as a
+ * whole. */
 int journal_append(struct journal *journal, const struct journal_record *records, unsigned n, uint64_t *lsn,
                    struct quire_error *err);
 
@@ -112,6 +114,7 @@ int journal_sync(struct journal *journal, struct quire_error *err);
 
 struct journal_stats {
     uint64_t frames, bytes, writes, syncs, sync_us, sync_us_max;
+    uint64_t delayed;              /* appends that were refused since the disk had not taken a write for too long */
     uint64_t unwritten_bytes;      /* in memory */
     uint64_t log_bytes, log_files; /* since the checkpoint, on disk */
     uint64_t checkpoint_lsn, checkpoint_bytes, checkpoints, failures;

@@ -12,7 +12,8 @@
  * Chunks are synced as they come, a few at a time: a file system would otherwise make the log's next sync wait for all
  * of the checkpoint.
  *
- * A snapshot needs no copy: closed files never change, so it is hard links to them.
+ * A snapshot needs no copy: closed files never change, so it is hard links to them, and an empty log behind the last
+ * one, so that no log is missing (journal_read.c).
  */
 #include "io/array.h"
 #include "io/bytes.h"
@@ -268,6 +269,8 @@ int journal_snapshot(struct journal *j, const char *to, uint64_t *lsn, struct qu
     for (unsigned i = 0; rc == 0 && i < files.n_logs; i++)
         if (files.logs[i] >= checkpoint && files.logs[i] < next)
             rc = link_one(j, to, NAME_LOG, files.logs[i], err);
+    if (rc == 0)
+        rc = journal_log_empty(j->fs, to, next, err);
     journal_files_free(&files);
     end_maintenance(j);
     if (rc == 0)

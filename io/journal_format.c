@@ -24,12 +24,17 @@ uint64_t journal_checksum(const void *bytes, size_t n)
     return XXH3_64bits(bytes, n);
 }
 
+uint32_t journal_file_version(const char *magic)
+{
+    return memcmp(magic, LOG_MAGIC, 8) == 0 ? LOG_VERSION : CHECKPOINT_VERSION;
+}
+
 void journal_file_header(uint8_t header[FILE_HEADER_BYTES], const char *magic, uint64_t id, uint64_t first_lsn)
 {
     assert(first_lsn > 0);
     memset(header, 0, FILE_HEADER_BYTES);
     memcpy(header, magic, 8);
-    bytes_store_u32(header + FILE_VERSION_AT, FILE_VERSION);
+    bytes_store_u32(header + FILE_VERSION_AT, journal_file_version(magic));
     bytes_store_u64(header + FILE_ID_AT, id);
     bytes_store_u64(header + FILE_FIRST_AT, first_lsn);
     bytes_store_u64(header + FILE_CHECKSUM_AT, journal_checksum(header, FILE_CHECKSUM_AT));
@@ -66,8 +71,11 @@ uint8_t *journal_put_record(uint8_t *at, uint8_t kind, const uint64_t *lsn, cons
 
 int journal_random_id(uint64_t *id, struct quire_error *err)
 {
-    if (getrandom(id, sizeof *id, 0) != (ssize_t)sizeof *id)
-        return error_set(err, QUIRE_EIO, "the operating system gives no random number for a journal's file");
+    uint64_t random = 0;
+    while (random == 0) /* means "no id" where files are read */
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+            return error_set(err, QUIRE_EIO, "the operating system gives no random number for a journal's file");
+    *id = random;
     return 0;
 }
 

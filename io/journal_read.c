@@ -10,8 +10,10 @@
  *   2. The last log may end in torn bytes: behind its first invalid frame everything is ignored, whole frames of later
  *      numbers too (the disk may write sectors in any order). Each frame says which LSNs were durable when it was
  *      written: if one behind the invalid place knows that place as durable, it is damage and no torn end.
- *      So is it where the checkpoint has a record that is true up to that place or beyond: those frames were synced
- *      before it was published, and their LSNs must not be given out again.
+ *      So is it where a mark of the log says so, and where the checkpoint has a record that is true up to that place or
+ *      beyond: those frames were synced before it was published, and their LSNs must not be given out again.
+ *      A log that was ended because another had been begun is not the last, and neither is one before a checkpoint's
+ *      LSN: the log at that LSN was there before the checkpoint was.
  *   3. A new log begins at the LSN behind the last valid frame, so by 1. the ignored ones can never come back.
  *
  * Files are synced first (for opening) and read with direct I/O: after a sync that failed, the operating system may
@@ -39,9 +41,10 @@
 
 struct scan {
     struct io_file *file;
-    uint64_t id;    /* of the file; frames of another do not count. 0: its header is lost */
-    uint64_t first; /* LSN in its name */
-    bool with_lsn;  /* records have their own: a checkpoint */
+    uint64_t id;      /* of the file; frames of another do not count. 0: its header is lost */
+    uint64_t first;   /* LSN in its name */
+    uint64_t durable; /* a log: up to which LSN its marks say that frames are; 0: nothing */
+    bool with_lsn;    /* records have their own: a checkpoint */
     bool salvage;
     uint8_t *window;
     size_t capacity, filled;
@@ -143,6 +146,8 @@ static size_t record_header_bytes(const struct scan *scan)
 static bool records_fit(const struct scan *scan, const uint8_t *payload, const struct frame_header *header)
 {
     uint64_t rest = header->payload_bytes;
+    if (header->magic == END_MAGIC)
+        return rest == 0 && header->n_records <= !scan->with_lsn;
     for (uint32_t i = 0; i < header->n_records; i++) {
         if (rest < record_header_bytes(scan))
             return false;
@@ -152,7 +157,7 @@ static bool records_fit(const struct scan *scan, const uint8_t *payload, const s
         payload += bytes;
         rest -= bytes;
     }
-    return rest == 0 && (header->magic == FRAME_MAGIC || header->n_records == 0);
+    return rest == 0;
 }
 
 /* 1: a valid frame begins at `at`; 0: none does; or an error of reading. */
@@ -220,6 +225,7 @@ static int each_record(const struct scan *scan, const struct found *found, recor
 {
     const uint8_t *at = found->payload;
     int rc = 0;
+    assert(found->header.magic == FRAME_MAGIC);
     for (uint32_t i = 0; rc >= 0 && take && i < found->header.n_records; i++) {
         uint32_t n = bytes_load_u32(at);
         uint64_t lsn = scan->with_lsn ? bytes_load_u64(at + RECORD_HEADER_BYTES) : found->header.number;
@@ -243,6 +249,39 @@ __attribute__((format(printf, 2, 3))) static void say_lost(const struct walk *wa
         walk->lost(walk->lost_context, sentence);
 }
 
+static bool is_zero(const uint8_t *bytes, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+/* What is durable, by a mark; a torn one says nothing. */
+static uint64_t mark_at(const uint8_t *at, uint64_t id)
+{
+    bool right = bytes_load_u32(at) == MARK_MAGIC && header_is_right(at) && bytes_load_u64(at + FRAME_FILE_ID_AT) == id;
+    return right ? bytes_load_u64(at + FRAME_KNOWN_AT) : 0;
+}
+
+/* What lies between the file's header and the frames of a log: marks, and zeros. */
+static int check_head_of_log(struct scan *scan, uint64_t id, bool *right, struct quire_error *err)
+{
+    const uint8_t *head;
+    *right = scan->file->bytes >= LOG_FRAMES_AT;
+    int rc = *right ? scan_bytes(scan, 0, LOG_FRAMES_AT, &head, err) : 0;
+    if (rc < 0 || !*right)
+        return rc;
+    *right = is_zero(head, FILE_HEADER_BYTES, LOG_MARKS_AT);
+    for (unsigned i = 0; i < LOG_MARKS; i++) {
+        size_t at = LOG_MARKS_AT + i * (size_t)LOG_MARK_STEP;
+        uint64_t known = mark_at(head + at, id);
+        scan->durable = known > scan->durable ? known : scan->durable;
+        *right = *right && is_zero(head, at + FRAME_HEADER_BYTES, at + LOG_MARK_STEP);
+    }
+    return 0;
+}
+
 /* Reads the file's header. In salvage a damaged one is reported, and frames are taken by their own word. */
 static int check_file_header(const struct walk *walk, struct scan *scan, const char *magic, struct quire_error *err)
 {
@@ -252,15 +291,23 @@ static int check_file_header(const struct walk *walk, struct scan *scan, const c
         int rc = scan_bytes(scan, 0, FILE_HEADER_BYTES, &header, err);
         if (rc < 0)
             return rc;
-        if (memcmp(header, magic, 8) == 0 && bytes_load_u32(header + FILE_VERSION_AT) > FILE_VERSION)
-            return error_set(err, QUIRE_EVERSION, "%s has format version %" PRIu32 ", this program reads up to %u",
-                             scan->file->path, bytes_load_u32(header + FILE_VERSION_AT), FILE_VERSION);
-        right = memcmp(header, magic, 8) == 0 && bytes_load_u32(header + FILE_VERSION_AT) == FILE_VERSION &&
-                bytes_load_u64(header + FILE_CHECKSUM_AT) == journal_checksum(header, FILE_CHECKSUM_AT) &&
-                bytes_load_u64(header + FILE_FIRST_AT) == scan->first && bytes_load_u64(header + FILE_ID_AT) != 0;
+        uint32_t version = bytes_load_u32(header + FILE_VERSION_AT), own = journal_file_version(magic);
+        right = bytes_load_u64(header + FILE_CHECKSUM_AT) == journal_checksum(header, FILE_CHECKSUM_AT);
+        if (memcmp(header, magic, 8) == 0 && (version > own || (version < own && right)))
+            return error_set(err, QUIRE_EVERSION, "%s has format version %" PRIu32 ", this program reads only %u%s",
+                             scan->file->path, version, own,
+                             version > own ? ": use a newer one" : ": make the data anew, or use an older one");
+        right = right && memcmp(header, magic, 8) == 0 && bytes_load_u64(header + FILE_FIRST_AT) == scan->first &&
+                bytes_load_u64(header + FILE_ID_AT) != 0;
+    }
+    uint64_t id = right ? bytes_load_u64(header + FILE_ID_AT) : 0;
+    if (right && !scan->with_lsn) {
+        int rc = check_head_of_log(scan, id, &right, err);
+        if (rc < 0)
+            return rc;
     }
     if (right)
-        scan->id = bytes_load_u64(header + FILE_ID_AT);
+        scan->id = id;
     else if (walk->salvage)
         say_lost(walk, "%s: the file's header is damaged", scan->file->path);
     else
@@ -293,6 +340,7 @@ struct stretch {
     uint64_t next, limit; /* numbers below `limit` only */
     bool may_be_torn;     /* the last log */
     bool ended;           /* by an end frame */
+    bool followed;        /* which says that the next log was there */
     uint64_t at;          /* behind the last valid frame */
     uint64_t frames, records;
     uint64_t known_at_end; /* what the end frame says */
@@ -339,7 +387,7 @@ static int lose(const struct walk *walk, const struct scan *scan, struct stretch
 static int resume(const struct walk *walk, struct scan *scan, struct stretch *s, struct found *found,
                   struct quire_error *err)
 {
-    if (s->may_be_torn) {
+    if (s->may_be_torn && scan->durable < s->next) {
         int rc = scan_search(scan, s->at, accept_knowing, s->next, found, err);
         if (rc <= 0)
             return rc < 0 ? rc : count_torn(scan, s->at, &walk->report->torn_bytes, err);
@@ -347,16 +395,17 @@ static int resume(const struct walk *walk, struct scan *scan, struct stretch *s,
     int rc = scan_search(scan, s->at, accept_from, s->next, found, err);
     if (rc < 0)
         return rc;
-    uint64_t behind = rc > 0 && found->header.number < s->limit ? found->header.number : s->limit;
+    bool more = rc > 0 && found->header.number < s->limit;
+    uint64_t behind = more ? found->header.number : s->may_be_torn ? scan->durable + 1 : s->limit;
     rc = lose(walk, scan, s, behind, err);
-    return rc < 0 ? rc : behind < s->limit;
+    return rc < 0 ? rc : more;
 }
 
 static int walk_frames(const struct walk *walk, struct scan *scan, struct stretch *s, record_taker take, void *context,
                        struct quire_error *err)
 {
     int rc = 0;
-    s->at = FILE_HEADER_BYTES;
+    s->at = scan->with_lsn ? FILE_HEADER_BYTES : LOG_FRAMES_AT;
     while (s->next < s->limit && !s->ended) {
         struct found found;
         rc = scan_frame(scan, s->at, &found, err);
@@ -367,6 +416,7 @@ static int walk_frames(const struct walk *walk, struct scan *scan, struct stretc
         scan->id = found.header.file_id;
         s->at = found_end(&found);
         s->ended = found.header.magic == END_MAGIC;
+        s->followed = s->ended && found.header.n_records > 0;
         s->known_at_end = found.header.known;
         if (s->ended)
             continue;
@@ -434,6 +484,18 @@ static int walk_checkpoint(const struct walk *walk, uint64_t lsn, struct recover
     return rc;
 }
 
+/* The last log is not there: what it had is not known. */
+static int lose_log(const struct walk *walk, uint64_t first, const char *reason, struct quire_error *err)
+{
+    static const char format[] = "%.200s: the log that begins at LSN %" PRIu64 " is missing, which %s";
+    char sentence[320];
+    snprintf(sentence, sizeof sentence, format, walk->folder, first, reason);
+    if (!walk->salvage)
+        return error_set(err, QUIRE_ECORRUPT, "%s; " REMEDY, sentence);
+    say_lost(walk, "%s", sentence);
+    return 0;
+}
+
 /* limit: the first LSN of the log behind this one, UINT64_MAX: there is none. */
 static int walk_log(const struct walk *walk, uint64_t first, uint64_t limit, struct recovery *out,
                     struct quire_error *err)
@@ -447,10 +509,12 @@ static int walk_log(const struct walk *walk, uint64_t first, uint64_t limit, str
         out->next_lsn = s.next;
         walk->report->frames += s.frames;
         walk->report->records += s.records;
-        walk->report->log_bytes += s.at - FILE_HEADER_BYTES;
+        walk->report->log_bytes += s.at - LOG_FRAMES_AT;
         walk->report->log_files++;
         out->log_files++;
         out->log_bytes += scan.file->bytes;
+        if (rc == 0 && limit == UINT64_MAX && s.followed)
+            rc = lose_log(walk, s.next, "was begun before the log in front of it was ended", err);
     }
     scan_close(&scan);
     return rc;
@@ -486,6 +550,8 @@ static int walk_logs(const struct walk *walk, const struct journal_files *files,
                  files->logs[i] - 1);
         out->next_lsn = files->logs[i];
     }
+    if (i == files->n_logs && out->checkpoint_lsn)
+        rc = lose_log(walk, out->next_lsn, "was begun before the checkpoint was written", err);
     for (; rc == 0 && i < files->n_logs; i++)
         rc = walk_log(walk, files->logs[i], i + 1 < files->n_logs ? files->logs[i + 1] : UINT64_MAX, out, err);
     return rc == 0 && out->next_lsn <= out->known_lsn ? lose_known(walk, out, err) : rc;

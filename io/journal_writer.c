@@ -1,23 +1,32 @@
 /*
- * journal_writer.c - the journal's thread: writes frames, syncs them, begins and ends log files, and gets over
- * failures.
+ * journal_writer.c - the journal's writer: hands frames to the operating system, decides when logs are synced, begun and
+ * ended, and gets over failures.
  *
  * The thread looks at the state under the lock, decides on one step (next_step), carries it out without the lock, and
  * enters the outcome. Frames that wait are gathered into one write and share one sync: the more wait, the cheaper each.
  *
+ * What may take long (a sync, and with it the beginning and the ending of a log) is a job (journal_job.c). Where nobody
+ * waits for it, the syncer's thread does it, and the writer goes on writing to the log that it has: what is appended is
+ * with the operating system within a millisecond or two, however slow the disk is to sync, so a process that is killed
+ * has lost no more than that. Under ALWAYS those who append wait for the sync; the writer does it itself then.
+ *
  * Rules:
  *   1. A log begins at LSN n only when every frame before n is synced (or, after a failure, was never acknowledged and
- *      is in the new log itself). Its header and those frames are written and synced under a temporary name, which is
- *      then renamed; the folder is synced before anything in it counts. So a log that is there has a whole header.
+ *      is in the new log itself). Its header and its frames so far are written and synced under a temporary name, which
+ *      is then renamed; the folder is synced before anything in it counts. So a log that is there has a whole header.
+ *      Frames that were written to the old log meanwhile are in both, and the new one has them under its temporary
+ *      name before it is renamed: at each moment the files that have names hold all that was written.
  *   2. After a write or a sync that failed, a file is not touched again: what of it is on the disk is unknown, and a
  *      second sync that succeeds says nothing about pages that the first one dropped. Frames stay in memory until they
  *      are synced, so the next try writes all that are not synced into a new log, which holds from its first LSN on.
- *   3. A frame says up to which LSN all were durable when it was written; so a reader can tell a torn end, which nobody
- *      was told about, from damage to what was acknowledged.
- *   4. A file that is ended on purpose gets an end frame, after all else in it was synced.
- *
- * Space is reserved in steps: a full disk shows before a write is half done, and a sync need not write a new file size
- * each time.
+ *      One job runs at a time, so no two syncs of a file share its one report of an error; and a file is given up, or
+ *      closed, only when no job runs.
+ *   3. A frame says up to which LSN all were durable when it was written (`known`); so a reader can tell a torn end,
+ *      which nobody was told about, from damage to what was acknowledged. A sync that is under way makes nothing known:
+ *      when it has succeeded, known is the last LSN that was written before it began. Marks (journal_log.c) say the same
+ *      where nothing was written behind it.
+ *   4. A file that is ended on purpose gets an end frame, after all else in it was synced; and if the next log is there,
+ *      after that is durable under its name. Frames that both have are cut off the old one then.
  */
 #include "io/clock.h"
 #include "io/error.h"
@@ -27,174 +36,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GATHER_US    1000u
-#define GATHER_BYTES (1u << 20)
+#define GATHER_US      1000u
+#define GATHER_BYTES   (1u << 20)
+#define SYNC_EVERY_US  1000000u
+#define RETRY_AFTER_US 100000u
+#define MARK_IDLE_US   20000u     /* without a write after a sync, a mark is written */
+#define MARK_EVERY_US  1000000u   /* and in any case so often */
+#define BEYOND_BYTES   (8u << 20) /* of one write to a log that is full, while the next one is prepared */
 
-#define ALLOCATE_STEP_BYTES (16u << 20)
-#define SYNC_EVERY_US       1000000u
-#define RETRY_AFTER_US      100000u
-
-/* ---- log files: called without the lock, by the writer's thread and while opening -------------------------------- */
-
-static uint64_t allocate_step(uint64_t file_bytes)
-{
-    return file_bytes < ALLOCATE_STEP_BYTES ? file_bytes : ALLOCATE_STEP_BYTES;
-}
-
-static int reserve(struct log_file *log, uint64_t bytes, uint64_t file_bytes, struct quire_error *err)
-{
-    if (bytes <= log->allocated)
-        return 0;
-    uint64_t step = allocate_step(file_bytes);
-    uint64_t capacity = bytes > log->allocated + step ? bytes : log->allocated + step;
-    int rc = log->file->fs->ops->allocate(log->file, capacity);
-    if (rc < 0)
-        return error_set(err, rc, "cannot reserve %llu bytes for %s: %s%s", (unsigned long long)capacity,
-                         log->file->path, quire_error_text(rc),
-                         rc == QUIRE_ENOSPACE ? ": make room or choose another disk" : "");
-    assert(capacity >= bytes);
-    log->allocated = capacity;
-    return 0;
-}
-
-/* Space for the frames to come: what is appended from now on is promised to be written, under EVERYSEC and NO before it
- * is. Half a step of it is always there, unless this fails: then nothing more is taken, and what was taken has space.
- */
-static int reserve_ahead(struct log_file *log, uint64_t file_bytes, struct quire_error *err)
-{
-    uint64_t ahead = allocate_step(file_bytes) / 2;
-    if (!log->file || log->allocated >= log->bytes + ahead)
-        return 0;
-    return reserve(log, log->bytes + ahead, file_bytes, err);
-}
-
-static int write_out(struct journal *j, struct log_file *log, const void *bytes, size_t n, struct quire_error *err)
-{
-    int rc = n ? fs_write_exact(log->file, bytes, n, log->bytes, err) : 0;
-    if (rc == 0 && n) {
-        log->bytes += n;
-        j->written.writes++;
-        j->written.bytes += n;
-    }
-    return rc;
-}
-
-/* Writes the frames from `frame` to `last`; known: the last LSN that is durable. */
-static int write_frames(struct journal *j, struct log_file *log, struct frame *frame, const struct frame *last,
-                        uint64_t known, struct quire_error *err)
-{
-    size_t filled = 0;
-    uint64_t total = 0;
-    int rc = 0;
-    for (const struct frame *f = frame; f; f = f == last ? NULL : f->next)
-        total += f->n_bytes;
-    rc = reserve(log, log->bytes + total, j->options.file_bytes, err);
-    for (; rc == 0 && frame; frame = frame == last ? NULL : frame->next) {
-        assert(frame->closed && frame->lsn > known);
-        journal_frame_header(frame->bytes,
-                             &(struct frame_header){.magic = FRAME_MAGIC,
-                                                    .payload_bytes = (uint32_t)(frame->n_bytes - FRAME_HEADER_BYTES),
-                                                    .n_records = frame->n_records,
-                                                    .file_id = log->id,
-                                                    .number = frame->lsn,
-                                                    .known = known,
-                                                    .payload_checksum = frame->payload_checksum});
-        if (frame->n_bytes > BUFFER_BYTES - filled) {
-            rc = write_out(j, log, j->buffer, filled, err);
-            filled = 0;
-        }
-        if (rc == 0 && frame->n_bytes > BUFFER_BYTES) {
-            rc = write_out(j, log, frame->bytes, frame->n_bytes, err);
-        } else if (rc == 0) {
-            memcpy(j->buffer + filled, frame->bytes, frame->n_bytes);
-            filled += frame->n_bytes;
-        }
-        j->written.frames++;
-    }
-    return rc == 0 ? write_out(j, log, j->buffer, filled, err) : rc;
-}
-
-static int sync_log(struct journal *j, const struct log_file *log, struct quire_error *err)
-{
-    uint64_t started = clock_us();
-    int rc = fs_sync(log->file, err);
-    uint64_t us = clock_us() - started;
-    j->written.syncs++;
-    j->written.sync_us += us;
-    j->written.sync_us_max = us > j->written.sync_us_max ? us : j->written.sync_us_max;
-    if (us > atomic_load(&j->recent_sync_us))
-        atomic_store(&j->recent_sync_us, us);
-    return rc;
-}
-
-/* Everything of a new log but its final name: header, frames, sync. */
-static int prepare_log(struct journal *j, const char *path, struct log_file *log, struct frame *frame,
-                       const struct frame *last, struct quire_error *err)
-{
-    uint8_t header[FILE_HEADER_BYTES];
-    j->fs->ops->unlink(j->fs, path); /* of a try that failed */
-    int rc = journal_random_id(&log->id, err);
-    if (rc == 0)
-        rc = fs_open(j->fs, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &log->file, err);
-    if (rc == 0)
-        rc = reserve(log, FILE_HEADER_BYTES, j->options.file_bytes, err);
-    if (rc == 0) {
-        journal_file_header(header, LOG_MAGIC, log->id, log->first_lsn);
-        rc = write_out(j, log, header, sizeof header, err);
-    }
-    if (rc == 0 && frame)
-        rc = write_frames(j, log, frame, last, log->first_lsn - 1, err);
-    return rc == 0 ? sync_log(j, log, err) : rc;
-}
-
-int journal_begin_log(struct journal *j, uint64_t first_lsn, struct frame *frame, const struct frame *last,
-                      struct quire_error *err)
-{
-    struct log_file log = {.first_lsn = first_lsn};
-    assert(!frame || (frame->lsn == first_lsn && last->lsn >= first_lsn));
-    char *path = journal_path(j->folder, NAME_LOG, first_lsn, false);
-    char *temporary = journal_path(j->folder, NAME_LOG, first_lsn, true);
-    int rc = path && temporary ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to begin a log in %s", j->folder);
-    if (rc == 0)
-        rc = prepare_log(j, temporary, &log, frame, last, err);
-    if (rc == 0) {
-        rc = j->fs->ops->rename(j->fs, temporary, path);
-        if (rc == 0)
-            rc = j->fs->ops->sync_dir(j->fs, j->folder);
-        if (rc < 0)
-            error_set(err, rc, "cannot publish %s: %s", path, quire_error_text(rc));
-    }
-    if (rc < 0) {
-        fs_close(log.file);
-        if (temporary)
-            j->fs->ops->unlink(j->fs, temporary);
-    } else {
-        j->log = log;
-    }
-    free(path);
-    free(temporary);
-    return rc;
-}
-
-/* Writes the end frame of the journal's log, all of which is synced. */
-static int end_log(struct journal *j, uint64_t next_lsn, struct quire_error *err)
-{
-    uint8_t end[FRAME_HEADER_BYTES];
-    journal_frame_header(end, &(struct frame_header){.magic = END_MAGIC,
-                                                     .file_id = j->log.id,
-                                                     .number = next_lsn,
-                                                     .known = next_lsn - 1,
-                                                     .payload_checksum = journal_checksum(NULL, 0)});
-    int rc = j->fs->ops->truncate(j->log.file, j->log.bytes);
-    if (rc < 0)
-        error_set(err, rc, "cannot cut %s to its %llu bytes: %s", j->log.file->path, (unsigned long long)j->log.bytes,
-                  quire_error_text(rc));
-    if (rc == 0)
-        rc = write_out(j, &j->log, end, sizeof end, err);
-    return rc == 0 ? sync_log(j, &j->log, err) : rc;
-}
-
-/* ---- steps: called with the lock, which they give up while they touch the disk ----------------------------------- */
+/* ---- the frames in memory ---------------------------------------------------------------------------------------- */
 
 /* Frames up to `lsn` are not needed any more. */
 static void release(struct journal *j, uint64_t lsn)
@@ -202,6 +52,8 @@ static void release(struct journal *j, uint64_t lsn)
     assert(lock_is_held(&j->lock));
     while (j->first && j->first != j->unwritten && j->first->lsn <= lsn) {
         struct frame *frame = j->first;
+        assert(j->held_bytes >= frame->n_bytes);
+        j->held_bytes -= frame->n_bytes;
         j->first = frame->next;
         journal_frame_free(frame);
     }
@@ -209,15 +61,16 @@ static void release(struct journal *j, uint64_t lsn)
         j->last = NULL;
 }
 
-static void release_done(struct journal *j)
+void journal_release_done(struct journal *j)
 {
-    release(j, atomic_load(&j->sync) == JOURNAL_NO ? j->written_lsn : atomic_load(&j->synced_lsn));
+    uint64_t lsn = atomic_load(&j->sync) == JOURNAL_NO ? j->written_lsn : atomic_load(&j->synced_lsn);
+    release(j, lsn < j->kept_lsn ? lsn : j->kept_lsn);
 }
 
-/* The counts of the calls made without the lock. */
-static void add_written(struct journal *j)
+void journal_add_counted(struct journal *j, struct log_out *out)
 {
-    struct journal_stats *to = &j->stats, *from = &j->written;
+    struct journal_stats *to = &j->stats, *from = &out->counted;
+    assert(lock_is_held(&j->lock));
     to->frames += from->frames;
     to->bytes += from->bytes;
     to->writes += from->writes;
@@ -225,46 +78,96 @@ static void add_written(struct journal *j)
     to->sync_us += from->sync_us;
     to->sync_us_max = to->sync_us_max > from->sync_us_max ? to->sync_us_max : from->sync_us_max;
     *from = (struct journal_stats){0};
-    j->log_bytes = j->log.bytes;
 }
 
-static void count_closed(struct journal *j, const struct log_file *log)
+void journal_count_closed(struct journal *j, const struct log_file *log)
 {
+    assert(lock_is_held(&j->lock));
     j->closed_log_bytes += log->bytes;
     j->closed_log_files++;
 }
 
-/* The file is given up, and what is not synced waits again. */
-static void fail(struct journal *j, int code, const struct quire_error *err)
+/* Space that was reserved behind what it has is given back where the disk is full. */
+static void give_up(struct journal *j, struct log_file *log)
 {
-    assert(code < 0);
-    if (j->log.file) {
-        fs_close(j->log.file);
-        count_closed(j, &j->log);
-        j->log = (struct log_file){0};
-    }
-    for (const struct frame *f = j->first; f != j->unwritten; f = f->next)
+    if (!log->file)
+        return;
+    if (j->failure.code == QUIRE_ENOSPACE)
+        j->fs->ops->truncate(log->file, log->bytes);
+    fs_close(log->file);
+    journal_count_closed(j, log);
+    *log = (struct log_file){.file = NULL};
+}
+
+/* The files are given up, and what is not synced waits again. No job runs. */
+static void fail(struct journal *j)
+{
+    assert(lock_is_held(&j->lock) && j->job.kind == JOB_NONE);
+    give_up(j, &j->log);
+    give_up(j, &j->old_log);
+    journal_log_discard(j, &j->next_log);
+    release(j, atomic_load(&j->synced_lsn));
+    for (const struct frame *f = j->first; f != j->unwritten; f = f->next) {
         j->unwritten_bytes += f->n_bytes;
+        j->held_bytes -= f->n_bytes;
+    }
     uint64_t kept_from = j->first ? j->first->lsn : j->written_lsn + 1;
     j->lost = j->lost || kept_from > atomic_load(&j->synced_lsn) + 1;
     j->written_lsn = kept_from - 1;
-    assert(j->written_lsn >= atomic_load(&j->synced_lsn));
+    assert(j->written_lsn >= atomic_load(&j->synced_lsn) && j->held_bytes == 0);
     j->unwritten = j->first;
-    j->unsynced_bytes = 0;
-    j->failure = *err;
-    j->failure.code = code;
+    j->kept_lsn = UINT64_MAX;
     j->stats.failures++;
     j->rotate_lsn = 0;
     j->retry_us = clock_us() + RETRY_AFTER_US;
 }
 
-/* Enters how a step went; whoever waits looks again. */
-static void settle(struct journal *j, int rc, const struct quire_error *err)
+/* ---- steps: called with the lock, which they give up while they touch the disk ----------------------------------- */
+
+/* Where the writer gives the lock up; what is appended meanwhile cannot be written before it has it again. */
+static void leave(struct journal *j)
+{
+    j->busy_us = clock_us();
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void come_back(struct journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->busy_us = 0;
+    journal_add_counted(j, &j->writer_out);
+    j->log_bytes = j->log.bytes;
+}
+
+/* After a write that failed: what the log had before is sound, and memory may not have it any more. */
+static void save_written(struct journal *j)
+{
+    uint64_t lsn = j->written_lsn;
+    if (atomic_load(&j->synced_lsn) == lsn || j->job.rc < 0 || j->next_log.file || j->old_log.file)
+        return; /* the next log needs what memory has */
+    pthread_mutex_unlock(&j->lock);
+    int rc = journal_log_sync(j, &j->writer_out, &j->log, NULL);
+    pthread_mutex_lock(&j->lock);
+    if (rc == 0)
+        atomic_store(&j->synced_lsn, lsn);
+    journal_release_done(j);
+}
+
+/* Enters how a step went; whoever waits looks again. is_write: only what it wrote is in doubt. */
+static void settle(struct journal *j, int rc, const struct quire_error *err, bool is_write)
 {
     assert(lock_is_held(&j->lock) && rc <= 0);
-    add_written(j);
-    if (rc < 0)
-        fail(j, rc, err);
+    if (rc < 0) {
+        j->failure = *err;
+        j->failure.code = rc;
+        atomic_store(&j->health, rc);
+        while (j->job.kind != JOB_NONE)
+            pthread_cond_wait(&j->work, &j->lock);
+        if (is_write)
+            save_written(j);
+        j->job.rc = 0;
+        fail(j);
+    }
     atomic_store(&j->health, rc);
     pthread_cond_broadcast(&j->changed);
 }
@@ -281,117 +184,106 @@ static void note_room(struct journal *j, int rc, const struct quire_error *err)
     atomic_store(&j->full, rc);
 }
 
-/* The last closed frame of those that wait, at most up to where the file is full or another is to begin. */
-static struct frame *last_ready(const struct journal *j, struct frame *from, uint64_t capacity)
+/* Bytes that the log may still take. */
+static uint64_t log_room(const struct journal *j)
+{
+    uint64_t used = j->log.bytes - LOG_FRAMES_AT;
+    assert(j->log.bytes >= LOG_FRAMES_AT);
+    return used < j->options.file_bytes ? j->options.file_bytes - used : 0;
+}
+
+/* The last closed frame of those that wait, at most for so many bytes and up to below `limit`. */
+static struct frame *last_ready(struct frame *from, uint64_t capacity, uint64_t limit)
 {
     struct frame *last = NULL;
     uint64_t bytes = 0;
-    for (struct frame *f = from; f && f->closed && bytes < capacity && (!j->rotate_lsn || f->lsn < j->rotate_lsn);
-         f = f->next) {
+    for (struct frame *f = from; f && f->closed && bytes < capacity && f->lsn < limit; f = f->next) {
         bytes += f->n_bytes;
         last = f;
     }
     return last;
 }
 
-static void mark_written(struct journal *j, struct frame *last)
+static void mark_written(struct journal *j, const struct frame *last)
 {
     assert(lock_is_held(&j->lock) && last->lsn > j->written_lsn);
     for (struct frame *f = j->unwritten; f; f = f == last ? NULL : f->next) {
         assert(f->closed && j->unwritten_bytes >= f->n_bytes);
         j->unwritten_bytes -= f->n_bytes;
-        j->unsynced_bytes += f->n_bytes;
+        j->held_bytes += f->n_bytes;
     }
     j->written_lsn = last->lsn;
     j->unwritten = last->next;
     assert(!j->unwritten || j->unwritten->lsn == j->written_lsn + 1);
 }
 
-static void mark_synced(struct journal *j, uint64_t lsn)
-{
-    assert(lsn >= atomic_load(&j->synced_lsn) && lsn <= j->written_lsn);
-    atomic_store(&j->synced_lsn, lsn);
-    j->unsynced_bytes = 0;
-    release_done(j);
-}
-
 static void step_write(struct journal *j)
 {
-    struct quire_error err = {0};
-    uint64_t capacity = j->log.bytes < j->options.file_bytes ? j->options.file_bytes - j->log.bytes : 1;
-    struct frame *from = j->unwritten, *last = last_ready(j, from, capacity);
+    struct quire_error err = {0}, full = {0};
+    uint64_t room = log_room(j), limit = UINT64_MAX;
+    if (j->rotate_lsn > j->written_lsn + 1)
+        limit = j->rotate_lsn; /* the log ends there, unless a job holds that up */
+    struct frame *from = j->unwritten, *last = last_ready(from, room ? room : BEYOND_BYTES, limit);
     assert(last && from->lsn == j->written_lsn + 1);
-    j->wrote_us = clock_us();
-    uint64_t before = j->written_lsn, known = atomic_load(&j->synced_lsn);
-    bool synced = false;
-    pthread_mutex_unlock(&j->lock);
-    int rc = write_frames(j, &j->log, from, last, known, &err);
-    /* what was written before is sound; memory may not have it any more */
-    if (rc < 0 && known < before)
-        synced = sync_log(j, &j->log, NULL) == 0;
-    struct quire_error full = {0};
-    int ahead = rc == 0 ? reserve_ahead(&j->log, j->options.file_bytes, &full) : 0;
-    pthread_mutex_lock(&j->lock);
+    uint64_t known = atomic_load(&j->synced_lsn);
+    leave(j);
+    j->wrote_us = j->busy_us;
+    int rc = journal_log_write(&j->writer_out, &j->log, from, last, known, &err);
+    int ahead = rc == 0 ? journal_log_reserve_ahead(&j->log, &full) : 0;
+    come_back(j);
     note_room(j, ahead, &full);
-    if (synced)
-        mark_synced(j, before);
     if (rc == 0) {
         mark_written(j, last);
-        release_done(j);
+        journal_release_done(j);
     }
-    settle(j, rc, &err);
-}
-
-static void step_sync(struct journal *j)
-{
-    struct quire_error err = {0};
-    uint64_t lsn = j->written_lsn;
-    assert(j->log.file && atomic_load(&j->synced_lsn) < lsn);
-    j->synced_us = clock_us();
-    pthread_mutex_unlock(&j->lock);
-    int rc = sync_log(j, &j->log, &err);
-    pthread_mutex_lock(&j->lock);
-    if (rc == 0)
-        mark_synced(j, lsn);
-    settle(j, rc, &err);
+    settle(j, rc, &err, true);
 }
 
 static void step_reserve(struct journal *j)
 {
     struct quire_error err = {0};
-    pthread_mutex_unlock(&j->lock);
-    int rc = reserve_ahead(&j->log, j->options.file_bytes, &err);
-    pthread_mutex_lock(&j->lock);
+    leave(j);
+    int rc = journal_log_reserve_ahead(&j->log, &err);
+    come_back(j);
     note_room(j, rc, &err);
     pthread_cond_broadcast(&j->changed);
 }
 
-/* Everything before the next LSN is written. */
-static void step_rotate(struct journal *j)
+static void step_mark(struct journal *j)
 {
     struct quire_error err = {0};
-    uint64_t first = j->written_lsn + 1;
-    bool fresh = j->log.first_lsn == first, synced = fresh || atomic_load(&j->synced_lsn) == j->written_lsn;
-    struct log_file old = {0};
-    pthread_mutex_unlock(&j->lock);
-    int rc = synced ? 0 : sync_log(j, &j->log, &err);
-    synced = rc == 0;
-    if (rc == 0 && !fresh)
-        rc = end_log(j, first, &err);
-    if (rc == 0 && !fresh) {
-        old = j->log;
-        rc = journal_begin_log(j, first, NULL, NULL, &err);
+    uint64_t known = atomic_load(&j->synced_lsn);
+    leave(j);
+    j->marked_us = j->busy_us;
+    int rc = journal_log_mark(&j->writer_out, &j->log, known, &err);
+    come_back(j);
+    settle(j, rc, &err, true);
+}
+
+/* The log that was prepared takes the place of the one that has been written to so far. */
+static void step_switch(struct journal *j)
+{
+    struct quire_error err = {0};
+    uint64_t known = atomic_load(&j->synced_lsn);
+    struct frame *from = j->first, *last = NULL;
+    assert(j->job.kind == JOB_NONE && !j->old_log.file);
+    while (from && from->lsn <= j->next_lsn_copied)
+        from = from->next;
+    for (struct frame *f = from; f != j->unwritten; f = f->next)
+        last = f;
+    assert(!last || last->lsn == j->written_lsn);
+    leave(j);
+    int rc = last ? journal_log_write(&j->writer_out, &j->next_log, from, last, known, &err) : 0;
+    if (rc == 0)
+        rc = journal_log_rename(j, &j->next_log, &err);
+    come_back(j);
+    if (rc == 0) {
+        j->old_log = j->log;
+        j->log = j->next_log;
+        j->next_log = (struct log_file){.file = NULL};
+        j->log_bytes = j->log.bytes;
     }
-    pthread_mutex_lock(&j->lock);
-    if (rc == 0 && old.file) {
-        fs_close(old.file);
-        count_closed(j, &old);
-    }
-    if (synced)
-        mark_synced(j, j->written_lsn);
-    if (rc == 0 && j->rotate_lsn == first)
-        j->rotate_lsn = 0;
-    settle(j, rc, &err);
+    settle(j, rc, &err, false);
 }
 
 /* After a failure: a new log with all that is not synced. */
@@ -399,23 +291,88 @@ static void step_retry(struct journal *j)
 {
     struct quire_error err = {0};
     uint64_t first = j->written_lsn + 1;
-    struct frame *from = j->unwritten, *last = last_ready(j, from, UINT64_MAX);
-    assert(!j->log.file && (!from || from->lsn == first));
+    struct frame *from = j->unwritten, *last = last_ready(from, UINT64_MAX, UINT64_MAX);
+    assert(!j->log.file && j->job.kind == JOB_NONE && (!from || from->lsn == first));
     pthread_mutex_unlock(&j->lock);
     int rc = journal_begin_log(j, first, last ? from : NULL, last, &err);
-    pthread_mutex_lock(&j->lock);
+    come_back(j);
     if (rc == 0) {
         if (last)
             mark_written(j, last);
-        mark_synced(j, j->written_lsn);
+        atomic_store(&j->synced_lsn, j->written_lsn);
+        journal_release_done(j);
+        j->rotated_lsn = first;
     }
-    settle(j, rc, &err);
+    settle(j, rc, &err, false);
     j->gave_up = rc < 0 && j->stopping;
+}
+
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
+
+/* Whether somebody waits for what a job does, so that nothing is gained by another thread. */
+static bool is_awaited(const struct journal *j)
+{
+    return atomic_load(&j->sync) == JOURNAL_ALWAYS || j->stopping;
+}
+
+static void start_job(struct journal *j, enum job_kind kind)
+{
+    assert(j->job.kind == JOB_NONE && j->job.rc == 0 && j->log.file);
+    j->job.kind = kind;
+    j->job.lsn = j->written_lsn;
+    j->job.log = j->log;
+    if (kind != JOB_PUBLISH)
+        j->synced_us = clock_us();
+    if (kind == JOB_PREPARE) {
+        j->old_bytes = j->log.bytes;
+        j->kept_lsn = j->written_lsn;
+    }
+    j->job.background = !is_awaited(j);
+    if (j->job.background)
+        pthread_cond_signal(&j->jobs);
+    else
+        journal_job_run(j, &j->writer_out);
+}
+
+static void step_sync(struct journal *j)
+{
+    start_job(j, JOB_SYNC);
+}
+
+static void step_prepare(struct journal *j)
+{
+    start_job(j, JOB_PREPARE);
+}
+
+static void step_publish(struct journal *j)
+{
+    start_job(j, JOB_PUBLISH);
+}
+
+/* A job has failed. */
+static void step_fail(struct journal *j)
+{
+    struct quire_error err = j->job.err;
+    int rc = j->job.rc;
+    j->job.rc = 0;
+    settle(j, rc, &err, false);
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-enum step { STEP_WAIT, STEP_WRITE, STEP_SYNC, STEP_ROTATE, STEP_RETRY, STEP_RESERVE, STEP_STOP };
+enum step {
+    STEP_WAIT,
+    STEP_WRITE,
+    STEP_SYNC,
+    STEP_PREPARE,
+    STEP_SWITCH,
+    STEP_PUBLISH,
+    STEP_FAIL,
+    STEP_RETRY,
+    STEP_RESERVE,
+    STEP_MARK,
+    STEP_STOP
+};
 
 /* Whether what is written must be synced now; *until: or when. */
 static bool sync_is_due(const struct journal *j, uint64_t now_us, uint64_t *until_us)
@@ -430,13 +387,42 @@ static bool sync_is_due(const struct journal *j, uint64_t now_us, uint64_t *unti
     if (mode != JOURNAL_EVERYSEC)
         return false;
     *until_us = j->synced_us + SYNC_EVERY_US;
-    return now_us >= *until_us || j->unsynced_bytes >= j->options.buffer_bytes;
+    return now_us >= *until_us || j->held_bytes >= j->options.buffer_bytes;
 }
 
-/* Without space for more, what waits is written where space was kept for it. */
-static bool is_full_size(const struct journal *j)
+/* A log is to end where it was asked for, or is full. Without space for more, what waits is written where space was kept
+ * for it. */
+static bool rotation_is_due(const struct journal *j, bool ready)
 {
-    return j->log.bytes >= j->options.file_bytes && j->log.first_lsn <= j->written_lsn && atomic_load(&j->full) == 0;
+    if (j->rotate_lsn && j->written_lsn + 1 >= j->rotate_lsn)
+        return true;
+    return ready && log_room(j) == 0 && j->log.first_lsn <= j->written_lsn && atomic_load(&j->full) == 0;
+}
+
+/* What is durable is marked when nothing has come for a moment, or a second has passed. */
+static bool mark_is_due(const struct journal *j, bool ready, uint64_t now_us, uint64_t *until_us)
+{
+    uint64_t synced = atomic_load(&j->synced_lsn);
+    if (j->stopping || synced <= j->log.marked_lsn || synced < j->log.first_lsn)
+        return false;
+    uint64_t last_us = j->wrote_us > j->rested_us ? j->wrote_us : j->rested_us;
+    uint64_t at_us = ready ? j->marked_us + MARK_EVERY_US : last_us + MARK_IDLE_US;
+    *until_us = at_us < *until_us ? at_us : *until_us;
+    return now_us >= at_us;
+}
+
+/* The next job, if none runs and one is due. */
+static enum step next_job(const struct journal *j, bool ready, uint64_t now_us, uint64_t *until_us)
+{
+    if (j->job.kind != JOB_NONE)
+        return STEP_WAIT;
+    if (j->next_log.file)
+        return STEP_SWITCH;
+    if (j->old_log.file)
+        return STEP_PUBLISH;
+    if (rotation_is_due(j, ready))
+        return STEP_PREPARE;
+    return sync_is_due(j, now_us, until_us) ? STEP_SYNC : STEP_WAIT;
 }
 
 static enum step next_step(const struct journal *j, uint64_t *until_us)
@@ -450,18 +436,21 @@ static enum step next_step(const struct journal *j, uint64_t *until_us)
             return j->gave_up ? STEP_STOP : STEP_RETRY;
         return now_us >= j->retry_us ? STEP_RETRY : STEP_WAIT;
     }
-    if (sync_is_due(j, now_us, until_us))
-        return STEP_SYNC;
-    if (j->rotate_lsn == j->written_lsn + 1)
-        return STEP_ROTATE;
+    if (j->job.rc < 0)
+        return STEP_FAIL;
+    enum step job = next_job(j, ready, now_us, until_us);
+    if (job != STEP_WAIT)
+        return job;
+    if (mark_is_due(j, ready, now_us, until_us))
+        return STEP_MARK;
     if (ready)
-        return is_full_size(j) ? STEP_ROTATE : STEP_WRITE;
+        return STEP_WRITE;
     if (atomic_load(&j->full) < 0 && !j->stopping) {
         uint64_t again_us = j->reserved_us + RETRY_AFTER_US;
         *until_us = again_us < *until_us ? again_us : *until_us;
         return now_us >= again_us ? STEP_RESERVE : STEP_WAIT;
     }
-    return j->stopping ? STEP_STOP : STEP_WAIT;
+    return j->stopping && j->job.kind == JOB_NONE ? STEP_STOP : STEP_WAIT;
 }
 
 static void wait_for_work(struct journal *j, uint64_t until_us)
@@ -510,11 +499,10 @@ static void give_notice(struct journal *j)
 
 void *journal_writer(void *context)
 {
-    static void (*const steps[])(struct journal * j) = {[STEP_WRITE] = step_write,
-                                                        [STEP_SYNC] = step_sync,
-                                                        [STEP_ROTATE] = step_rotate,
-                                                        [STEP_RETRY] = step_retry,
-                                                        [STEP_RESERVE] = step_reserve};
+    static void (*const steps[])(struct journal * j) = {
+        [STEP_WRITE] = step_write,   [STEP_SYNC] = step_sync,       [STEP_PREPARE] = step_prepare,
+        [STEP_SWITCH] = step_switch, [STEP_PUBLISH] = step_publish, [STEP_FAIL] = step_fail,
+        [STEP_RETRY] = step_retry,   [STEP_RESERVE] = step_reserve, [STEP_MARK] = step_mark};
     struct journal *j = context;
     uint64_t until_us;
     enum step step;
@@ -529,11 +517,14 @@ void *journal_writer(void *context)
         else if (step != STEP_WAIT && step != STEP_STOP)
             steps[step](j);
     } while (step != STEP_STOP);
+    assert(j->job.kind == JOB_NONE && !j->next_log.file && !j->old_log.file);
     uint64_t next_lsn = j->written_lsn + 1;
+    j->syncer_stops = true;
+    pthread_cond_signal(&j->jobs);
     pthread_mutex_unlock(&j->lock);
     /* all is synced: where the end frame is missing, the next opening does without it */
     if (j->log.file)
-        end_log(j, next_lsn, NULL);
+        journal_log_end(j, &j->writer_out, &j->log, j->log.bytes, next_lsn, false, NULL);
     fs_close(j->log.file);
     return NULL;
 }

@@ -358,6 +358,7 @@ static void journal_lines(struct page *p)
     line(p, "log_syncs:%" PRIu64, s.syncs);
     line(p, "log_sync_us:mean=%.0f,max=%" PRIu64, s.syncs ? (double)s.sync_us / (double)s.syncs : 0.0, s.sync_us_max);
     line(p, "log_failures:%" PRIu64, s.failures);
+    line(p, "log_delayed:%" PRIu64, s.delayed);
     line(p, "checkpoint_bytes:%" PRIu64, s.checkpoint_bytes);
 }
 

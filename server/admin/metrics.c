@@ -397,6 +397,8 @@ static void put_journal(struct server *server, struct resp_buffer *text)
     number(text, "quire_log_syncs_total", "Syncs of the log.", (double)s.syncs);
     number(text, "quire_log_sync_seconds_total", "Time of these syncs.", (double)s.sync_us * 1e-6);
     number(text, "quire_log_failures_total", "Writes and syncs of the log that failed.", (double)s.failures);
+    number(text, "quire_log_delayed_total", "Writes refused since the disk had not taken one for two seconds.",
+           (double)s.delayed);
     number(text, "quire_checkpoint_bytes", "The last checkpoint.", (double)s.checkpoint_bytes);
 }
 

@@ -9,6 +9,7 @@
 #include "io/journal_priv.h"
 #include "tests/support/fault.h"
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -46,10 +47,12 @@ static void lose(void *context, const char *sentence)
 /* Makes ids and checksums right, and lengths small enough to fit. */
 static void forge(uint8_t *bytes, size_t n, const char *magic)
 {
-    if (n < FILE_HEADER_BYTES)
+    size_t frames_at = strcmp(magic, LOG_MAGIC) == 0 ? LOG_FRAMES_AT : FILE_HEADER_BYTES;
+    if (n < frames_at)
         return;
+    memset(bytes, 0, frames_at);
     journal_file_header(bytes, magic, FORGED_ID, 1);
-    for (size_t at = FILE_HEADER_BYTES; n - at >= FRAME_HEADER_BYTES;) {
+    for (size_t at = frames_at; n - at >= FRAME_HEADER_BYTES;) {
         size_t rest = n - at - FRAME_HEADER_BYTES;
         uint32_t payload_bytes = (uint32_t)(bytes_load_u32(bytes + at + FRAME_PAYLOAD_BYTES_AT) % (rest + 1) / 8 * 8);
         journal_frame_header(bytes + at,
@@ -77,6 +80,8 @@ static void put_file(struct io_fs *fs, bool checkpoint, bool forged, const uint8
     require(fs_open(fs, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &file, NULL) == 0);
     require(fs_write_exact(file, copy, size, 0, NULL) == 0);
     fs_close(file);
+    if (checkpoint) /* the log that was begun before it */
+        require(journal_log_empty(fs, "/j", 1, NULL) == 0);
     free(copy);
     free(path);
 }

@@ -7,7 +7,7 @@
  */
 #include "io/bytes.h"
 #include "support_contents.h"
-#include "support_journal.h"
+#include "support_image.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,68 +19,27 @@
 /* cmocka wants the headers above first */
 #include <cmocka.h>
 
-/* Sizes of docs/format.md, said once more: a change of the format must show here. */
-enum { FILE_HEADER = 64, FRAME_HEADER = 48, RECORD_HEADER = 8 };
-
-static int setup(void **state)
-{
-    struct host *host = calloc(1, sizeof *host);
-    *host = (struct host){.fs = fault_fs_create(), .folder = "/journal"};
-    host->options.file_bytes = 20000; /* little reserved room: damage is tried at each byte, and all of it is read */
-    *state = host;
-    return host->fs->ops->mkdir(host->fs, "/journal") | host->fs->ops->mkdir(host->fs, "/copy") |
-           host->fs->ops->sync_dir(host->fs, "/");
-}
-
-static int teardown(void **state)
-{
-    struct host *host = *state;
-    fault_fs_destroy(host->fs);
-    free(host);
-    return 0;
-}
-
-static void open_journal(struct host *host)
-{
-    struct quire_error err = {0};
-    if (host_open(host, &err) < 0)
-        fail_msg("%s", err.message);
-}
-
-static void close_journal(struct host *host)
-{
-    struct quire_error err = {0};
-    assert_int_equal(host_close(host, &err), 0);
-}
-
-static void append(struct host *host, unsigned n, bool wait)
-{
-    struct quire_error err = {0};
-    for (unsigned i = 0; i < n; i++)
-        assert_int_equal(host_append(host, i % 2, wait, &err), 0);
-}
-
 /* ---- appending --------------------------------------------------------------------------------------------------- */
 
 static void test_append_and_replay(void **state)
 {
     struct host *host = *state;
-    open_journal(host);
+    host_must_open(host);
     assert_int_equal(host->report.last_lsn, 0);
-    append(host, 20, true);
+    host_must_append(host, 20, true);
     assert_int_equal(journal_durable_lsn(host->journal), 20);
-    close_journal(host);
-    open_journal(host);
+    host_must_close(host);
+    host_must_open(host);
     assert_int_equal(host->report.frames, 20);
     assert_int_equal(host->report.records, host->replayed);
     assert_int_equal(host->report.log_files, 1);
     assert_int_equal(host->report.torn_bytes, 0);
-    append(host, 20, false);
-    close_journal(host);
-    open_journal(host);
+    host_must_append(host, 20, false);
+    host_must_close(host);
+    host_must_open(host);
     assert_int_equal(host->report.frames, 40);
     assert_int_equal(host->report.log_files, 2);
-    close_journal(host);
+    host_must_close(host);
 }
 
 struct entry {
@@ -154,9 +113,9 @@ static void test_reader_can_refuse(void **state)
     struct host *host = *state;
     struct journal_reader reader = {.replay = refuse_record};
     struct journal *journal;
-    open_journal(host);
-    append(host, 1, true);
-    close_journal(host);
+    host_must_open(host);
+    host_must_append(host, 1, true);
+    host_must_close(host);
     assert_int_equal(journal_open(host->fs, "/journal", &host->options, &reader, &journal, NULL, NULL), QUIRE_EDIM);
 }
 
@@ -171,14 +130,14 @@ static int count_visit(void *context, const char *name)
 static void test_opening_again(void **state)
 {
     struct host *host = *state;
-    open_journal(host);
-    append(host, 3, true);
+    host_must_open(host);
+    host_must_append(host, 3, true);
     for (unsigned i = 0; i < 5; i++) {
-        close_journal(host);
-        open_journal(host);
+        host_must_close(host);
+        host_must_open(host);
         assert_int_equal(host->report.last_lsn, 3);
     }
-    close_journal(host);
+    host_must_close(host);
     unsigned files = 0;
     assert_int_equal(host->fs->ops->list(host->fs, "/journal", count_visit, &files), 0);
     assert_int_equal(files, 2);
@@ -193,7 +152,7 @@ static void test_limits(void **state)
     struct journal_stats stats;
     uint64_t lsn = 0, batch_lsn = 0;
     host->options.buffer_bytes = 10000;
-    open_journal(host);
+    host_must_open(host);
     /* an open batch holds up the frames of the other thread, here of none: the batch itself grows */
     assert_int_equal(journal_batch_begin(host->journal, &err), 0);
     assert_true(journal_in_batch(host->journal));
@@ -250,7 +209,7 @@ static void test_batch_holds_up_others(void **state)
     uint64_t lsn = 0;
     host->options.buffer_bytes = 20000;
     host->options.sync = JOURNAL_NO;
-    open_journal(host);
+    host_must_open(host);
     other.journal = host->journal;
     assert_int_equal(journal_batch_begin(host->journal, &err), 0);
     assert_int_equal(pthread_create(&thread, NULL, append_others, &other), 0);
@@ -380,112 +339,22 @@ static void test_threads(void **state)
 
 /* ---- damaged files ----------------------------------------------------------------------------------------------- */
 
-struct image {
-    char path[64];
-    uint8_t *bytes;
-    uint64_t n;
-};
-
-/* The nth file of a folder by name. */
-struct pick {
-    const char *prefix;
-    struct image image;
-};
-
-static int pick_visit(void *context, const char *path, const uint8_t *data, uint64_t bytes)
-{
-    struct pick *pick = context;
-    if (strncmp(path, pick->prefix, strlen(pick->prefix)) != 0 || pick->image.bytes)
-        return 0;
-    snprintf(pick->image.path, sizeof pick->image.path, "%s", path);
-    pick->image.bytes = malloc(bytes + 1);
-    memcpy(pick->image.bytes, data, bytes);
-    pick->image.n = bytes;
-    return 0;
-}
-
-static struct image take_image(struct host *host, const char *prefix)
-{
-    struct pick pick = {.prefix = prefix};
-    fault_each_file(host->fs, pick_visit, &pick);
-    assert_non_null(pick.image.bytes);
-    return pick.image;
-}
-
-/* Puts bytes in the place of a file. */
-static void put_file(struct host *host, const char *path, const uint8_t *bytes, uint64_t n)
-{
-    struct io_file *file;
-    host->fs->ops->unlink(host->fs, path);
-    assert_int_equal(fs_open(host->fs, path, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &file, NULL), 0);
-    assert_int_equal(fs_write_exact(file, bytes, n, 0, NULL), 0);
-    assert_int_equal(fs_sync(file, NULL), 0);
-    fs_close(file);
-}
-
-/* Ends a run as a killed process does: no end frame, reserved room behind the frames. */
-static void kill_journal(struct host *host)
-{
-    struct quire_error err;
-    struct journal_stats stats;
-    do
-        journal_get_stats(host->journal, &stats);
-    while (stats.unwritten_bytes > 0);
-    fault_fail_nth(host->fs, FAULT_ANY, 1, QUIRE_EIO, true);
-    host_close(host, &err);
-    fault_power_cut(host->fs, UINT64_MAX);
-}
-
-static uint64_t frame_bytes(const uint8_t *frame)
-{
-    return FRAME_HEADER + bytes_load_u32(frame + 4);
-}
-
-/* Offset of a frame (0, 1, ...) in a log. */
-static uint64_t frame_at(const struct image *image, unsigned index)
-{
-    uint64_t at = FILE_HEADER;
-    while (index--)
-        at += frame_bytes(image->bytes + at);
-    return at;
-}
-
-struct losses {
-    unsigned n;
-    char last[512];
-};
-
-static void note_loss(void *context, const char *sentence)
-{
-    struct losses *losses = context;
-    losses->n++;
-    snprintf(losses->last, sizeof losses->last, "%s", sentence);
-}
-
-static int read_journal(struct host *host, bool salvage, struct losses *losses, struct quire_error *err)
-{
-    struct journal_reader reader;
-    host_clear(host);
-    *losses = (struct losses){0};
-    return journal_read(host->fs, "/journal", host_reader(host, &reader), salvage, note_loss, losses, &host->report,
-                        err);
-}
-
 /* A killed run is cut at every byte of its last frame. */
 static void test_torn_tails(void **state)
 {
     struct host *host = *state;
     struct quire_error err = {0};
     struct losses losses;
-    open_journal(host);
-    append(host, 5, true);
-    kill_journal(host);
-    struct image image = take_image(host, "/journal/log-");
-    uint64_t start = frame_at(&image, 4), end = start + frame_bytes(image.bytes + start);
+    host_must_open(host);
+    host_must_append(host, 5, true);
+    host_kill(host);
+    struct image image = image_take(host, "/journal/log-");
+    image_erase_marks(&image);
+    uint64_t start = image_frame_at(&image, 4), end = start + image_frame_bytes(image.bytes + start);
     assert_true(image.n > end);
     for (uint64_t cut = start; cut < end; cut++) {
-        put_file(host, image.path, image.bytes, cut);
-        assert_int_equal(read_journal(host, false, &losses, &err), 0);
+        image_put(host, image.path, image.bytes, cut);
+        assert_int_equal(host_read(host, false, &losses, &err), 0);
         assert_int_equal(host->report.last_lsn, 4);
         assert_true(host->report.torn_bytes <= cut - start);
         assert_true(host->report.torn_bytes > 0 || cut <= start);
@@ -496,21 +365,21 @@ static void test_torn_tails(void **state)
         memcpy(zeroed, image.bytes, image.n);
         memset(zeroed + cut, 0, image.n - cut);
         bool whole = memcmp(zeroed, image.bytes, image.n) == 0;
-        put_file(host, image.path, zeroed, image.n);
+        image_put(host, image.path, zeroed, image.n);
         free(zeroed);
-        assert_int_equal(read_journal(host, true, &losses, &err), 0);
+        assert_int_equal(host_read(host, true, &losses, &err), 0);
         assert_int_equal(host->report.last_lsn, whole ? 5 : 4);
         assert_int_equal(losses.n, 0);
     }
-    put_file(host, image.path, image.bytes, start + 20);
+    image_put(host, image.path, image.bytes, start + 20);
     host->acknowledged = 4;
-    open_journal(host);
+    host_must_open(host);
     assert_in_range(host->report.torn_bytes, 1, 20); /* zeros at its end do not count */
-    append(host, 3, true);
-    close_journal(host);
-    open_journal(host);
+    host_must_append(host, 3, true);
+    host_must_close(host);
+    host_must_open(host);
     assert_int_equal(host->report.last_lsn, 7);
-    close_journal(host);
+    host_must_close(host);
     free(image.bytes);
 }
 
@@ -519,23 +388,24 @@ static void test_hole_in_unsynced_frames(void **state)
 {
     struct host *host = *state;
     host->options.sync = JOURNAL_NO;
-    open_journal(host);
-    append(host, 6, false);
-    kill_journal(host);
-    struct image image = take_image(host, "/journal/log-");
-    uint64_t hole = frame_at(&image, 2), end = frame_at(&image, 6);
+    host_must_open(host);
+    host_must_append(host, 6, false);
+    host_kill(host);
+    struct image image = image_take(host, "/journal/log-");
+    uint64_t hole = image_frame_at(&image, 2), end = image_frame_at(&image, 6);
+    image_erase_marks(&image);
     memset(image.bytes + hole, 0, 40);
-    put_file(host, image.path, image.bytes, image.n);
-    open_journal(host);
+    image_put(host, image.path, image.bytes, image.n);
+    host_must_open(host);
     assert_int_equal(host->report.last_lsn, 2);
     assert_in_range(host->report.torn_bytes, end - hole - 8, end - hole);
-    append(host, 2, true);
-    close_journal(host);
+    host_must_append(host, 2, true);
+    host_must_close(host);
     for (unsigned i = 0; i < 3; i++) {
-        open_journal(host); /* host_open compares with what this run appended */
+        host_must_open(host); /* host_open compares with what this run appended */
         assert_int_equal(host->report.last_lsn, 4);
         assert_int_equal(host->report.torn_bytes, 0);
-        close_journal(host);
+        host_must_close(host);
     }
     free(image.bytes);
 }
@@ -545,13 +415,15 @@ static void flip_everywhere(struct host *host, const struct image *image, bool c
 {
     struct quire_error err = {0};
     struct losses losses;
-    uint64_t end = frame_at(image, 5);
-    for (uint64_t at = 0; at < end; at++) {
+    uint64_t end = image_frame_at(image, 5);
+    for (uint64_t at = 0; at < end; at += at == FILE_HEADER + 8 ? MARKS_AT - at - 8
+                                          : at == MARKS_AT - 1  ? HEAD - at
+                                                                : 1) {
         unsigned frame = 0;
-        while (at >= FILE_HEADER && frame < 4 && at >= frame_at(image, frame + 1))
+        while (at >= HEAD && frame < 4 && at >= image_frame_at(image, frame + 1))
             frame++;
         assert_int_equal(fault_flip_bit(host->fs, image->path, at * 8 + at % 8), 0);
-        int rc = read_journal(host, false, &losses, &err);
+        int rc = host_read(host, false, &losses, &err);
         assert_int_equal(host->wrong, 0);
         if (rc == 0) {
             /* the last write of a killed run cannot be told from a torn one */
@@ -559,41 +431,43 @@ static void flip_everywhere(struct host *host, const struct image *image, bool c
             assert_int_equal(host->report.last_lsn, 4);
         } else {
             char place[64], frames[64];
-            uint64_t offset = at < FILE_HEADER ? 0 : frame_at(image, frame);
+            uint64_t offset = at < HEAD ? 0 : image_frame_at(image, frame);
             snprintf(place, sizeof place, "offset %llu", (unsigned long long)offset);
             snprintf(frames, sizeof frames, "LSN %u to %u are missing", frame + 1, frame + 1);
             assert_true(rc == QUIRE_ECORRUPT || rc == QUIRE_EVERSION);
             assert_non_null(strstr(err.message, image->path));
             assert_true(rc == QUIRE_EVERSION || strstr(err.message, place));
-            assert_true(at < FILE_HEADER || strstr(err.message, frames));
+            assert_true(at < HEAD || strstr(err.message, frames));
             assert_true(rc == QUIRE_EVERSION || strstr(err.message, "quire repair"));
             if (rc == QUIRE_ECORRUPT) {
-                uint64_t lost = at < FILE_HEADER ? 0 : 1;
-                assert_int_equal(read_journal(host, true, &losses, &err), 0);
+                uint64_t lost = at < HEAD ? 0 : 1;
+                assert_int_equal(host_read(host, true, &losses, &err), 0);
                 assert_int_equal(host->wrong, 0);
                 assert_int_equal(losses.n, 1);
-                assert_non_null(strstr(losses.last, at < FILE_HEADER ? "header" : frames));
+                assert_non_null(strstr(losses.last, at < HEAD ? "header" : frames));
                 assert_int_equal(host->report.frames, (followed ? 7 : 5) - lost);
             }
         }
         assert_int_equal(fault_flip_bit(host->fs, image->path, at * 8 + at % 8), 0);
     }
-    assert_int_equal(read_journal(host, false, &losses, &err), 0);
+    assert_int_equal(host_read(host, false, &losses, &err), 0);
     assert_int_equal(host->report.frames, followed ? 7 : 5);
 }
 
 static void test_flipped_bits(void **state)
 {
     struct host *host = *state;
-    open_journal(host);
-    append(host, 5, true);
-    kill_journal(host);
-    struct image image = take_image(host, "/journal/log-");
+    host_must_open(host);
+    host_must_append(host, 5, true);
+    host_kill(host);
+    struct image image = image_take(host, "/journal/log-");
+    image_erase_marks(&image);
+    image_put(host, image.path, image.bytes, image.n);
     flip_everywhere(host, &image, false, false);
     /* the same log, followed by another */
-    open_journal(host);
-    append(host, 2, true);
-    close_journal(host);
+    host_must_open(host);
+    host_must_append(host, 2, true);
+    host_must_close(host);
     flip_everywhere(host, &image, false, true);
     free(image.bytes);
 }
@@ -601,10 +475,10 @@ static void test_flipped_bits(void **state)
 static void test_flipped_bits_of_closed(void **state)
 {
     struct host *host = *state;
-    open_journal(host);
-    append(host, 5, true);
-    close_journal(host);
-    struct image image = take_image(host, "/journal/log-");
+    host_must_open(host);
+    host_must_append(host, 5, true);
+    host_must_close(host);
+    struct image image = image_take(host, "/journal/log-");
     flip_everywhere(host, &image, true, false);
     free(image.bytes);
 }
@@ -617,20 +491,20 @@ static void test_missing_files(void **state)
     struct losses losses;
     struct journal *journal;
     for (unsigned i = 0; i < 3; i++) {
-        open_journal(host);
-        append(host, 4, true);
-        close_journal(host);
+        host_must_open(host);
+        host_must_append(host, 4, true);
+        host_must_close(host);
     }
     assert_int_equal(host->fs->ops->unlink(host->fs, "/journal/log-00000000000000000005"), 0);
     assert_int_equal(journal_open(host->fs, "/journal", &host->options, NULL, &journal, NULL, &err), QUIRE_ECORRUPT);
     assert_non_null(strstr(err.message, "LSN 5 to 8 are missing"));
-    assert_int_equal(read_journal(host, true, &losses, &err), 0);
+    assert_int_equal(host_read(host, true, &losses, &err), 0);
     assert_int_equal(losses.n, 1);
     assert_int_equal(host->report.frames, 8);
     assert_int_equal(host->fs->ops->unlink(host->fs, "/journal/log-00000000000000000001"), 0);
-    assert_int_equal(read_journal(host, false, &losses, &err), QUIRE_ECORRUPT);
+    assert_int_equal(host_read(host, false, &losses, &err), QUIRE_ECORRUPT);
     assert_non_null(strstr(err.message, "no log has the frames of LSN 1 to 8"));
-    assert_int_equal(read_journal(host, true, &losses, &err), 0);
+    assert_int_equal(host_read(host, true, &losses, &err), 0);
     assert_int_equal(host->report.last_lsn, 12);
 }
 
@@ -640,15 +514,15 @@ static void test_unreadable(void **state)
     struct host *host = *state;
     struct quire_error err = {0};
     struct losses losses;
-    open_journal(host);
-    append(host, 30, true);
-    close_journal(host);
+    host_must_open(host);
+    host_must_append(host, 30, true);
+    host_must_close(host);
     fault_fail_nth(host->fs, FAULT_READ, 1, QUIRE_EIO, false);
-    assert_int_equal(read_journal(host, false, &losses, &err), QUIRE_EIO);
+    assert_int_equal(host_read(host, false, &losses, &err), QUIRE_EIO);
     fault_short_read_nth(host->fs, 1);
-    assert_int_equal(read_journal(host, false, &losses, &err), QUIRE_ESHORTREAD);
+    assert_int_equal(host_read(host, false, &losses, &err), QUIRE_ESHORTREAD);
     fault_short_read_nth(host->fs, 1);
-    assert_int_equal(read_journal(host, true, &losses, &err), 0);
+    assert_int_equal(host_read(host, true, &losses, &err), 0);
     assert_int_equal(losses.n, 0);
     assert_int_equal(host->report.frames, 30);
 }
@@ -662,34 +536,34 @@ static void test_checkpoint(void **state)
     struct journal_stats stats;
     uint64_t lsn;
     host->options.file_bytes = 1000;
-    open_journal(host);
-    append(host, 30, true);
+    host_must_open(host);
+    host_must_append(host, 30, true);
     journal_get_stats(host->journal, &stats);
     assert_true(stats.log_files > 5);
     assert_int_equal(host_checkpoint(host, 4, &err), 0);
     journal_get_stats(host->journal, &stats);
     assert_int_equal(stats.checkpoint_lsn, 31);
     assert_int_equal(stats.checkpoints, 1);
-    assert_true(stats.log_files <= 4 && stats.log_bytes < 4000);
+    assert_true(stats.log_files <= 4 && stats.log_bytes < 4000 + 4 * HEAD);
     struct checkpoint *checkpoint, *another;
     assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
     assert_int_equal(journal_checkpoint_begin(host->journal, &another, &err), QUIRE_EBUSY);
     assert_int_equal(journal_snapshot(host->journal, "/copy", &lsn, &err), QUIRE_EBUSY);
     journal_checkpoint_abort(checkpoint);
-    append(host, 3, true);
-    close_journal(host);
-    open_journal(host);
+    host_must_append(host, 3, true);
+    host_must_close(host);
+    host_must_open(host);
     assert_int_equal(host->report.checkpoint_lsn, 31);
     assert_int_equal(host->report.checkpoint_records, HOST_KEYS);
     assert_int_equal(host->report.frames, 7);
     /* one at the same LSN replaces the other */
     assert_int_equal(host_checkpoint(host, 0, &err), 0);
     assert_int_equal(host_checkpoint(host, 0, &err), 0);
-    close_journal(host);
-    open_journal(host);
+    host_must_close(host);
+    host_must_open(host);
     assert_int_equal(host->report.frames, 0);
     assert_int_equal(host->report.last_lsn, 37);
-    close_journal(host);
+    host_must_close(host);
 }
 
 /* A checkpoint that knows frames shows that they were durable: where they are gone it is damage and no torn end, also
@@ -702,19 +576,19 @@ static void test_frames_that_a_checkpoint_knows(void **state)
     struct checkpoint *checkpoint;
     struct journal *journal;
     struct losses losses;
-    open_journal(host);
-    append(host, 3, true);
+    host_must_open(host);
+    host_must_append(host, 3, true);
     assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
-    append(host, 1, true);
+    host_must_append(host, 1, true);
     assert_int_equal(journal_checkpoint_put(checkpoint, 9, 4, "a", 1, &err), 0);
     assert_int_equal(journal_checkpoint_put(checkpoint, 9, 2, "b", 1, &err), 0);
     assert_int_equal(journal_checkpoint_finish(checkpoint, &err), 0);
-    kill_journal(host);
+    host_kill(host);
     const char *path = "/journal/log-00000000000000000004";
-    assert_int_equal(fault_flip_bit(host->fs, path, 8 * (FILE_HEADER + 60)), 0);
+    assert_int_equal(fault_flip_bit(host->fs, path, 8 * (HEAD + 60)), 0);
     assert_int_equal(journal_open(host->fs, "/journal", &host->options, NULL, &journal, NULL, &err), QUIRE_ECORRUPT);
     assert_non_null(strstr(err.message, "the frames of LSN 4 to 4, and they are missing"));
-    assert_int_equal(read_journal(host, true, &losses, &err), 0);
+    assert_int_equal(host_read(host, true, &losses, &err), 0);
     assert_int_equal(losses.n, 1);
     assert_int_equal(host->report.last_lsn, 4);
 }
@@ -729,8 +603,8 @@ static void test_damaged_checkpoint(void **state)
     struct journal_reader reader = {.restore = note_record, .context = &found};
     struct losses losses = {0};
     static uint8_t bytes[900000];
-    open_journal(host);
-    append(host, 3, true);
+    host_must_open(host);
+    host_must_append(host, 3, true);
     assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
     for (uint8_t i = 0; i < 5; i++) {
         support_fill(bytes, sizeof bytes, 0, i);
@@ -749,15 +623,16 @@ static void test_damaged_checkpoint(void **state)
     assert_non_null(strstr(err.message, path));
     assert_non_null(strstr(err.message, "the chunks 3 to 3 are missing"));
     found.n = 0;
-    assert_int_equal(journal_read(host->fs, "/journal", &reader, true, note_loss, &losses, &host->report, &err), 0);
+    assert_int_equal(journal_read(host->fs, "/journal", &reader, true, host_note_loss, &losses, &host->report, &err),
+                     0);
     assert_int_equal(found.n, 4);
     assert_int_equal(losses.n, 2); /* the chunks, and what they held */
     assert_non_null(strstr(losses.last, "its end speaks of 5 records, there are 4"));
     assert_int_equal(host->report.last_lsn, 3);
     /* one without its end was not finished */
-    struct image image = take_image(host, path);
+    struct image image = image_take(host, path);
     assert_int_equal(fault_flip_bit(host->fs, path, 8 * 2000000), 0);
-    put_file(host, path, image.bytes, image.n - FRAME_HEADER);
+    image_put(host, path, image.bytes, image.n - FRAME_HEADER);
     assert_int_equal(journal_read(host->fs, "/journal", NULL, false, NULL, NULL, NULL, &err), QUIRE_ECORRUPT);
     free(image.bytes);
 }
@@ -768,10 +643,10 @@ static void test_snapshot(void **state)
     struct quire_error err = {0};
     uint64_t lsn = 0;
     host->options.file_bytes = 1000;
-    open_journal(host);
-    append(host, 10, true);
+    host_must_open(host);
+    host_must_append(host, 10, true);
     assert_int_equal(host_checkpoint(host, 2, &err), 0);
-    append(host, 10, true);
+    host_must_append(host, 10, true);
     assert_int_equal(journal_snapshot(host->journal, "/copy", &lsn, &err), 0);
     assert_int_equal(lsn, 22);
     assert_int_equal(journal_snapshot(host->journal, "/copy", &lsn, &err), QUIRE_EEXISTS);
@@ -779,18 +654,18 @@ static void test_snapshot(void **state)
     struct host copy = *host;
     copy.folder = "/copy";
     copy.acknowledged = copy.appended = lsn;
-    append(host, 10, true);
+    host_must_append(host, 10, true);
     assert_int_equal(host_checkpoint(host, 2, &err), 0);
-    close_journal(host);
-    open_journal(&copy);
-    append(&copy, 5, true);
-    close_journal(&copy);
-    open_journal(&copy);
+    host_must_close(host);
+    host_must_open(&copy);
+    host_must_append(&copy, 5, true);
+    host_must_close(&copy);
+    host_must_open(&copy);
     assert_int_equal(copy.report.last_lsn, 27);
-    close_journal(&copy);
-    open_journal(host);
+    host_must_close(&copy);
+    host_must_open(host);
     assert_int_equal(host->report.last_lsn, 34);
-    close_journal(host);
+    host_must_close(host);
 }
 
 /* ---- modes ------------------------------------------------------------------------------------------------------- */
@@ -801,8 +676,8 @@ static void test_modes(void **state)
     struct quire_error err = {0};
     struct journal_stats stats;
     host->options.sync = JOURNAL_NO;
-    open_journal(host);
-    append(host, 5, true);
+    host_must_open(host);
+    host_must_append(host, 5, true);
     assert_int_equal(journal_durable_lsn(host->journal), 5);
     journal_get_stats(host->journal, &stats);
     assert_int_equal(stats.syncs, 0);
@@ -810,7 +685,7 @@ static void test_modes(void **state)
     journal_get_stats(host->journal, &stats);
     assert_int_equal(stats.syncs, 1);
     assert_int_equal(journal_set_sync(host->journal, JOURNAL_EVERYSEC), 0);
-    append(host, 5, true);
+    host_must_append(host, 5, true);
     do {
         journal_get_stats(host->journal, &stats);
         usleep(1000);
@@ -818,16 +693,16 @@ static void test_modes(void **state)
     host->acknowledged = 10;
     assert_int_equal(journal_set_sync(host->journal, JOURNAL_ALWAYS), 0);
     host->options.sync = JOURNAL_ALWAYS;
-    append(host, 5, true);
+    host_must_append(host, 5, true);
     fault_fail_nth(host->fs, FAULT_ANY, 1, QUIRE_EIO, true);
     host_close(host, &err);
     fault_power_cut(host->fs, 0);
-    open_journal(host);
+    host_must_open(host);
     assert_int_equal(host->report.last_lsn, 15);
-    close_journal(host);
+    host_must_close(host);
 }
 
-#define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define ROW(test) cmocka_unit_test_setup_teardown(test, support_set_up, support_tear_down)
 
 int main(void)
 {

@@ -222,6 +222,8 @@ static void test_kill_and_power_cut(void **state)
     open_or_fail(&host, "after the kill", 0, 0);
     assert_int_equal(host.report.last_lsn, 3);
     assert_int_equal(append_some(&host, 3, true, &err), 0);
+    fault_fail_nth(host.fs, FAULT_ANY, 1, QUIRE_EIO, true);
+    host_close(&host, &err);
     assert_goes_on(&host, 0, 0);
     fault_fs_destroy(host.fs);
 }

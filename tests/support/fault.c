@@ -71,6 +71,8 @@ struct plan {
 struct fault_fs {
     struct io_fs base;
     pthread_mutex_t lock;
+    pthread_cond_t let_go;
+    unsigned hold, held, passes;
     struct node *nodes, *root;
     struct move *moves, **moves_end;
     struct plan fail;
@@ -285,6 +287,16 @@ static int begin(struct fault_fs *f, enum fault_call call)
     return f->fail.code;
 }
 
+/* (lock) What a slow disk does not give back yet. */
+static void wait_if_held(struct fault_fs *f, enum fault_call call)
+{
+    f->held++;
+    while ((f->hold & call) && f->passes == 0)
+        pthread_cond_wait(&f->let_go, &f->lock);
+    f->passes -= (f->hold & call) && f->passes > 0;
+    f->held--;
+}
+
 static int begin_on_file(struct fault_fs *f, const struct fault_file *file, enum fault_call call)
 {
     int rc = begin(f, call);
@@ -443,6 +455,7 @@ static ssize_t fault_write(struct io_file *file, const void *buffer, size_t byte
         rc = QUIRE_EINVALID;
     if (rc == 0)
         rc = write_node(f, own->node, buffer, bytes, offset);
+    wait_if_held(f, FAULT_WRITE);
     pthread_mutex_unlock(&f->lock);
     return rc < 0 ? rc : (ssize_t)bytes;
 }
@@ -454,6 +467,7 @@ static int fault_sync(struct io_file *file)
     int rc = begin_on_file(f, file_of(file), FAULT_SYNC);
     if (rc == 0)
         clear_log(file_of(file)->node, true);
+    wait_if_held(f, FAULT_SYNC);
     pthread_mutex_unlock(&f->lock);
     return rc;
 }
@@ -605,6 +619,7 @@ static int fault_sync_dir(struct io_fs *fs, const char *path)
         rc = QUIRE_ENOFILE;
     if (rc == 0)
         sync_names(f, folder);
+    wait_if_held(f, FAULT_SYNC_DIR);
     pthread_mutex_unlock(&f->lock);
     return rc;
 }
@@ -652,6 +667,7 @@ struct io_fs *fault_fs_create(void)
         return NULL;
     f->base.ops = &fault_ops;
     pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->let_go, NULL);
     f->root = node_new(f, true);
     f->moves_end = &f->moves;
     f->capacity = UINT64_MAX;
@@ -684,6 +700,7 @@ void fault_fs_destroy(struct io_fs *fs)
         free(node->durable.bytes);
         free(node);
     }
+    pthread_cond_destroy(&f->let_go);
     pthread_mutex_destroy(&f->lock);
     free(f);
 }
@@ -731,6 +748,34 @@ void fault_capacity(struct io_fs *fs, uint64_t bytes)
     pthread_mutex_lock(&f->lock);
     f->capacity = bytes;
     pthread_mutex_unlock(&f->lock);
+}
+
+void fault_hold(struct io_fs *fs, unsigned calls)
+{
+    struct fault_fs *f = fault_of(fs);
+    pthread_mutex_lock(&f->lock);
+    f->hold = calls;
+    f->passes = 0;
+    pthread_cond_broadcast(&f->let_go);
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fault_let_go(struct io_fs *fs, unsigned n)
+{
+    struct fault_fs *f = fault_of(fs);
+    pthread_mutex_lock(&f->lock);
+    f->passes += n;
+    pthread_cond_broadcast(&f->let_go);
+    pthread_mutex_unlock(&f->lock);
+}
+
+unsigned fault_held(struct io_fs *fs)
+{
+    struct fault_fs *f = fault_of(fs);
+    pthread_mutex_lock(&f->lock);
+    unsigned n = f->held;
+    pthread_mutex_unlock(&f->lock);
+    return n;
 }
 
 int fault_flip_bit(struct io_fs *fs, const char *path, uint64_t bit)
