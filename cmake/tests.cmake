@@ -96,3 +96,7 @@ quire_script(library/example tests/library/run.sh 120)
 quire_script(e2e/clients tests/e2e/run.sh 600)
 quire_script(crash/kill_loop tests/crash/run.sh 600)
 set_tests_properties(crash/kill_loop PROPERTIES LABELS slow)
+add_library(slow_sync MODULE tests/crash/slow_sync.c) # goes in front of the server: its syncs take longer
+target_link_libraries(slow_sync PRIVATE ${CMAKE_DL_LIBS})
+quire_compile_options(slow_sync)
+quire_script(crash/slow_sync tests/crash/slow_sync.sh 120)

@@ -32,10 +32,11 @@ struct cache_scratch;
 /* ---- all caches of a folder -------------------------------------------------------------------------------------- */
 
 struct caches_options {
-    struct io_fs *fs;                    /* NULL: fs_real() */
-    const char *folder;                  /* of the store; documents lie in <folder>/documents/<number of the cache>/ */
-    const char *guard_folder;            /* NULL: built-in tables only */
-    uint64_t (*clock_ms)(void *context); /* wall clock; NULL: the system's */
+    struct io_fs *fs;                     /* NULL: fs_real() */
+    const char *folder;                   /* of the store; documents lie in <folder>/documents/<number of the cache>/ */
+    const char *guard_folder;             /* NULL: built-in tables only */
+    uint64_t (*clock_ms)(void *context);  /* wall clock; NULL: the system's */
+    uint64_t (*steady_ms)(void *context); /* monotonic; NULL: clock_ms if that is given, else the system's */
     void *clock_context;
     uint64_t seed;                                              /* of what is drawn at random; 0: from the system */
     void (*log)(void *context, bool warning, const char *line); /* NULL: nothing is said; from any thread */

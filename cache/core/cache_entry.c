@@ -28,6 +28,12 @@ uint64_t cache_now(const struct cache *cache)
     return ms > BASE_MS ? ms - BASE_MS : 0;
 }
 
+uint64_t cache_steady_ms(const struct cache *cache)
+{
+    const struct caches_options *options = &cache->of->options;
+    return options->steady_ms(options->clock_context);
+}
+
 int cache_entries_reserve(struct cache *cache, uint32_t n)
 {
     if (n <= cache->n_rows)

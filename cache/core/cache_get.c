@@ -461,13 +461,14 @@ static void end(struct cache_lookup *l, enum quire_cache_status status, const ch
 static bool ask_lease(struct cache_lookup *l, bool want, bool may_wait, uint64_t refreshes)
 {
     struct quire_cache_answer *answer = l->answer;
-    uint64_t deadline = 0, now_ms = l->now + BASE_MS;
+    uint64_t deadline = 0, now_ms = cache_steady_ms(l->cache);
     const struct lease_question question = {
         .group = l->scratch->key.hash,
         .exact = l->exact,
         .vector = l->query->vector ? l->scratch->floats : NULL,
         .nearness = l->category->settings.mode == CATEGORY_EXACT ? 2 : (float)answer->threshold,
         .now_ms = now_ms,
+        .wall_ms = l->now + BASE_MS,
         .lease_ms = l->category->settings.lease_ms,
         .epoch = l->cache->epoch,
         .refreshes = refreshes};
@@ -829,10 +830,10 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
         return rc;
     if (rc < 0) { /* the next one that waits leads */
         bool led;
-        lease_fail(cache->leases, text_of(waiter->token), cache_now(cache) + BASE_MS, &led);
+        lease_fail(cache->leases, text_of(waiter->token), cache_steady_ms(cache), &led);
         return rc;
     }
-    uint64_t now_ms = l.now + BASE_MS;
+    uint64_t now_ms = cache_steady_ms(cache);
     if (out->answer.status != QUIRE_CACHE_MISS) { /* it came from somewhere else meanwhile */
         lease_done(cache->leases, text_of(waiter->token));
         return rc;
@@ -989,7 +990,7 @@ enum cache_finished cache_finish(struct cache *cache, struct cache_decision *dec
     pthread_mutex_unlock(&cache->lock);
     if (fit != DOCUMENT_ANSWERS && answer->lease[0]) { /* the next lookup asks for one of its own */
         bool led;
-        lease_fail(cache->leases, text_of(answer->lease), cache_now(cache) + BASE_MS, &led);
+        lease_fail(cache->leases, text_of(answer->lease), cache_steady_ms(cache), &led);
     }
     return fit == DOCUMENT_ANSWERS ? CACHE_ANSWERED : CACHE_ENTRY_GONE;
 }

@@ -307,6 +307,8 @@ double cache_entry_saved(const struct cache *cache, const struct cache_entry *e)
 /* Expires at ms since BASE_MS; the rest of the word stays. (lock) */
 void cache_entry_set_expire(struct cache_entry *e, uint64_t expire);
 uint64_t cache_now(const struct cache *cache); /* ms since BASE_MS */
+/* Monotonic, for what runs out in this process only: leases and who waits for them. */
+uint64_t cache_steady_ms(const struct cache *cache);
 
 /* ---- groups: group.c --------------------------------------------------------------------------------------------- */
 

@@ -393,7 +393,7 @@ static int look_at_lease(struct put *p, struct quire_error *err)
     p->lease = LEASE_UNKNOWN;
     if (token.n_bytes == 0)
         return 0;
-    p->lease = lease_look(p->cache->leases, token, cache_now(p->cache) + BASE_MS, &p->lease_epoch, &p->lease_ms);
+    p->lease = lease_look(p->cache->leases, token, cache_steady_ms(p->cache), &p->lease_epoch, &p->lease_ms);
     /* A crash may have taken the last epochs with it: a lease from before knows none beyond those that are left. */
     if (p->lease == LEASE_DEAD && p->lease_ms < p->cache->opened_ms && p->lease_epoch > p->cache->opened_epoch)
         p->lease_epoch = p->cache->opened_epoch;
@@ -480,7 +480,7 @@ int cache_negative(struct cache *cache, const struct quire_cache_query *query, u
 int cache_fail(struct cache *cache, struct quire_bytes lease, struct quire_error *err)
 {
     bool led;
-    enum lease_state state = lease_fail(cache->leases, lease, cache_now(cache) + BASE_MS, &led);
+    enum lease_state state = lease_fail(cache->leases, lease, cache_steady_ms(cache), &led);
     return state == LEASE_VALID
                ? 0
                : error_set(err, QUIRE_ENOTFOUND, "%s", state == LEASE_DEAD ? "the lease is over" : "no such lease");

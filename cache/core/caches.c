@@ -42,6 +42,12 @@ static uint64_t wall_clock(void *context)
     return clock_wall_ms();
 }
 
+static uint64_t steady_clock(void *context)
+{
+    (void)context;
+    return clock_us() / 1000;
+}
+
 static uint64_t random_seed(void)
 {
     uint64_t seed;
@@ -453,7 +459,7 @@ uint64_t caches_work(struct caches *caches)
     uint64_t due = TICK_MS;
     struct cache **all = caches_list(caches, &n);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t lease_due = lease_tick(all[i]->leases, cache_now(all[i]) + BASE_MS);
+        uint64_t lease_due = lease_tick(all[i]->leases, cache_steady_ms(all[i]));
         uint32_t reclaimed = cache_reclaim(all[i], caches->scratch, RECLAIMS_A_ROUND);
         uint32_t linked = groups_link(all[i], caches->scratch, LINKS_A_ROUND);
         uint32_t expired = cache_expire(all[i], EXPIRE_ROWS / 20);
@@ -544,6 +550,8 @@ int caches_create(const struct caches_options *options, struct caches **out, str
     caches->options = *options;
     caches->options.fs = options->fs ? options->fs : fs_real();
     caches->options.clock_ms = options->clock_ms ? options->clock_ms : wall_clock;
+    if (!options->steady_ms)
+        caches->options.steady_ms = options->clock_ms ? options->clock_ms : steady_clock;
     caches->folder = strdup(options->folder);
     random_init(&caches->random, options->seed ? options->seed : random_seed());
     rc = caches->folder ? epochs_create(&caches->epochs) : QUIRE_ENOMEM;

@@ -62,7 +62,8 @@ struct lease_table {
     struct deadlines running, waiting;  /* of leases, of waiters */
     struct random random;
     uint64_t secret[2];
-    uint64_t asked; /* how many waited so far */
+    uint64_t asked;         /* how many waited so far */
+    uint64_t wall_ahead_ms; /* of the wall clock before the caller's, when one asked last; modulo 2^64 */
     uint32_t dim, leases_max, mask;
     struct lease_stats stats;
 };
@@ -334,7 +335,7 @@ static void begin_term(struct lease_table *table, struct lease *lease, uint64_t 
 {
     assert(lease->in_flight);
     lease->token = (struct lease_token){.epoch = epoch,
-                                        .granted_ms = now_ms & GRANTED_MASK,
+                                        .granted_ms = (now_ms + table->wall_ahead_ms) & GRANTED_MASK,
                                         .nonce = random_next(&table->random) << SLOT_BITS | lease->slot};
     lease->deadline_ms = later(now_ms, lease_ms ? lease_ms : 1);
     deadlines_add(&table->running, lease->deadline_ms, lease, &lease->place);
@@ -443,6 +444,7 @@ enum lease_answer lease_ask(struct lease_table *table, const struct lease_questi
     enum lease_answer answer;
     struct lease_token granted = {0};
     pthread_mutex_lock(&table->lock);
+    table->wall_ahead_ms = question->wall_ms ? question->wall_ms - question->now_ms : 0;
     struct lease *lease = find(table, question);
     if (lease) {
         answer = queue(table, question, want_lease, lease, waiter, wait_ms);

@@ -21,8 +21,9 @@
  * destroys the table; lease_ask wakes nobody. `wake` may call everything here but lease_table_destroy, also with its
  * own waiter: the table does not touch a waiter once its wake has begun.
  *
- * Time is the caller's wall clock (tokens outlive a restart), in ms. What has passed takes effect at lease_tick; only
- * a lease that nobody waits for ends when the next one asks.
+ * Time is a monotonic clock of the caller's, in ms: deadlines do not move when somebody sets the time of day. Only the
+ * moment of granting that a token carries is wall-clock time, since tokens outlive a restart. What has passed takes
+ * effect at lease_tick; only a lease that nobody waits for ends when the next one asks.
  *
  * Threads: all calls are safe from any; one lock per table.
  */
@@ -81,6 +82,7 @@ struct lease_question {
     const float *vector;       /* unit length, dim floats; NULL: none */
     float nearness;            /* cosine from which another question in flight is the same; > 1: never */
     uint64_t now_ms, lease_ms; /* lease_ms: at least 1 is taken; also of a lease that its waiter takes over */
+    uint64_t wall_ms;          /* the same moment by the wall clock, for tokens; 0: now_ms */
     uint64_t epoch;            /* of the cache; goes into the token, also into that of a waiter that leads later */
     uint64_t refreshes;        /* id of a stale entry that this would replace; 0: none */
 };

@@ -18,6 +18,12 @@
 static uint64_t world_clock(void *context)
 {
     struct world *world = context;
+    return atomic_load(&world->now_ms) - atomic_load(&world->set_back_ms);
+}
+
+static uint64_t world_steady(void *context)
+{
+    struct world *world = context;
     return atomic_load(&world->now_ms);
 }
 
@@ -28,6 +34,7 @@ static int open_folder(struct world *world, struct quire_error *err)
     struct caches_options caches = {.fs = options->fs,
                                     .folder = world->folder,
                                     .clock_ms = options->thread ? NULL : world_clock,
+                                    .steady_ms = options->thread ? NULL : world_steady,
                                     .clock_context = world,
                                     .seed = options->thread ? 0 : 7,
                                     .seal_rows = options->seal_rows,

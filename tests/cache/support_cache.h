@@ -20,8 +20,8 @@ struct world {
     struct cache_scratch *scratch;
     struct engine *engine;
     struct searcher *searcher;
-    unsigned n_searches; /* of the disk, by ask */
-    _Atomic uint64_t now_ms;
+    unsigned n_searches;                  /* of the disk, by ask */
+    _Atomic uint64_t now_ms, set_back_ms; /* the monotonic clock; how far the wall clock was set back */
     uint32_t dim;
     struct store_report report;
     struct world_options options;

@@ -114,15 +114,49 @@ static void a_clock_that_goes_back_makes_nothing_old(void **state)
     world_category(&w, "k", "SIM 0.9");
     vector_make(v, DIM, 1);
     put_simple(&w, "a", v, "1");
-    w.now_ms -= 1000;
+    w.set_back_ms += 1000;
     struct quire_cache_query q = {.category = text_of("k"), .text = text_of("a"), .vector = v, .max_age_ms = 5000};
     assert_int_equal(ask(&w, &q, &asked, &err), 0);
     assert_int_equal(asked.answer.status, QUIRE_CACHE_EXACT);
     assert_int_equal(asked.answer.age_ms, 0);
     asked_end(&asked);
-    w.now_ms += 10000;
+    w.set_back_ms -= 10000;
     assert_int_equal(ask(&w, &q, &asked, &err), 0);
     assert_int_equal(asked.answer.status, QUIRE_CACHE_MISS);
+    asked_end(&asked);
+    world_close(&w);
+}
+
+/* A leader that says nothing is taken for dead after the lease of its category, whatever is done to the time of day. */
+static void leases_end_when_the_time_of_day_is_set_back(void **state)
+{
+    struct world w;
+    struct waiting waiting;
+    struct asked asked;
+    struct cache_decision leader;
+    struct quire_error err = {0};
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 LEASE 3000");
+    vector_make(v, DIM, 1);
+    struct quire_cache_query q = {.category = text_of("k"), .text = text_of("a"), .vector = v, .wait_ms = 10000};
+    lead(&w, &q, &leader);
+    w.set_back_ms = 25 * 3600 * 1000;
+    w.now_ms += 1000;
+    wait_for(&w, &q, &waiting);
+    w.now_ms += 2001;
+    world_work(&w);
+    assert_true(waiting.woken);
+    assert_int_equal(waiting.how, LEASE_LEAD);
+    assert_int_equal(cache_woken(w.cache, w.scratch, &q, &waiting.waiter, waiting.how, &waiting.decision, &err),
+                     CACHE_DECIDED);
+    assert_in_range(waiting.decision.answer.lease_ms, 2000, 3000);
+    /* and one that nobody waits for */
+    w.set_back_ms = 0;
+    w.now_ms += 3001;
+    q.wait_ms = 0;
+    assert_int_equal(ask(&w, &q, &asked, &err), 0);
+    assert_true(asked.answer.lease[0]);
     asked_end(&asked);
     world_close(&w);
 }
@@ -235,9 +269,13 @@ static void a_document_of_another_scope_answers_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(who_waits_is_woken_when_the_cache_is_dropped), TEST(a_lease_goes_on_when_its_new_leader_cannot_look),
-        TEST(a_clock_that_goes_back_makes_nothing_old),     TEST(a_candidate_is_counted_once),
-        TEST(a_number_of_a_group_is_not_its_scope),         TEST(a_document_of_another_scope_answers_nothing),
+        TEST(who_waits_is_woken_when_the_cache_is_dropped),
+        TEST(a_lease_goes_on_when_its_new_leader_cannot_look),
+        TEST(a_clock_that_goes_back_makes_nothing_old),
+        TEST(leases_end_when_the_time_of_day_is_set_back),
+        TEST(a_candidate_is_counted_once),
+        TEST(a_number_of_a_group_is_not_its_scope),
+        TEST(a_document_of_another_scope_answers_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
