@@ -713,29 +713,47 @@ int collection_freeze(struct collection *c, struct quire_error *err)
     return rc;
 }
 
-/* (lock) Marks in the added part what has ended among the rows it was made from. */
+/* Ends in the added part the rows of a part that have ended since `before` was copied: eight bytes at a time, since this
+ * holds up every search and write of the collection. */
+static int carry_dead_of_part(const struct part *part, const uint8_t *before, const uint32_t *rows_of,
+                              struct part *added)
+{
+    uint64_t rows = segment_info(part->segment)->rows, n_bytes = (rows + 7) / 8;
+    for (uint64_t at = 0; at < n_bytes; at += 8) {
+        size_t n = n_bytes - at < 8 ? (size_t)(n_bytes - at) : 8;
+        uint64_t now = 0, then = 0;
+        memcpy(&now, part->dead + at, n);
+        memcpy(&then, before + at, n);
+        for (uint64_t ended = now & ~then; ended; ended &= ended - 1) {
+            uint64_t row = 8 * at + (uint64_t)__builtin_ctzll(ended);
+            if (row < rows && rows_of[row] != UINT32_MAX && part_kill(added, rows_of[row]) < 0)
+                return QUIRE_EINTERNAL;
+        }
+    }
+    return 0;
+}
+
+static int carry_dead_of_memtable(const struct memtable *memtable, uint32_t last_ended, const uint32_t *rows_of,
+                                  struct part *added)
+{
+    for (uint32_t row = memtable_ended_after(memtable, last_ended); row != MEMTABLE_NONE;
+         row = memtable_ended_after(memtable, row))
+        if (rows_of[row] != UINT32_MAX && part_kill(added, rows_of[row]) < 0)
+            return QUIRE_EINTERNAL;
+    return 0;
+}
+
+/* (lock) Marks in the added part what has ended, since it was made, among the rows it was made from. */
 static int carry_ended_rows(const struct collection_edit *edit)
 {
     int rc = 0;
     assert((edit->n_removed_parts == 0 || edit->rows_of) && (edit->n_removed_memtables == 0 || edit->memtable_rows_of));
-    for (uint32_t i = 0; i < edit->n_removed_parts; i++) {
-        const struct part *part = edit->removed_parts[i];
-        uint64_t rows = segment_info(part->segment)->rows;
-        for (uint64_t r = 0; r < rows && rc >= 0; r++) {
-            if (r % 8 == 0 && part->dead[r / 8] == 0)
-                r += 7;
-            else if (part_is_dead(part, (uint32_t)r) && edit->rows_of[i][r] != UINT32_MAX)
-                rc = part_kill(edit->added, edit->rows_of[i][r]);
-        }
-    }
-    for (uint32_t i = 0; i < edit->n_removed_memtables; i++) {
-        const struct memtable *memtable = edit->removed_memtables[i]->memtable;
-        uint32_t rows = view_memtable_rows(memtable);
-        for (uint32_t r = 0; r < rows && rc >= 0; r++)
-            if (edit->memtable_rows_of[i][r] != UINT32_MAX && memtable_end_lsn(memtable, r) != MEMTABLE_LSN_MAX)
-                rc = part_kill(edit->added, edit->memtable_rows_of[i][r]);
-    }
-    return rc < 0 ? rc : 0;
+    for (uint32_t i = 0; i < edit->n_removed_parts && rc == 0; i++)
+        rc = carry_dead_of_part(edit->removed_parts[i], edit->dead_of[i], edit->rows_of[i], edit->added);
+    for (uint32_t i = 0; i < edit->n_removed_memtables && rc == 0; i++)
+        rc = carry_dead_of_memtable(edit->removed_memtables[i]->memtable, edit->last_ended_of[i],
+                                    edit->memtable_rows_of[i], edit->added);
+    return rc;
 }
 
 /* One frame, so that all of it is there or nothing: the ends of what an adopted index replaces, then the edit.
@@ -830,6 +848,15 @@ void collection_copy_dead(struct collection *c, const struct part *part, uint8_t
     pthread_mutex_lock(&c->lock);
     memcpy(out, part->dead, n_bytes);
     pthread_mutex_unlock(&c->lock);
+}
+
+uint32_t collection_last_ended(struct collection *c, const struct memtable_ref *table)
+{
+    pthread_mutex_lock(&c->lock);
+    assert(table->last_lsn != MEMTABLE_LSN_MAX); /* frozen: nothing of it is given back */
+    uint32_t row = memtable_last_ended(table->memtable);
+    pthread_mutex_unlock(&c->lock);
+    return row;
 }
 
 /* The oldest pin, or the last LSN: (lock) rows that ended at or before it can be given back. */

@@ -266,6 +266,16 @@ void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn)
     end_row(table, row, lsn);
 }
 
+uint32_t memtable_last_ended(const struct memtable *table)
+{
+    return table->dead_last;
+}
+
+uint32_t memtable_ended_after(const struct memtable *table, uint32_t row)
+{
+    return row == MEMTABLE_NONE ? table->dead_first : memtable_slot_record(memtable_slot(table, row))->next_dead;
+}
+
 int memtable_attributes_prepare(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes,
                                 struct memtable_pending_text *out)
 {

@@ -67,6 +67,10 @@ void memtable_cancel(struct memtable *table, const struct memtable_pending *pend
 uint32_t memtable_find(const struct memtable *table, const void *key, uint32_t key_bytes);
 /* (lock) Ends a row at lsn. */
 void memtable_end(struct memtable *table, uint32_t row, uint64_t lsn);
+/* (lock) The row that ended last, and the one that ended after a row, or first (MEMTABLE_NONE); MEMTABLE_NONE: there is
+ * none. Of rows that were not given back, of a table whose rows are not given back meanwhile. */
+uint32_t memtable_last_ended(const struct memtable *table);
+uint32_t memtable_ended_after(const struct memtable *table, uint32_t row);
 /* (lock) Other attributes for a living row, as of now; 0 bytes: none. QUIRE_ENOMEM leaves it as it was. */
 int memtable_set_attributes(struct memtable *table, uint32_t row, const void *attributes, uint32_t attribute_bytes);
 /* (lock) Its two halves, as those of a put. */

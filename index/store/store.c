@@ -141,10 +141,11 @@ static void add_counted(struct store *store, const struct upkeep *u, bool add)
     store->resident_bytes += sign * u->counted.resident_bytes;
     store->segment_bytes += sign * u->counted.disk_bytes;
     store->n_segments += sign * u->counted.n_parts;
-    store->n_behind += sign32 * (atomic_load(&u->backlog) != BACKLOG_NONE);
+    store->n_behind += sign32 * u->counted.is_behind;
     store->n_due[0] += sign32 * ((u->due & BUSY_SEAL) != 0);
     store->n_due[1] += sign32 * ((u->due & BUSY_MERGE) != 0);
     assert(store->n_due[0] <= store->n_collections && store->n_due[1] <= store->n_collections);
+    assert(store->n_behind <= store->n_collections);
 }
 
 /* (lock) */
@@ -381,7 +382,9 @@ void store_count(struct store *store, struct collection *c)
         }
         u->counted.n_parts = view->n_parts;
         u->due = due;
-        atomic_store(&u->backlog, backlog_of(store, u));
+        unsigned backlog = backlog_of(store, u);
+        u->counted.is_behind = backlog != BACKLOG_NONE;
+        atomic_store(&u->backlog, backlog);
         add_counted(store, u, true);
     }
     pthread_mutex_unlock(&store->lock);

@@ -48,6 +48,7 @@ struct rebuild {
     char *path;
     struct merge_result result;
     uint32_t **memtable_rows_of; /* n_memtables */
+    uint32_t *last_ended;        /* n_memtables: collection_last_ended */
     struct part *added;
 };
 
@@ -146,22 +147,46 @@ static int list_rows(struct rebuild *r)
     return 0;
 }
 
+struct counted_part {
+    uint64_t living;
+    struct part *part;
+};
+
 static int by_living(const void *a, const void *b)
 {
-    uint64_t x = part_living(*(struct part *const *)a), y = part_living(*(struct part *const *)b);
-    return x > y ? -1 : x < y;
+    const struct counted_part *x = a, *y = b;
+    return x->living > y->living ? -1 : x->living < y->living;
+}
+
+/* Most rows first. Writers change how many live meanwhile: each number is read once. */
+static int sort_parts(struct part **parts, uint32_t n)
+{
+    struct counted_part *counted = malloc(memory_size_mul((size_t)n + 1, sizeof *counted));
+    if (!counted)
+        return QUIRE_ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        counted[i] = (struct counted_part){part_living(parts[i]), parts[i]};
+    qsort(counted, n, sizeof *counted, by_living);
+    for (uint32_t i = 0; i < n; i++)
+        parts[i] = counted[i].part;
+    free(counted);
+    return 0;
 }
 
 static int gather(struct rebuild *r, struct quire_error *err)
 {
     const struct collection_config *config = collection_config(r->collection);
-    qsort(r->parts, r->n_parts, sizeof(struct part *), by_living);
+    int rc = sort_parts(r->parts, r->n_parts);
     r->segments = calloc(r->n_parts + 1u, sizeof *r->segments);
     r->dead = calloc(r->n_parts + 1u, sizeof *r->dead);
     r->memtable_rows_of = calloc(r->n_memtables + 1u, sizeof *r->memtable_rows_of);
+    r->last_ended = calloc(r->n_memtables + 1u, sizeof *r->last_ended);
     r->scratch = malloc(sizeof(float) * (memory_size_mul(config->dim, 2) + 1024));
-    int rc = r->segments && r->dead && r->memtable_rows_of && r->scratch ? 0 : QUIRE_ENOMEM;
+    if (!r->segments || !r->dead || !r->memtable_rows_of || !r->last_ended || !r->scratch)
+        rc = QUIRE_ENOMEM;
     /* tombstones as of now, so that what dies afterwards is seen by collection_publish */
+    for (uint32_t i = 0; i < r->n_memtables && rc == 0; i++)
+        r->last_ended[i] = collection_last_ended(r->collection, r->memtables[i]);
     for (uint32_t i = 0; i < r->n_parts && rc == 0; i++) {
         struct part *part = r->parts[i];
         size_t bytes = (size_t)(segment_info(part->segment)->rows + 7) / 8;
@@ -281,6 +306,7 @@ static void rebuild_fini(struct rebuild *r, int rc)
         free(r->memtable_rows_of[i]);
     free(r->dead);
     free(r->memtable_rows_of);
+    free(r->last_ended);
     free(r->segments);
     free(r->sources);
     free(r->scratch);
@@ -304,6 +330,8 @@ static int rebuild(struct rebuild *r, struct quire_error *err)
                                        .n_removed_memtables = r->n_memtables,
                                        .added = r->added,
                                        .rows_of = r->result.rows_of,
+                                       .dead_of = r->dead,
+                                       .last_ended_of = r->last_ended,
                                        .memtable_rows_of = r->memtable_rows_of};
         uint64_t lsn;
         rc = store_publish(r->store, r->collection, &edit, &lsn, err);

@@ -46,13 +46,15 @@ struct upkeep {
     struct {
         uint64_t memtable_bytes, resident_bytes, disk_bytes;
         uint32_t n_parts, memtable_rows;
+        bool is_behind;
     } counted;           /* when the store looked last; its totals are sums of these */
     unsigned n_failures; /* of maintenance, one after the other */
     uint64_t retry_ms;   /* when maintenance that failed is tried again */
     /* under its wake lock */
     struct collection *next_woken;
     bool woken;
-    atomic_uint backlog; /* enum store_backlog */
+    atomic_uint
+        backlog; /* enum store_backlog; a write that finds the newest memtable large raises it before it counts */
 };
 static inline struct upkeep *store_upkeep(const struct collection *collection)
 {

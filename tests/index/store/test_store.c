@@ -652,7 +652,7 @@ static void a_folder_beyond_its_quota_takes_no_more(void **in)
     struct state *s = *in;
     struct store_options options = support_store_options(NULL);
     struct quire_error err = {0};
-    options.disk_bytes = 4096;
+    options.disk_bytes = 8192 + 4096; /* the head of a log, and some of its frames */
     struct store *store = support_store_open(s->path, &options);
     struct collection *c = support_create(store);
     put_keys(s, c, 0, 200, 1);
@@ -662,6 +662,30 @@ static void a_folder_beyond_its_quota_takes_no_more(void **in)
     assert_non_null(strstr(err.message, "quota"));
     assert_int_equal(support_put(&s->lane, c, &s->model, 200, 1, 0, NULL), QUIRE_ELIMIT);
     assert_true(support_equal(&s->lane, c, &s->model));
+    collection_unref(c);
+    support_store_close(store);
+}
+
+/* A write that finds the newest memtable large says so before maintenance has counted it: once. */
+static void a_large_memtable_holds_writers_up_until_it_is_counted(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store), *other = support_create(store);
+    uint64_t large = 3 * store->options.memtable_bytes, lsn;
+    for (unsigned i = 0; i < 3; i++) {
+        store->as_host.note_memtable(store, c, 100000, large);
+        assert_true(store_is_behind(store));
+        store_count(store, c);
+        store_apply_limits(store);
+        assert_false(store_is_behind(store));
+    }
+    store->as_host.note_memtable(store, other, 100000, large);
+    assert_int_equal(store_drop_collection(store, other, &lsn, NULL), 0);
+    store_apply_limits(store);
+    assert_false(store_is_behind(store));
+    collection_unref(other);
     collection_unref(c);
     support_store_close(store);
 }
@@ -708,6 +732,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(searches_under_way_see_each_element_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_beyond_its_limit_refuses_puts_until_it_is_free, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_beyond_its_quota_takes_no_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_large_memtable_holds_writers_up_until_it_is_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_that_wait_for_merges_hold_writers_up, set_up, tear_down),
     };
     int failed = cmocka_run_group_tests_name("stores", tests, NULL, NULL);
