@@ -62,10 +62,10 @@ struct journal_report {
 };
 
 /* Opens the journal of an existing folder, new or old, replays it and starts a log. Errors: QUIRE_ECORRUPT where a
- * frame is damaged or missing that was durable, as later ones, a mark, the next log or the checkpoint show (file, offset
- * and LSNs named, remedy: repair), those of the reader and of the file system. What the last log has behind its first
- * invalid frame is torn otherwise, and ignored for ever. What is replayed is durable. One journal per folder at a time:
- * the caller sees to it. */
+ * frame is damaged or missing that was durable, as later ones, a mark, the next log or the checkpoint show (file,
+ * offset and LSNs named, remedy: repair), those of the reader and of the file system. What the last log has behind
+ * its first invalid frame is torn otherwise, and ignored for ever. What is replayed is durable. One journal per
+ * folder at a time: the caller sees to it. */
 int journal_open(struct io_fs *fs, const char *folder, const struct journal_options *options,
                  const struct journal_reader *reader, struct journal **out, struct journal_report *report,
                  struct quire_error *err);

@@ -43,8 +43,8 @@ enum frame_header_at {
 };
 enum { FRAME_HEADER_BYTES = 48 };
 
-/* A log: the header in a page of its own, two places for marks in the next, then frames. Marks are written in place, one
- * after the other in turn, so that a torn one leaves the one before it; nothing else shares their page. */
+/* A log: the header in a page of its own, two places for marks in the next, then frames. Marks are written in place,
+ * one after the other in turn, so that a torn one leaves the one before it; nothing else shares their page. */
 enum { LOG_MARKS_AT = 4096, LOG_MARK_STEP = 2048, LOG_MARKS = 2, LOG_FRAMES_AT = 8192 };
 
 /* A record in a payload: u32 bytes, u8 kind, 3 zero, in a checkpoint u64 LSN, the bytes, zero up to a multiple of 8. */
@@ -125,7 +125,7 @@ struct frame {
 };
 
 /* The log file that is written to. The writer's thread only. */
-/* ---- log files (journal_log.c): without the lock, by who owns the struct --------------------------------------------- */
+/* ---- log files (journal_log.c): without the lock, by who owns the struct ----------------------------------------- */
 
 struct log_file {
     struct io_file *file; /* NULL: none */
@@ -166,8 +166,8 @@ int journal_log_empty(struct io_fs *fs, const char *folder, uint64_t first_lsn, 
 
 /* ---- the journal ------------------------------------------------------------------------------------------------- */
 
-/* Slow work on log files, one at a time: of the syncer's thread, or of the writer's where somebody waits for it. What it
- * needs is copied here when it begins. */
+/* Slow work on log files, one at a time: of the syncer's thread, or of the writer's where somebody waits for it. What
+ * it needs is copied here when it begins. */
 enum job_kind {
     JOB_NONE,
     JOB_SYNC,    /* of the log, up to `lsn` */

@@ -1,6 +1,6 @@
 /*
- * journal_writer.c - the journal's writer: hands frames to the operating system, decides when logs are synced, begun and
- * ended, and gets over failures.
+ * journal_writer.c - the journal's writer: hands frames to the operating system, decides when logs are synced, begun
+ * and ended, and gets over failures.
  *
  * The thread looks at the state under the lock, decides on one step (next_step), carries it out without the lock, and
  * enters the outcome. Frames that wait are gathered into one write and share one sync: the more wait, the cheaper each.
@@ -23,10 +23,10 @@
  *      closed, only when no job runs.
  *   3. A frame says up to which LSN all were durable when it was written (`known`); so a reader can tell a torn end,
  *      which nobody was told about, from damage to what was acknowledged. A sync that is under way makes nothing known:
- *      when it has succeeded, known is the last LSN that was written before it began. Marks (journal_log.c) say the same
- *      where nothing was written behind it.
- *   4. A file that is ended on purpose gets an end frame, after all else in it was synced; and if the next log is there,
- *      after that is durable under its name. Frames that both have are cut off the old one then.
+ *      when it has succeeded, known is the last LSN that was written before it began. Marks (journal_log.c) say the
+ *      same where nothing was written behind it.
+ *   4. A file that is ended on purpose gets an end frame, after all else in it was synced; and if the next log is
+ *      there, after that is durable under its name. Frames that both have are cut off the old one then.
  */
 #include "io/clock.h"
 #include "io/error.h"
@@ -390,8 +390,8 @@ static bool sync_is_due(const struct journal *j, uint64_t now_us, uint64_t *unti
     return now_us >= *until_us || j->held_bytes >= j->options.buffer_bytes;
 }
 
-/* A log is to end where it was asked for, or is full. Without space for more, what waits is written where space was kept
- * for it. */
+/* A log is to end where it was asked for, or is full. Without space for more, what waits is written where space was
+ * kept for it. */
 static bool rotation_is_due(const struct journal *j, bool ready)
 {
     if (j->rotate_lsn && j->written_lsn + 1 >= j->rotate_lsn)

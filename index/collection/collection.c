@@ -713,8 +713,8 @@ int collection_freeze(struct collection *c, struct quire_error *err)
     return rc;
 }
 
-/* Ends in the added part the rows of a part that have ended since `before` was copied: eight bytes at a time, since this
- * holds up every search and write of the collection. */
+/* Ends in the added part the rows of a part that have ended since `before` was copied: eight bytes at a time,
+ * since this holds up every search and write of the collection. */
 static int carry_dead_of_part(const struct part *part, const uint8_t *before, const uint32_t *rows_of,
                               struct part *added)
 {

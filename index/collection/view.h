@@ -43,8 +43,8 @@ struct collection_edit {
     /* Where rows have gone (merge.h): rows_of[i] for removed part i; then for each removed table, by its row numbers,
      * memtable_rows_of[i]; UINT32_MAX: not in the added part. */
     uint32_t *const *rows_of;
-    /* What had ended when the added part was made: for removed part i its tombstones (collection_copy_dead), for removed
-     * table i the row that had ended last (collection_last_ended). */
+    /* What had ended when the added part was made: for removed part i its tombstones (collection_copy_dead), for
+     * removed table i the row that had ended last (collection_last_ended). */
     uint8_t *const *dead_of;
     const uint32_t *last_ended_of;
     uint32_t *const *memtable_rows_of;

@@ -1,6 +1,6 @@
 /*
- * test_journal_end.c - where a log ends: what was durable and is missing behind the last frame is told from a torn write,
- * and a newest log that is missing from an empty folder.
+ * test_journal_end.c - where a log ends: what was durable and is missing behind the last frame is told from a torn
+ * write, and a newest log that is missing from an empty folder.
  */
 #include "io/bytes.h"
 #include "support_image.h"

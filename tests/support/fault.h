@@ -52,8 +52,8 @@ void fault_short_read_nth(struct io_fs *fs, uint64_t n);
 /* Bytes that all files together may have, one with two names twice; what would exceed it fails with QUIRE_ENOSPACE.
  * UINT64_MAX: no limit. */
 void fault_capacity(struct io_fs *fs, uint64_t bytes);
-/* A slow disk: from now on calls of these kinds (of FAULT_WRITE, FAULT_SYNC, FAULT_SYNC_DIR) are carried out, but do not
- * come back until they are let go, or until another call of this function says that they need not wait. */
+/* A slow disk: from now on calls of these kinds (of FAULT_WRITE, FAULT_SYNC, FAULT_SYNC_DIR) are carried out, but do
+ * not come back until they are let go, or until another call of this function says that they need not wait. */
 void fault_hold(struct io_fs *fs, unsigned calls);
 void fault_let_go(struct io_fs *fs, unsigned n); /* n of those that wait, or will */
 unsigned fault_held(struct io_fs *fs);           /* calls that wait now */
