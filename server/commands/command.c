@@ -11,6 +11,7 @@
 #include "server/commands/command.h"
 #include "io/journal.h"
 #include "server/access/command_table.h"
+#include "server/commands/absent.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/latency.h"
 #include "server/commands/monitor.h"
@@ -32,6 +33,14 @@ static int route(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     int row = command_find_top(args[0].data, args[0].bytes);
     if (row < 0) {
+        const char *kind = absent_kind(args[0]);
+        if (kind) {
+            resp_error(client_reply(c),
+                       "ERR unknown command '%.*s': %s are not here; there are strings, hashes, vector sets and "
+                       "semantic caches",
+                       ARG_SHOWN(args[0], 128u), kind);
+            return -1;
+        }
         char words[140] = "";
         size_t used = 0;
         for (uint32_t i = 1; i < n && used < 128; i++) {

@@ -292,6 +292,28 @@ bool hash_get(const struct hash *h, struct resp_arg field, struct resp_arg *valu
     return true;
 }
 
+void hash_random(const struct hash *h, uint64_t random_bucket, uint64_t random_node, struct resp_arg *field,
+                 struct resp_arg *value)
+{
+    struct small_pair pair;
+    assert(hash_count(h) > 0);
+    if (h->large) {
+        const struct hash_node *node =
+            (const struct hash_node *)(const void *)node_table_random(&h->table, random_bucket, random_node);
+        *field = (struct resp_arg){node->data, node->node.key_bytes};
+        *value = value_of(node);
+        return;
+    }
+    uint32_t at = 0;
+    for (uint64_t skip = random_node % h->small_fields + 1; skip > 0; skip--) {
+        bool there = pair_at(h, at, &pair);
+        assert(there);
+        at = pair.end;
+    }
+    *field = pair.field;
+    *value = pair.value;
+}
+
 struct visitor {
     hash_visit *visit;
     void *context;

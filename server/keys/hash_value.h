@@ -31,6 +31,10 @@ bool hash_is_large(const struct hash *hash);
 /* False where there is no such field. *value is valid until the next change. */
 bool hash_get(const struct hash *hash, struct resp_arg field, struct resp_arg *value);
 
+/* A field at random, of a hash that is not empty; valid until the next change. */
+void hash_random(const struct hash *hash, uint64_t random_bucket, uint64_t random_node, struct resp_arg *field,
+                 struct resp_arg *value);
+
 /* Memory for n pairs (field, value, field, ...) to come, in this order. QUIRE_ENOMEM: nothing has changed. */
 int hash_reserve(struct hash *hash, const struct resp_arg *pairs, uint32_t n_pairs, struct hash_spare *spare);
 /* Gives back what was not used. */

@@ -548,33 +548,83 @@ int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pair
     return 0;
 }
 
-int keyspace_append(struct keyspace_lock *lock, struct key_entry *e, const void *bytes, uint32_t n,
-                    struct quire_error *err)
+/* The entry's value where it may be written up to `bytes`, as nobody else reads it; otherwise a copy that may grow. NULL
+ * without memory. */
+static struct value *value_to_write(const struct key_entry *e, uint64_t bytes)
 {
-    struct value *own = e->string, *value = own;
-    uint64_t sum = (uint64_t)own->bytes + n, capacity = sum + sum / 2;
-    struct key_log log;
+    struct value *own = e->string;
+    uint64_t capacity = bytes > own->bytes ? bytes + bytes / 2 : own->bytes;
+    if (atomic_load_explicit(&own->references, memory_order_acquire) == 1 && bytes <= own->capacity)
+        return own;
+    struct value *copy = keyspace_value_create(NULL, own->bytes, (uint32_t)(capacity < UINT32_MAX ? capacity : bytes));
+    if (copy)
+        memcpy(copy->data, own->data, own->bytes);
+    return copy;
+}
+
+/* Commits the record in `log`, then writes at offset; what lies between the end and there becomes 0. */
+static int write_at(struct keyspace_lock *lock, struct key_entry *e, uint32_t offset, struct resp_arg bytes,
+                    struct key_log *log, struct quire_error *err)
+{
+    uint32_t end = offset + bytes.bytes;
+    struct value *value = value_to_write(e, end);
     uint64_t lsn = 0;
-    /* its own where nobody else reads that and it is long enough, otherwise a copy that may grow */
-    if (atomic_load_explicit(&own->references, memory_order_acquire) != 1 || sum > own->capacity) {
-        value = keyspace_value_create(NULL, own->bytes, (uint32_t)(capacity < UINT32_MAX ? capacity : sum));
-        if (!value)
-            return no_memory(err);
-        memcpy(value->data, own->data, own->bytes);
+    if (!value) {
+        keyspace_log_abort(log);
+        return no_memory(err);
     }
-    keyspace_log_begin(&log, lock->keyspace);
-    keyspace_log_append(&log, arg_of(e), (struct resp_arg){bytes, n});
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_log_commit(log, &lsn, err);
     if (rc == 0) {
-        if (n > 0)
-            memcpy(value->data + value->bytes, bytes, n);
-        value->bytes += n;
-        if (value != own)
+        if (offset > value->bytes)
+            memset(value->data + value->bytes, 0, offset - value->bytes);
+        if (bytes.bytes > 0)
+            memcpy(value->data + offset, bytes.data, bytes.bytes);
+        value->bytes = end > value->bytes ? end : value->bytes;
+        if (value != e->string)
             swap_value(lock, e, &value);
         changed(lock, e, lsn);
     }
     if (value != e->string)
         keyspace_value_unref(value);
+    return rc;
+}
+
+int keyspace_append(struct keyspace_lock *lock, struct key_entry *e, const void *bytes, uint32_t n,
+                    struct quire_error *err)
+{
+    struct resp_arg more = {bytes, n};
+    struct key_log log;
+    keyspace_log_begin(&log, lock->keyspace);
+    keyspace_log_append(&log, arg_of(e), more);
+    return write_at(lock, e, e->string->bytes, more, &log, err);
+}
+
+int keyspace_write(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, uint32_t offset,
+                   struct resp_arg bytes, struct quire_error *err)
+{
+    struct key_log log;
+    uint64_t lsn = 0;
+    assert(bytes.bytes <= UINT32_MAX - offset);
+    keyspace_log_begin(&log, lock->keyspace);
+    keyspace_log_write(&log, (struct resp_arg){key->data, key->bytes}, offset, bytes);
+    if (entry)
+        return write_at(lock, entry, offset, bytes, &log, err);
+    struct key_entry *e = entry_create(lock->keyspace, key, KEY_STRING);
+    if (e)
+        e->string = keyspace_value_create(NULL, offset + bytes.bytes, offset + bytes.bytes);
+    if (!e || !e->string) {
+        keyspace_log_abort(&log);
+        free(e);
+        return no_memory(err);
+    }
+    memset(e->string->data, 0, offset);
+    if (bytes.bytes > 0)
+        memcpy(e->string->data + offset, bytes.data, bytes.bytes);
+    int rc = keyspace_log_commit(&log, &lsn, err);
+    if (rc == 0)
+        link_entry(lock, e, lsn);
+    else
+        free_chain(e);
     return rc;
 }
 

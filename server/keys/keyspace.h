@@ -143,6 +143,9 @@ int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pair
 /* Adds bytes to a string. */
 int keyspace_append(struct keyspace_lock *lock, struct key_entry *entry, const void *bytes, uint32_t n,
                     struct quire_error *err);
+/* Writes bytes into a string (entry NULL: a new one) from an offset on; what was shorter grows, with zeros between. */
+int keyspace_write(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, uint32_t offset,
+                   struct resp_arg bytes, struct quire_error *err);
 /* Sets fields; entry NULL: of a new hash. *n_new gets how many were new. */
 int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry,
                       const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err);

@@ -5,7 +5,7 @@
  * new about it. A checkpoint is fuzzy, so its records may be older or newer than the first frame that is replayed:
  *
  *   newer    the key's LSN leaves the frames out that are in it already;
- *   missing  the key was removed after the checkpoint began: frames may build it again in part (an APPEND to nothing),
+ *   missing  the key was removed after the checkpoint began: frames may build it again in part (an APPEND or WRITE to nothing),
  *            until the frame that removed it is read. So nothing is missing or left over at the end.
  *
  * One frame may hold several records of one key with the same LSN (RENAME: DELETE, then the value; transactions). They
@@ -125,6 +125,15 @@ void keyspace_log_append(struct key_log *log, struct resp_arg key, struct resp_a
 {
     if (!begin_record(log, KEY_LOG_APPEND))
         return;
+    add_key(log, key);
+    add_bytes(log, bytes.data, bytes.bytes);
+}
+
+void keyspace_log_write(struct key_log *log, struct resp_arg key, uint32_t offset, struct resp_arg bytes)
+{
+    if (!begin_record(log, KEY_LOG_WRITE))
+        return;
+    add_u64(log, offset);
     add_key(log, key);
     add_bytes(log, bytes.data, bytes.bytes);
 }
@@ -370,6 +379,10 @@ static int apply(struct keyspace_lock *lock, enum key_log_kind kind, const struc
             return apply_set(lock, key, e, r, 0, err);
         bytes = take_rest(r);
         return keyspace_append(lock, e, bytes.data, bytes.bytes, err);
+    case KEY_LOG_WRITE:
+        bytes = take_rest(r);
+        r->broken = r->broken || number > UINT32_MAX - bytes.bytes;
+        return r->broken ? 0 : keyspace_write(lock, key, e, (uint32_t)number, bytes, err);
     case KEY_LOG_HASH_SET:
     case KEY_LOG_HASH_DELETE:
         return apply_fields(lock, key, e, r, kind == KEY_LOG_HASH_SET, err);
@@ -395,11 +408,11 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
                        struct quire_error *err)
 {
     struct reader r = {bytes, bytes + n, false};
-    bool numbered = kind == KEY_LOG_SET || kind == KEY_LOG_EXPIRE || kind == KEY_LOG_VECTORS;
+    bool numbered = kind == KEY_LOG_SET || kind == KEY_LOG_EXPIRE || kind == KEY_LOG_VECTORS || kind == KEY_LOG_WRITE;
     uint64_t number = numbered ? take_u64(&r) : 0;
     struct resp_arg name = take_key(&r);
     struct keyspace_lock lock;
-    if (r.broken || kind > KEY_LOG_VECTORS)
+    if (r.broken || kind > KEY_LOG_WRITE)
         return bad_record(kind, lsn, err);
     struct key key = keyspace_key(k, name);
     keyspace_lock_key(&lock, k, &key);
@@ -408,7 +421,8 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
     int rc = 0;
     if (restore || !e || e->lsn < lsn || (e->lsn == lsn && !e->restored)) {
         bool of_hash = kind == KEY_LOG_HASH_SET || kind == KEY_LOG_HASH_DELETE;
-        bool fits = !e || ((kind != KEY_LOG_APPEND || e->type == KEY_STRING) && (!of_hash || e->type == KEY_HASH));
+        bool of_string = kind == KEY_LOG_APPEND || kind == KEY_LOG_WRITE;
+        bool fits = !e || ((!of_string || e->type == KEY_STRING) && (!of_hash || e->type == KEY_HASH));
         rc = fits ? apply(&lock, (enum key_log_kind)kind, &key, e, number, &r, err) : bad_record(kind, lsn, err);
         if (rc == 0 && (r.broken || r.at != r.end))
             rc = bad_record(kind, lsn, err);

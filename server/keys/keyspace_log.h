@@ -11,6 +11,7 @@
  *   KEY_LOG_EXPIRE       u64 unix ms (0: never again), key
  *   KEY_LOG_FLUSH        nothing
  *   KEY_LOG_VECTORS      u64 uid of the collection, key: binds it
+ *   KEY_LOG_WRITE        u64 offset, key, bytes: of a string
  *
  * A checkpoint holds SET, HASH_SET (a large hash in several, which add up), EXPIRE behind them, and VECTORS.
  */
@@ -28,7 +29,8 @@ enum key_log_kind {
     KEY_LOG_DELETE,
     KEY_LOG_EXPIRE,
     KEY_LOG_FLUSH,
-    KEY_LOG_VECTORS
+    KEY_LOG_VECTORS,
+    KEY_LOG_WRITE
 };
 
 /* Records being collected for one frame. With a keyspace that has no journal every call does nothing. Memory that ran
@@ -50,6 +52,7 @@ struct key_log {
 void keyspace_log_begin(struct key_log *log, const struct keyspace *keyspace);
 void keyspace_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value, uint64_t expire_ms);
 void keyspace_log_append(struct key_log *log, struct resp_arg key, struct resp_arg bytes);
+void keyspace_log_write(struct key_log *log, struct resp_arg key, uint32_t offset, struct resp_arg bytes);
 void keyspace_log_hash_set(struct key_log *log, struct resp_arg key, const struct resp_arg *pairs, uint32_t n_pairs);
 void keyspace_log_hash_delete(struct key_log *log, struct resp_arg key, const struct resp_arg *fields, uint32_t n);
 void keyspace_log_delete(struct key_log *log, struct resp_arg key);

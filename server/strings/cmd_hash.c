@@ -3,12 +3,15 @@
  *
  * Replies that are as long as the hash are written under its shard's lock; HSCAN goes through a large one in steps.
  */
+#include "io/clock.h"
+#include "io/random.h"
 #include "server/call/key_call.h"
 #include "server/keys/hash_value.h"
 #include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/scan_options.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -69,6 +72,17 @@ void cmd_hlen(struct caller *c, const struct resp_arg *args, uint32_t n)
     key_end(&call);
 }
 
+void cmd_hstrlen(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    struct resp_arg value;
+    (void)n;
+    if (!key_read(&call, c, args[1], KEY_HASH))
+        return;
+    resp_integer(caller_reply(c), get_field(&call, args[2], &value) ? value.bytes : 0);
+    key_end(&call);
+}
+
 static void put_field(void *out, struct resp_arg field, struct resp_arg value)
 {
     (void)value;
@@ -120,6 +134,104 @@ void cmd_hvals(struct caller *c, const struct resp_arg *args, uint32_t n)
     (void)n;
     reply_all(c, args[1], put_value);
 }
+
+/* ---- at random --------------------------------------------------------------------------------------------------- */
+
+enum { RANDOM_MAX = 100000 }; /* of one reply: some milliseconds */
+
+struct pairs {
+    struct resp_arg (*items)[2]; /* field, value */
+    size_t n;
+};
+
+static void add_pair(void *context, struct resp_arg field, struct resp_arg value)
+{
+    struct pairs *p = context;
+    p->items[p->n][0] = field;
+    p->items[p->n++][1] = value;
+}
+
+static void put_random(struct resp_buffer *out, const struct resp_arg pair[2], bool values)
+{
+    if (values && out->protocol == 3)
+        resp_array(out, 2);
+    resp_bulk(out, pair[0].data, pair[0].bytes);
+    if (values)
+        resp_bulk(out, pair[1].data, pair[1].bytes);
+}
+
+static void begin_random(struct resp_buffer *out, size_t n, bool values)
+{
+    resp_array(out, values && out->protocol == 2 ? 2 * n : n);
+}
+
+/* n different ones: the first n of all, shuffled. False without memory. */
+static bool put_different(struct resp_buffer *out, const struct hash *hash, size_t n, bool values)
+{
+    struct pairs p = {.items = malloc(hash_count(hash) * sizeof *p.items)};
+    if (!p.items)
+        return false;
+    hash_each(hash, add_pair, &p);
+    begin_random(out, n, values);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = i + random_mix(clock_ns() + i) % (p.n - i);
+        struct resp_arg chosen[2] = {p.items[k][0], p.items[k][1]};
+        p.items[k][0] = p.items[i][0];
+        p.items[k][1] = p.items[i][1];
+        put_random(out, chosen, values);
+    }
+    free(p.items);
+    return true;
+}
+
+static void put_repeated(struct resp_buffer *out, const struct hash *hash, size_t n, bool values)
+{
+    struct resp_arg pair[2];
+    begin_random(out, n, values);
+    for (size_t i = 0; i < n && !out->failed; i++) {
+        uint64_t random = random_mix(clock_ns() + i);
+        hash_random(hash, random, random >> 32, &pair[0], &pair[1]);
+        put_random(out, pair, values);
+    }
+}
+
+/* HRANDFIELD key [count [WITHVALUES]] */
+void cmd_hrandfield(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    long long count = 1;
+    bool values = n == 4 && arg_is(args[3], "WITHVALUES");
+    if (n > 4 || (n == 4 && !values)) {
+        caller_error(c, "ERR syntax error");
+        return;
+    }
+    if (n > 2 && (!arg_integer(args[2], &count) || count < -RANDOM_MAX)) {
+        caller_error(c, "ERR count is not an integer, or below -%d", RANDOM_MAX);
+        return;
+    }
+    if (!key_read(&call, c, args[1], KEY_HASH))
+        return;
+    struct resp_buffer *out = caller_reply(c);
+    const struct hash *hash = call.entry ? call.entry->hash : NULL;
+    struct resp_arg pair[2];
+    size_t most = hash ? hash_count(hash) : 0;
+    if (n == 2 && hash) {
+        uint64_t random = random_mix(clock_ns());
+        hash_random(hash, random, random >> 32, &pair[0], &pair[1]);
+        put_random(out, pair, false);
+    } else if (n == 2) {
+        resp_null(out);
+    } else if (!hash || count == 0) {
+        resp_array(out, 0);
+    } else if (count < 0) {
+        put_repeated(out, hash, (size_t)-count, values);
+    } else if (!put_different(out, hash, (size_t)count < most ? (size_t)count : most, values)) {
+        resp_error(out, "OOM no memory to choose among %zu fields", most);
+    }
+    key_end(&call);
+}
+
+/* ---- in steps ---------------------------------------------------------------------------------------------------- */
 
 /* Fields that match, into a buffer of their own: the count stands before them. */
 struct found_fields {

@@ -77,25 +77,26 @@ struct set_options {
     enum expiry_unit unit;
 };
 
+static bool is_expiry(struct resp_arg word, enum expiry_unit *unit)
+{
+    static const char *const words[] = {[EXPIRY_SECONDS] = "EX",
+                                        [EXPIRY_MILLISECONDS] = "PX",
+                                        [EXPIRY_AT_SECONDS] = "EXAT",
+                                        [EXPIRY_AT_MILLISECONDS] = "PXAT"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (arg_is(word, words[i])) {
+            *unit = (enum expiry_unit)i;
+            return true;
+        }
+    return false;
+}
+
 /* What of the options may stand together is Redis's: NX or XX, one of the expiries. */
 static bool set_options(const struct resp_arg *args, uint32_t n, struct set_options *o)
 {
-    static const struct {
-        const char *word;
-        enum expiry_unit unit;
-    } expiries[] = {{"EX", EXPIRY_SECONDS},
-                    {"PX", EXPIRY_MILLISECONDS},
-                    {"EXAT", EXPIRY_AT_SECONDS},
-                    {"PXAT", EXPIRY_AT_MILLISECONDS}};
     *o = (struct set_options){0};
     for (uint32_t i = 3; i < n; i++) {
-        bool expiry = false;
-        for (size_t e = 0; e < sizeof expiries / sizeof *expiries; e++)
-            if (arg_is(args[i], expiries[e].word)) {
-                expiry = true;
-                o->unit = expiries[e].unit;
-            }
-        if (expiry) {
+        if (is_expiry(args[i], &o->unit)) {
             if (o->expires || o->keep_expiry || i + 1 == n)
                 return false;
             o->expires = true;
@@ -213,6 +214,63 @@ void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
     keyspace_unlock(&lock);
     resp_simple(caller_reply(c), "OK");
     caller_wait_lsn(c, lock.lsn);
+}
+
+void cmd_msetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct keyspace_lock lock;
+    struct quire_error err;
+    struct key_entry *entry;
+    bool any = false;
+    int rc = 0;
+    if (n % 2 == 0) {
+        caller_error(c, "ERR wrong number of arguments for 'msetnx' command");
+        return;
+    }
+    for (uint32_t i = 1; i < n; i += 2)
+        if (!key_fits(c, args[i]))
+            return;
+    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 2);
+    for (uint32_t i = 1; i < n && rc == 0 && !any; i += 2) {
+        struct key key = keyspace_key(lock.keyspace, args[i]);
+        rc = keyspace_find_to_write(&lock, &key, &entry, &err);
+        any = rc == 0 && entry;
+    }
+    if (rc == 0 && !any)
+        rc = keyspace_set_strings(&lock, args + 1, n / 2, &err);
+    if (key_failed(c, &lock, rc, &err))
+        return;
+    keyspace_unlock(&lock);
+    resp_integer(caller_reply(c), !any);
+    caller_wait_lsn(c, lock.lsn);
+}
+
+/* GETEX key [EX s|PX ms|EXAT unix-s|PXAT unix-ms|PERSIST] */
+void cmd_getex(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_call call;
+    struct quire_error err;
+    enum expiry_unit unit;
+    uint64_t expire_ms = 0;
+    bool persists = n == 3 && arg_is(args[2], "PERSIST"), expires = n == 4 && is_expiry(args[2], &unit);
+    if (n > 2 && !persists && !expires) {
+        caller_error(c, "ERR syntax error");
+        return;
+    }
+    if ((expires && !expiry_of_set(c, args[3], unit, &expire_ms)) || !key_write(&call, c, args[1], KEY_STRING))
+        return;
+    key_count_look_up(c, call.entry);
+    struct value *value = call.entry ? keyspace_value_ref(call.entry->string) : NULL;
+    bool changes = value && (expires || (persists && call.entry->expire_ms));
+    int rc = changes ? keyspace_expire(&call.lock, call.entry, expire_ms, &err) : 0;
+    if (!key_failed(c, &call.lock, rc, &err)) {
+        if (value)
+            resp_bulk(caller_reply(c), value->data, value->bytes);
+        else
+            resp_null(caller_reply(c));
+        key_end(&call);
+    }
+    keyspace_value_unref(value);
 }
 
 void cmd_getdel(struct caller *c, const struct resp_arg *args, uint32_t n)

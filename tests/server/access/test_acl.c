@@ -62,9 +62,11 @@ static enum acl_verdict check(const struct acl_user *user, const char *command, 
 {
     struct resp_arg args[] = {{(const uint8_t *)command, (uint32_t)strlen(command)},
                               {(const uint8_t *)key, (uint32_t)strlen(key)},
+                              {(const uint8_t *)key, (uint32_t)strlen(key)},
                               {(const uint8_t *)key, (uint32_t)strlen(key)}};
     uint32_t key_at;
     unsigned row = (unsigned)row_of(command);
+    assert_true(commands[row].first_key < 4);
     return acl_user_check(user, row, args, (uint32_t)commands[row].first_key + 1, &key_at);
 }
 
@@ -230,7 +232,7 @@ static void test_keys_of_all_rows(void **state)
     (void)state;
     struct acl_user *user = user_of("+@all ~mine");
     for (unsigned row = 0; row < n_commands; row++) {
-        struct command_keys keys = command_keys(&commands[row], 3);
+        struct command_keys keys = command_keys(&commands[row], 4);
         assert_int_equal(keys.n > 0, commands[row].first_key > 0);
         bool checked = keys.n > 0 && !(commands[row].flags & CMD_NOAUTH);
         assert_int_equal(check(user, commands[row].name, "other"), checked ? ACL_DENIED_KEY : ACL_ALLOWED);

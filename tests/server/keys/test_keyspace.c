@@ -763,7 +763,7 @@ static void test_bad_records(void **state)
     assert_int_equal(keyspace_replay(&k, KEY_LOG_VECTORS, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_SET, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_DELETE, 1, key_only, 2, &err), QUIRE_ECORRUPT);
-    assert_int_equal(keyspace_replay(&k, KEY_LOG_VECTORS + 1, 1, key_only, 3, &err), QUIRE_ECORRUPT);
+    assert_int_equal(keyspace_replay(&k, KEY_LOG_WRITE + 1, 1, key_only, 3, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_FLUSH, 1, key_only, 3, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_HASH_SET, 1, field_too_long, 11, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_restore(&k, KEY_LOG_FLUSH, 1, NULL, 0, &err), QUIRE_ECORRUPT);
