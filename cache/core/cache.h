@@ -132,6 +132,11 @@ struct cache_decision {
     struct hash128 exact; /* of the question */
     uint64_t begun_us;
     uint32_t category;
+    /* for the counts, when it is known whether it answers */
+    uint32_t group;               /* UINT32_MAX: there is none */
+    uint64_t group_key, question; /* of the group, as its number may be given to another; a hash */
+    uint64_t now;
+    bool suspicious; /* the breaker looks at it */
 };
 /* A lookup: an enum cache_outcome, or an error. waiter: NULL: never waits; otherwise the caller's, with wake and owner
  * set, and the query stays as it is while it waits. */

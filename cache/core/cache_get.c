@@ -18,7 +18,7 @@
  * Nobody may compute what has just been stored. An entry that becomes living between the search and the verdict would
  * be missed by both the search and the leases, so the count of arrivals is compared, and the lookup repeated.
  *
- * Whatever is served is counted here, and what it saves when its document was read (cache_finish).
+ * What needs no document is counted here, what is served when its document has been read (cache_finish.c).
  */
 #include "cache/core/sealed.h"
 #include "cache/guard/text.h"
@@ -218,12 +218,6 @@ static void explain(struct cache_lookup *l, uint32_t row, double similarity, con
     snprintf(c->why, sizeof c->why, "%s", why);
 }
 
-static void count_bin(uint64_t *bins, double similarity)
-{
-    unsigned bin = (unsigned)(similarity * 100 + 0.5);
-    bins[bin < CACHE_HISTOGRAM_BINS ? bin : CACHE_HISTOGRAM_BINS - 1]++;
-}
-
 static void note_stale(struct cache_lookup *l, uint32_t row, double similarity)
 {
     l->stale_row = row;
@@ -255,7 +249,7 @@ static uint32_t first_fit(struct cache_lookup *l, double *similarity)
         cat->counters.vetoed += opinion.verdict == VETOED && is_new && near_enough;
         cat->counters.guarded += opinion.verdict == GUARDED && is_new && near_enough;
         if (opinion.verdict == GUARDED && is_new)
-            count_bin(cat->histogram.guarded, s);
+            cache_count_bin(cat->histogram.guarded, s);
         if (opinion.verdict == GUARDED && !l->answer->guard) {
             l->answer->guard = guard_name(opinion.guard);
             memcpy(l->answer->guard_why, opinion.why, sizeof l->answer->guard_why);
@@ -423,37 +417,31 @@ static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32
     evict_used(&cat->order, row, cache_entry_saved(l->cache, e));
     if (status != QUIRE_CACHE_HIT && status != QUIRE_CACHE_EXACT)
         return;
-    cat->counters.hits += status == QUIRE_CACHE_HIT;
-    cat->counters.exact += status == QUIRE_CACHE_EXACT;
-    l->group->scope->hits++;
     if (cat->settings.sliding && !(word & ENTRY_PINNED) && expire != EXPIRE_NEVER) {
         uint64_t until = l->now + cat->settings.ttl_ms, last = cache_entry_created(e) + cat->settings.ttl_max_ms;
         cache_entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last : until > expire ? until : expire);
     }
 }
 
-/* The request ends here: it is counted, and the breaker told. (lock) */
+/* The request ends here. It is counted now, or when the document has been read and answers (cache_finish). (lock) */
 static void end(struct cache_lookup *l, enum quire_cache_status status, const char *reason)
 {
-    struct category *cat = l->category;
-    bool served = status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT || status == QUIRE_CACHE_STALE;
-    uint64_t question = l->exact.low;
-    assert(l->out->wants_document == (served || status == QUIRE_CACHE_AUDIT));
+    struct cache_decision *out = l->out;
+    assert(out->wants_document == (status == QUIRE_CACHE_HIT || status == QUIRE_CACHE_EXACT ||
+                                   status == QUIRE_CACHE_STALE || status == QUIRE_CACHE_AUDIT));
     l->answer->status = status;
     l->answer->reason = reason;
-    if (!question && l->query->vector)
-        question = XXH3_64bits(l->scratch->floats, sizeof(float) * l->cache->config.dim);
-    cat->counters.stale += status == QUIRE_CACHE_STALE;
-    cat->counters.misses += status == QUIRE_CACHE_MISS;
-    cat->counters.audits += status == QUIRE_CACHE_AUDIT;
-    cat->counters.negative += status == QUIRE_CACHE_NEGATIVE;
-    cat->counters.bypassed += status == QUIRE_CACHE_BYPASS;
-    /* Callers that waited for one answer get that one, in however many wordings it was asked for: nothing to be
-     * suspicious of. */
-    if (status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && !l->woken)
-        load_breaker_count(&cat->breaker, served, question, l->answer->id, l->now);
-    if (l->answer->similarity >= 0 && status != QUIRE_CACHE_EXACT)
-        count_bin(served ? cat->histogram.hits : cat->histogram.misses, l->answer->similarity);
+    out->group_key = l->group ? l->scratch->key.hash : 0;
+    out->group = l->group ? l->group->number : UINT32_MAX;
+    out->question = l->exact.low;
+    if (!out->question && l->query->vector)
+        out->question = XXH3_64bits(l->scratch->floats, sizeof(float) * l->cache->config.dim);
+    /* Callers that waited for one answer get that one, in however many wordings it was asked for: nothing for the
+     * breaker to be suspicious of. */
+    out->suspicious = status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && !l->woken;
+    out->now = l->now;
+    if (!out->wants_document)
+        cache_count(l->cache, out);
     l->outcome = CACHE_DECIDED;
 }
 
@@ -852,145 +840,4 @@ bool cache_cancel(struct cache *cache, struct lease_waiter *waiter)
 struct document_log *cache_documents(struct cache *cache)
 {
     return cache->documents;
-}
-
-/* ---- the document ------------------------------------------------------------------------------------------------ */
-
-uint32_t cache_chunks(const uint8_t *bytes, uint32_t n)
-{
-    struct document document;
-    size_t n_bytes;
-    return bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 ? document.n_chunks : 0;
-}
-
-/* Whether a document is what its entry says: of the same scope and compat hash. Entries and documents are restored from
- * different files; this is the last look before an answer leaves. (lock) */
-static bool is_of_entry(const struct cache *cache, uint32_t row, const struct document *document)
-{
-    const struct group *group = cache->groups[cache_entry_at(cache, row)->group];
-    struct quire_pair pair;
-    uint32_t n = 0;
-    for (uint32_t at = 0; group_scope_pair(group->scope->bytes, group->scope->n_bytes, &at, &pair); n++) {
-        if (n == document->n_scope)
-            return false;
-        struct quire_pair told = document_scope(document, n);
-        if (!text_equal(pair.key, told.key) || !text_equal(pair.value, told.value))
-            return false;
-    }
-    return n == document->n_scope && document->compat.low == group->compat.low &&
-           document->compat.high == group->compat.high &&
-           text_equal(document->category, cache_category_at(cache, group->category)->name);
-}
-
-/* What a document that was read is to the decision that named it. */
-enum document_fit {
-    DOCUMENT_ANSWERS,
-    DOCUMENT_GONE,  /* its entry has left meanwhile */
-    DOCUMENT_LOST,  /* it cannot be read, or is not its entry's */
-    DOCUMENT_OTHERS /* it answers another request, whose hash has the same forty bits */
-};
-
-/* row: the entry, UINT32_MAX: gone. document: NULL: it cannot be read, or has another id. (lock) */
-static enum document_fit fit_of(const struct cache *cache, const struct cache_decision *decision, uint32_t row,
-                                const struct document *document)
-{
-    if (row == UINT32_MAX)
-        return DOCUMENT_GONE;
-    if (!document || !is_of_entry(cache, row, document))
-        return DOCUMENT_LOST;
-    bool same = document->exact.low == decision->exact.low && document->exact.high == decision->exact.high;
-    return decision->answer.status == QUIRE_CACHE_EXACT && !same ? DOCUMENT_OTHERS : DOCUMENT_ANSWERS;
-}
-
-/* The answer points into the document. */
-static void fill_answer(struct quire_cache_answer *answer, const struct document *document, struct quire_bytes *chunks)
-{
-    for (uint32_t i = 0; i < document->n_chunks; i++)
-        chunks[i] = document_chunk(document, i);
-    answer->value = document_value(document);
-    answer->n_chunks = document->n_chunks;
-    answer->chunks = chunks;
-    answer->text = document->text;
-    answer->model = document->model;
-    answer->tokens_in = document->tokens_in;
-    answer->tokens_out = document->tokens_out;
-    answer->llm_ms = document->llm_ms;
-    /* A cost has the digits that it was given with: 0.01f is not .00999999977. */
-    char text[32];
-    snprintf(text, sizeof text, "%.7g", (double)document->cost);
-    answer->cost = strtod(text, NULL);
-}
-
-/* What an answer saves, or an audit costs. (lock) */
-static void count_saved(struct category *cat, const struct quire_cache_answer *answer)
-{
-    if (answer->status == QUIRE_CACHE_AUDIT) {
-        cat->counters.cost_audits += answer->cost;
-        return;
-    }
-    cat->counters.tokens_saved += answer->tokens_in + answer->tokens_out;
-    cat->counters.llm_ms_saved += answer->llm_ms;
-    cat->counters.cost_saved += answer->cost;
-}
-
-/* What was counted when it was decided is taken back: it does not answer after all. (lock) */
-static void uncount(struct category *cat, enum quire_cache_status status)
-{
-    cat->counters.requests--;
-    cat->counters.hits -= status == QUIRE_CACHE_HIT;
-    cat->counters.exact -= status == QUIRE_CACHE_EXACT;
-    cat->counters.stale -= status == QUIRE_CACHE_STALE;
-    cat->counters.audits -= status == QUIRE_CACHE_AUDIT;
-}
-
-/* This entry is found by nearness only from now on. (lock) */
-static void forget_exact(struct cache *cache, uint32_t row)
-{
-    if (!(cache_entry_word(cache, row) & ENTRY_EXACT))
-        return;
-    cache_entry_unlink_exact(cache, row);
-    atomic_fetch_and(&cache_entry_at(cache, row)->word, ~ENTRY_EXACT);
-}
-
-/* Removes an entry whose document could not be read at `at`, unless that was moved meanwhile. (lock) */
-static void lose(struct cache *cache, uint32_t row, const struct document_at *at)
-{
-    const struct cache_entry *e = cache_entry_at(cache, row);
-    struct document_at now = cache_entry_document(e);
-    uint64_t lsn;
-    if (now.segment != at->segment || now.unit != at->unit)
-        return;
-    cache_category_at(cache, cache->groups[e->group]->category)->counters.lost++;
-    cache_log_gone(cache, &row, 1, &lsn, NULL); /* where it cannot be logged it is found lost again after a restart */
-    cache_entry_die(cache, row);
-}
-
-enum cache_finished cache_finish(struct cache *cache, struct cache_decision *decision, const uint8_t *bytes, uint32_t n,
-                                 struct quire_bytes *chunks)
-{
-    struct category *cat = cache_category_at(cache, decision->category);
-    struct quire_cache_answer *answer = &decision->answer;
-    struct document document;
-    size_t n_bytes;
-    bool decoded = bytes && document_decode(bytes, n, &document, &n_bytes, NULL) == 0 && document.id == answer->id;
-    pthread_mutex_lock(&cache->lock);
-    uint32_t row = cache_entry_find(cache, answer->id);
-    enum document_fit fit = fit_of(cache, decision, row, decoded ? &document : NULL);
-    if (fit == DOCUMENT_ANSWERS) {
-        fill_answer(answer, &document, chunks);
-        count_saved(cat, answer);
-    } else {
-        uncount(cat, answer->status);
-    }
-    if (fit == DOCUMENT_OTHERS)
-        forget_exact(cache, row);
-    if (fit == DOCUMENT_LOST)
-        lose(cache, row, &decision->at);
-    histogram_add(&cat->get_us, clock_us() - decision->begun_us);
-    pthread_mutex_unlock(&cache->lock);
-    if (fit != DOCUMENT_ANSWERS && answer->lease[0]) { /* the next lookup asks for one of its own */
-        bool led;
-        lease_fail(cache->leases, text_of(answer->lease), cache_steady_ms(cache), &led);
-    }
-    return fit == DOCUMENT_ANSWERS ? CACHE_ANSWERED : CACHE_ENTRY_GONE;
 }

@@ -395,6 +395,13 @@ int cache_check_encoder(const struct cache *cache, struct quire_bytes encoder, s
 int cache_scratch_fit(struct cache_scratch *scratch, const struct cache *cache, struct quire_error *err);
 float cache_similarity_of(float distance);
 struct category *cache_category_at(const struct cache *cache, uint32_t number);
+/* A lookup has ended: its category, its scope, the breaker and the histogram are told. (lock) */
+void cache_count(struct cache *cache, const struct cache_decision *decision);
+static inline void cache_count_bin(uint64_t bins[CACHE_HISTOGRAM_BINS], double similarity)
+{
+    unsigned bin = (unsigned)(similarity * 100 + 0.5);
+    bins[bin < CACHE_HISTOGRAM_BINS ? bin : CACHE_HISTOGRAM_BINS - 1]++;
+}
 /* By bytes, then by length. */
 static inline int cache_compare_bytes(struct quire_bytes a, struct quire_bytes b)
 {

@@ -264,6 +264,49 @@ static void a_document_of_another_scope_answers_nothing(void **state)
     world_close(&w);
 }
 
+/* An entry whose document is lost is found, and does not answer: the lookup that follows is the same request. */
+static void a_lookup_that_is_made_again_counts_once(void **state)
+{
+    static const enum quire_cache_status found[] = {QUIRE_CACHE_EXACT, QUIRE_CACHE_HIT, QUIRE_CACHE_MISS};
+    struct world w;
+    struct cache_decision decision;
+    struct quire_error err = {0};
+    struct quire_cache_stats stats;
+    struct cache_scope_stats scopes[4];
+    struct cache_histogram histogram;
+    struct quire_pair scope = {text_of("tenant"), text_of("acme")};
+    uint64_t hits = 0, misses = 0;
+    float v[DIM], far[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    vector_make(far, DIM, 2);
+    put_tenant(&w, "acme", "a", v);
+    put_tenant(&w, "acme", "b", v);
+    put_tenant(&w, "acme", "c", far); /* so that the scope stays */
+    struct quire_cache_query q = {
+        .category = text_of("k"), .text = text_of("a"), .vector = v, .scope = &scope, .n_scope = 1};
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(cache_get(w.cache, w.scratch, &q, NULL, &decision, &err), CACHE_DECIDED);
+        assert_int_equal(decision.answer.status, found[i]);
+        assert_int_equal(decision.wants_document, i < 2);
+        if (decision.wants_document)
+            assert_int_equal(cache_finish(w.cache, &decision, NULL, 0, NULL), CACHE_ENTRY_GONE);
+    }
+    assert_int_equal(cache_get_stats(w.cache, text_of("k"), &stats, &err), 0);
+    assert_true(stats.requests == 1 && stats.misses == 1 && stats.exact == 0 && stats.hits == 0);
+    assert_int_equal(cache_top_scopes(w.cache, scopes, 4), 1);
+    assert_true(scopes[0].requests == 1 && scopes[0].hits == 0);
+    assert_int_equal(cache_get_histogram(w.cache, text_of("k"), &histogram, &err), 0);
+    for (unsigned i = 0; i < CACHE_HISTOGRAM_BINS; i++) {
+        hits += histogram.hits[i];
+        misses += histogram.misses[i];
+    }
+    assert_true(hits == 0 && misses <= 1);
+    world_check(&w);
+    world_close(&w);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -276,6 +319,7 @@ int main(void)
         TEST(a_candidate_is_counted_once),
         TEST(a_number_of_a_group_is_not_its_scope),
         TEST(a_document_of_another_scope_answers_nothing),
+        TEST(a_lookup_that_is_made_again_counts_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
