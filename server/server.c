@@ -17,6 +17,7 @@
 #include "server/cache/cache_call.h"
 #include "server/call/data.h"
 #include "server/call/fair.h"
+#include "server/call/slice.h"
 #include "server/command_rows.h"
 #include "server/commands/command.h"
 #include "server/commands/latency.h"
@@ -38,7 +39,7 @@
 enum { ALIVE_MS = 2000 }; /* a lane that has not turned for so long hangs */
 
 /* What runs on lanes besides requests. */
-static const struct lane_hook *const hooks[] = {&links_hook, &cache_waits_hook, &metrics_hook};
+static const struct lane_hook *const hooks[] = {&slice_hook, &links_hook, &cache_waits_hook, &metrics_hook};
 
 static void make_run_id(struct server *s)
 {

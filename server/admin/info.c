@@ -171,6 +171,8 @@ static void section_memory(struct page *p)
     line(p, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&p->server->service.keyspace.used_bytes));
     line(p, "used_memory_indexes:%" PRIu64, indexes);
     line(p, "used_memory_caches:%" PRIu64, info_cache_bytes(p->server));
+    line(p, "mem_clients_normal:%" PRIu64, client_memory_total(p->server));
+    line(p, "maxmemory_clients:%" PRIu64, client_memory_max(p->server));
     line(p, "maxmemory:%" PRIu64, most);
     line(p, "maxmemory_human:%s", human(most, shown));
     line(p, "maxmemory_policy:noeviction");
@@ -223,6 +225,9 @@ static void section_stats(struct page *p)
     line(p, "client_output_buffer_limit_disconnections:%" PRIu64, p->sums.closed_output_limit);
     line(p, "client_query_buffer_limit_disconnections:%" PRIu64, p->sums.closed_query_limit);
     line(p, "protocol_error_disconnections:%" PRIu64, p->sums.closed_protocol);
+    line(p, "unauthenticated_disconnections:%" PRIu64, p->sums.closed_unauthenticated);
+    line(p, "http_disconnections:%" PRIu64, p->sums.closed_http);
+    line(p, "evicted_clients:%" PRIu64, p->sums.evicted_clients);
     line(p, "idle_disconnections:%" PRIu64, p->sums.closed_idle);
     line(p, "expired_keys:%" PRIu64, (uint64_t)atomic_load(&p->server->service.keyspace.expired));
     line(p, "keyspace_hits:%" PRIu64, p->sums.keyspace_hits);

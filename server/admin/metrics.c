@@ -147,6 +147,11 @@ static void put_server(struct server *server, const struct info_totals *f, struc
     put(text, "quire_connections_closed_total{reason=\"query_limit\"} %" PRIu64 "\n", f->closed_query_limit);
     put(text, "quire_connections_closed_total{reason=\"protocol\"} %" PRIu64 "\n", f->closed_protocol);
     put(text, "quire_connections_closed_total{reason=\"idle\"} %" PRIu64 "\n", f->closed_idle);
+    put(text, "quire_connections_closed_total{reason=\"unauthenticated\"} %" PRIu64 "\n", f->closed_unauthenticated);
+    put(text, "quire_connections_closed_total{reason=\"http\"} %" PRIu64 "\n", f->closed_http);
+    put(text, "quire_connections_closed_total{reason=\"evicted\"} %" PRIu64 "\n", f->evicted_clients);
+    number(text, "quire_clients_memory_bytes", "Requests and replies of all clients; see maxmemory-clients.",
+           (double)client_memory_total(server));
     number(text, "quire_auth_failures_total", "Wrong passwords.", (double)f->auth_failures);
     head(text, "quire_acl_denied_total", "Requests that the user had no right to, by what was denied.");
     put(text, "quire_acl_denied_total{what=\"command\"} %" PRIu64 "\n", f->acl_denied_commands);

@@ -29,6 +29,7 @@ struct caller {
     const char *command; /* the name of the command being run, in lower case */
     bool leaving;        /* sends no more and may not wait for replies */
     bool gone;           /* no reply reaches it any more */
+    bool whole;          /* inside EXEC: what a command does on keys is done before it returns (slice.h) */
     uint64_t slice_turn; /* of the lane, in which it has written `slice` elements */
     unsigned slice;
     struct fair_share *backlogged_by; /* a tenant of it has so many searches waiting that no further request is taken */

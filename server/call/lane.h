@@ -30,7 +30,8 @@ struct lane {
     struct cache_scratch *cache_scratch; /* NULL: there are no caches */
     struct get_call *cache_waits;        /* SC.GETs that wait for an answer; cmd_cache_get.c */
     uint64_t last_cache_complaint_ms;
-    struct collection **links; /* with rows that wait for links; references; owned; links.c */
+    struct slice *slices, *last_slice; /* work that goes on in later turns; slice.c */
+    struct collection **links;         /* with rows that wait for links; references; owned; links.c */
     uint32_t n_links, links_capacity;
     unsigned gate_depth; /* inside the gate so many times */
     uint64_t turn;       /* of the host's loop */

@@ -33,6 +33,9 @@ enum {
     X(closed_output_limit)                                                                                             \
     X(closed_query_limit)                                                                                              \
     X(closed_protocol)                                                                                                 \
+    X(closed_unauthenticated)                                                                                          \
+    X(closed_http)                                                                                                     \
+    X(evicted_clients)                                                                                                 \
     X(closed_idle)                                                                                                     \
     X(engine_reads)                                                                                                    \
     X(engine_read_bytes)                                                                                               \

@@ -22,9 +22,9 @@ static void put_client(struct resp_buffer *out, const struct client *c)
 {
     char line[2048], theirs[CLIENT_ADDRESS_BYTES], ours[CLIENT_ADDRESS_BYTES], flags[16] = "";
     size_t n_flags = 0;
-    uint64_t now = c->loop->lane.now_ms, in = c->in_bytes - c->in_start;
-    uint64_t held = c->out.bytes + c->send_buffer.bytes - c->send_buffer_sent + c->pending_bytes;
-    uint64_t memory = sizeof *c + c->in_capacity + c->out.capacity + c->send_buffer.capacity + c->pending_bytes;
+    uint64_t now = c->loop->lane.now_ms, in = client_backlog_bytes(c);
+    uint64_t held = client_unsent_bytes(c), memory = sizeof *c + client_memory_bytes(c);
+    uint64_t queued = c->requests.held - c->in.capacity;
     client_address(c, false, theirs);
     client_address(c, true, ours);
     const struct {
@@ -41,18 +41,18 @@ static void put_client(struct resp_buffer *out, const struct client *c)
             flags[n_flags++] = states[i].flag;
     if (n_flags == 0)
         flags[n_flags++] = 'N';
-    int n = snprintf(line, sizeof line,
-                     "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
-                     "multi=%ld qbuf=%llu qbuf-free=%llu argv-mem=0 multi-mem=0 rbs=%llu rbp=%llu obl=%llu oll=%u "
-                     "omem=%llu tot-mem=%llu events=%s cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-                     (unsigned long long)c->caller.id, theirs, ours, c->fd, c->name ? c->name : "",
-                     (unsigned long long)(now - c->created_ms) / 1000, (unsigned long long)(now - c->last_ms) / 1000,
-                     flags, transaction_queued(c), (unsigned long long)in,
-                     (unsigned long long)(c->in_capacity - c->in_bytes), (unsigned long long)c->out.capacity,
-                     (unsigned long long)c->send_buffer.capacity, (unsigned long long)c->out.bytes,
-                     c->n_pending - c->blocked, (unsigned long long)held, (unsigned long long)memory,
-                     c->sending ? "rw" : "r", c->row == ROW_NONE ? "NULL" : commands[c->row].name, c->caller.user,
-                     c->caller.protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");
+    int n = snprintf(
+        line, sizeof line,
+        "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
+        "multi=%ld qbuf=%llu qbuf-free=%llu argv-mem=0 multi-mem=%llu rbs=%llu rbp=%llu obl=%llu oll=%u "
+        "omem=%llu tot-mem=%llu events=%s cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+        (unsigned long long)c->caller.id, theirs, ours, c->fd, c->name ? c->name : "",
+        (unsigned long long)(now - c->created_ms) / 1000, (unsigned long long)(now - c->last_ms) / 1000, flags,
+        transaction_queued(c), (unsigned long long)in, (unsigned long long)(c->in.capacity - c->in.bytes),
+        (unsigned long long)queued, (unsigned long long)c->out.capacity, (unsigned long long)c->send_buffer.capacity,
+        (unsigned long long)c->out.bytes, c->n_pending - c->blocked, (unsigned long long)held,
+        (unsigned long long)memory, c->sending ? "rw" : "r", c->row == ROW_NONE ? "NULL" : commands[c->row].name,
+        c->caller.user, c->caller.protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");
     resp_raw(out, line, n < 0 ? 0 : (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 

@@ -28,10 +28,14 @@
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* The row of a request, or -1 after an error reply. */
+/* The row of a request, or -1 after an error reply, or where the client was closed. */
 static int route(struct client *c, const struct resp_arg *args, uint32_t n)
 {
     int row = command_find_top(args[0].data, args[0].bytes);
+    if (row < 0 && (arg_is(args[0], "POST") || arg_is(args[0], "Host:"))) {
+        client_refuse_http(c);
+        return -1;
+    }
     if (row < 0) {
         const char *kind = absent_kind(args[0]);
         if (kind) {
@@ -241,6 +245,8 @@ static bool run_in_multi(struct client *c, const struct resp_arg *args, uint32_t
     c->group = &refusal;
     bool admitted = route_and_admit(c, args, n, &row);
     c->group = NULL;
+    if (c->state == CLIENT_DEAD)
+        return false;
     if (!admitted)
         transaction_refused(c, row, &refusal);
     else if (transaction_takes(c, (unsigned)row))
@@ -261,6 +267,7 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
     c->muted = c->reply_off || c->reply_skip;
     c->reply_skip = false;
     loop->discard.bytes = 0;
+    loop->discard.failed = false;
     lane_stat_add(&loop->lane.stats.commands, 1);
     bool ran;
     if (transaction_is_open(c)) {
@@ -284,8 +291,8 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
 static bool gives_none(const struct client *c)
 {
     const struct pending *last = c->group ? c->group->last : c->last;
-    return c->reply_off || c->reply_skip || c->state != CLIENT_OPEN || (last ? &last->out : &c->out)->failed ||
-           c->loop->discard.failed;
+    return c->reply_off || c->reply_skip || c->state != CLIENT_OPEN || c->excess != EXCESS_NONE ||
+           (last ? &last->out : &c->out)->failed || c->loop->discard.failed;
 }
 
 void command_call(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)

@@ -34,6 +34,7 @@ struct queued {
     struct queued *next;
     unsigned row;
     uint32_t n;
+    size_t bytes;           /* of this */
     struct resp_arg args[]; /* into the bytes behind them */
 };
 
@@ -65,31 +66,34 @@ static struct transaction *begin(struct client *c)
     return c->transaction;
 }
 
-static void free_queue(struct transaction *t)
+static void free_queue(struct client *c, struct transaction *t)
 {
     for (struct queued *q = t->first, *next; q; q = next) {
         next = q->next;
+        client_memory_give(c, q->bytes);
+        t->bytes -= q->bytes;
         free(q);
     }
     t->first = t->last = NULL;
     t->n = 0;
 }
 
-static void transaction_free(struct transaction *t)
+static void transaction_free(struct client *c, struct transaction *t)
 {
     if (!t)
         return;
-    free_queue(t);
+    free_queue(c, t);
     for (struct watched *w = t->watched, *next; w; w = next) {
         next = w->next;
         free(w);
     }
+    client_memory_give(c, t->bytes);
     free(t);
 }
 
 void transaction_forget(struct client *c)
 {
-    transaction_free(c->transaction);
+    transaction_free(c, c->transaction);
     c->transaction = NULL;
 }
 
@@ -108,6 +112,8 @@ static bool has_room(struct client *c, uint64_t bytes)
 {
     uint64_t most = c->loop->server->service.config->query_buffer_max;
     if (c->transaction->bytes + bytes <= most) {
+        if (!client_memory_take(c, bytes))
+            return false; /* it will be closed */
         c->transaction->bytes += bytes;
         return true;
     }
@@ -137,10 +143,10 @@ bool transaction_would_write(const struct client *c, unsigned row)
 }
 
 /* No request is kept any more that will not be run. */
-static void taint(struct transaction *t)
+static void taint(struct client *c)
 {
-    t->tainted = true;
-    free_queue(t);
+    c->transaction->tainted = true;
+    free_queue(c, c->transaction);
 }
 
 void transaction_queue(struct client *c, unsigned row, const struct resp_arg *args, uint32_t n)
@@ -152,7 +158,7 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
         bytes += args[i].bytes;
     if (commands[row].flags & CMD_NO_MULTI) {
         caller_error(&c->caller, "ERR Command not allowed inside a transaction");
-        taint(t);
+        taint(c);
         return;
     }
     if (t->tainted) {
@@ -160,19 +166,22 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
         return;
     }
     if (!has_room(c, bytes)) {
-        taint(t);
+        taint(c);
         return;
     }
     struct queued *q = malloc(bytes);
     if (!q) {
+        client_memory_give(c, bytes);
+        t->bytes -= bytes;
         caller_error(&c->caller, "OOM no memory to queue a command");
-        taint(t);
+        taint(c);
         return;
     }
     uint8_t *to = (uint8_t *)&q->args[n];
     q->next = NULL;
     q->row = row;
     q->n = n;
+    q->bytes = bytes;
     for (uint32_t i = 0; i < n; i++) {
         q->args[i] = (struct resp_arg){to, args[i].bytes};
         if (args[i].bytes > 0)
@@ -215,7 +224,7 @@ void transaction_refused(struct client *c, int row, struct reply_group *refusal)
         return;
     }
     client_group_take(c, refusal, client_reply(c));
-    taint(c->transaction);
+    taint(c);
 }
 
 /* ---- commands but EXEC --------------------------------------------------------------------------------------------*/
@@ -260,6 +269,8 @@ static bool watch(struct client *c, struct resp_arg key)
         return false;
     struct watched *w = malloc(sizeof *w + key.bytes);
     if (!w) {
+        client_memory_give(c, sizeof *w + key.bytes);
+        t->bytes -= sizeof *w + key.bytes;
         caller_error(&c->caller, "OOM no memory to watch a key");
         return false;
     }
@@ -334,7 +345,7 @@ static void end(struct exec_call *x)
 {
     assert(!x->group.first);
     planner_of(x)->destroy(x->plan);
-    transaction_free(x->transaction);
+    transaction_free(client_of(x->pending.caller), x->transaction);
     caller_done(&x->pending);
 }
 
@@ -375,6 +386,7 @@ static void run_commands(struct exec_call *x)
     assert(c->blocked && !c->group && !c->caller.plan);
     c->group = &x->group;
     c->caller.plan = x->plan;
+    c->caller.whole = true;
     command_begin_timing(x->loop); /* what the disk took is EXEC's */
     for (const struct queued *q = x->transaction->first; q; q = q->next) {
         c->row = q->row;
@@ -382,6 +394,7 @@ static void run_commands(struct exec_call *x)
             command_call(c, q->row, q->args, q->n);
     }
     c->row = x->pending.row;
+    c->caller.whole = false;
     c->caller.plan = NULL;
     c->group = NULL;
     command_end_timing(x->loop);
@@ -497,7 +510,7 @@ void transaction_exec(struct caller *caller, const struct resp_arg *args, uint32
     c->transaction = NULL;
     struct exec_call *x = caller_defer(caller, sizeof *x, true);
     if (!x) {
-        transaction_free(t);
+        transaction_free(c, t);
         return;
     }
     x->loop = c->loop;

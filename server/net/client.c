@@ -19,17 +19,18 @@
  * CLIENT_DEAD: both directions are shut down, which makes the kernel give the ops back; the struct is freed when it has
  * neither ops nor pending replies.
  *
- * Memory of a client is bounded: requests beyond what may be pending, or whose replies nobody reads, wait in `in`;
- * when much waits there nothing more is received, and the rest waits in the sender's socket.
+ * Memory of a client is bounded (client_memory.c): requests beyond what may be pending, or whose replies nobody reads,
+ * wait in `in`; when much waits there nothing more is received, and the rest waits in the sender's socket. So is its
+ * time: requests that took TURN_US in one turn of the lane leave the rest to the next turn.
  *
  * Nothing here recurses: commands that end within their start only mark the client; the lane works on marked clients
  * after the engine has delivered its completions.
  */
 #include "server/net/client.h"
-#include "io/array.h"
 #include "io/journal.h"
 #include <arpa/inet.h>
 #include <assert.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,11 +40,15 @@
 
 enum {
     LINGER_MS = 1000,
+    HTTP_COMPLAIN_MS = 60000,
     SLOW_MS = 10,     /* that a writer waits when what it writes waits for the disk */
     DRAIN_MS = 30000, /* without progress, of a client that ends */
-    STUCK_MS = 5000,  /* without progress, of a client whose replies fill its share of memory */
     KEEP_BUFFER_BYTES = 16384,
-    BACKLOG_BYTES = 4 * 1024 * 1024 /* received and not worked on; beyond it nothing is received until there is room */
+    TURN_US = 250,    /* that requests of one client take in a turn of the lane; then others are looked at */
+    CLOCK_EVERY = 32, /* requests between two looks at the clock */
+    ARGUMENT_UNAUTHENTICATED = 16384,
+    ARGS_UNAUTHENTICATED = 10,
+    INLINE_MAX = 65536
 };
 
 static void on_receive(struct io_op *op, int result, unsigned flags);
@@ -185,6 +190,7 @@ struct client *client_create(struct loop *loop, int fd, bool tls)
     if (c) {
         c->loop = loop;
         c->caller.lane = &loop->lane;
+        client_memory_begin(c);
         if (tls && !client_tls_begin(c)) {
             free(c);
             c = NULL;
@@ -199,7 +205,7 @@ struct client *client_create(struct loop *loop, int fd, bool tls)
     c->caller.protocol = 2;
     client_acl_begin(c);
     c->caller.id = atomic_fetch_add(&loop->server->next_client_id, 1);
-    c->created_ms = c->last_ms = loop->lane.now_ms;
+    c->created_ms = c->last_ms = c->unauthenticated_ms = loop->lane.now_ms;
     c->row = ROW_NONE;
     c->need = 1;
     c->next = loop->clients;
@@ -220,7 +226,7 @@ static void destroy(struct client *c)
     struct loop *loop = c->loop;
     assert(c->state == CLIENT_DEAD && !c->dirty && !c->resting);
     assert(!c->receiving && !c->sending && !c->cancelling);
-    assert(!c->first && !c->last && c->n_pending == 0 && c->pending_bytes == 0 && !c->group);
+    assert(!c->first && !c->last && c->n_pending == 0 && !c->group);
     if (c->prev)
         c->prev->next = c->next;
     else
@@ -232,13 +238,14 @@ static void destroy(struct client *c)
     close(c->fd);
     resp_buffer_fini(&c->out);
     resp_buffer_fini(&c->send_buffer);
-    free(c->in);
+    resp_buffer_fini(&c->in);
     free(c->name);
     free(c->library);
     free(c->library_version);
     loop->server->dispatcher->forget_client(c);
     acl_user_release(c->user);
     client_tls_end(c);
+    assert(client_memory_bytes(c) == 0);
     free(c);
     atomic_fetch_sub(&loop->n_clients, 1);
 }
@@ -276,6 +283,21 @@ void client_abort(struct client *c)
      * later. */
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    client_kill(c);
+}
+
+void client_refuse_http(struct client *c)
+{
+    struct loop *loop = c->loop;
+    char address[CLIENT_ADDRESS_BYTES];
+    lane_stat_add(&loop->lane.stats.closed_http, 1);
+    if (loop->lane.now_ms - loop->last_http_ms >= HTTP_COMPLAIN_MS || loop->last_http_ms == 0) {
+        loop->last_http_ms = loop->lane.now_ms;
+        client_address(c, false, address);
+        log_line(loop->server->service.log, LOG_LEVEL_WARNING,
+                 "client %llu (%s) sent POST or Host:, as a web page would that tries to command this server: closed",
+                 (unsigned long long)c->caller.id, address);
+    }
     client_kill(c);
 }
 
@@ -324,6 +346,7 @@ static void add_pending(struct client *c, struct pending *p)
     assert(p->ready != p->deferred && p->out.bytes == 0);
     p->caller = &c->caller;
     p->out.protocol = c->caller.protocol;
+    p->out.account = &c->replies;
     p->row = c->row;
     p->muted = c->muted && !c->group;
     p->next = NULL;
@@ -353,11 +376,6 @@ struct resp_buffer *client_reply(struct client *c)
         return &c->out;
     if (c->group && c->group->last && !c->group->last->deferred) {
         struct resp_buffer *last = &c->group->last->out;
-        if (last->bytes > c->loop->server->service.config->output_buffer_max) {
-            /* more than the client may leave unread is not kept: it will be closed */
-            resp_buffer_fini(last);
-            last->failed = true;
-        }
         last->protocol = c->caller.protocol;
         return last;
     }
@@ -403,13 +421,9 @@ void client_group_done(struct reply_group *group)
 void client_group_take(struct client *c, struct reply_group *group, struct resp_buffer *out)
 {
     for (struct pending *p = group->first, *next; p; p = next) {
-        size_t counted = p->deferred ? p->out.bytes : 0;
         next = p->next;
-        assert(p->ready && p->group == group && c->pending_bytes >= counted);
-        c->pending_bytes -= counted;
-        resp_raw(out, p->out.data, p->out.bytes);
-        out->failed = out->failed || p->out.failed;
-        resp_buffer_fini(&p->out);
+        assert(p->ready && p->group == group && p->caller == &c->caller);
+        resp_take(out, &p->out);
         free(p->slow);
         free(p);
     }
@@ -422,10 +436,9 @@ static void done(struct pending *p)
     assert(p->group ? p->group->n_waiting > 0 : c->n_pending > 0);
     assert(c->blocked || !p->barrier || p->group);
     c->loop->server->dispatcher->ended(c, p);
-    if (p->muted)
-        p->out.bytes = 0;
+    if (p->muted || c->state == CLIENT_DEAD)
+        resp_buffer_fini(&p->out);
     p->ready = true;
-    c->pending_bytes += p->out.bytes;
     c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS; /* meant for those that end; others do not look at it */
     if (p->barrier && !p->group)
         c->blocked = false;
@@ -439,23 +452,13 @@ static void flush_pending(struct client *c)
 {
     struct pending *p;
     while ((p = c->first) && p->ready) {
-        size_t counted = p->deferred ? p->out.bytes : 0;
-        assert(c->n_pending > 0 && !p->group && c->pending_bytes >= counted);
+        assert(c->n_pending > 0 && !p->group);
         c->first = p->next;
         if (!c->first)
             c->last = NULL;
         c->n_pending--;
-        c->pending_bytes -= counted;
         c->out_lsn = p->lsn > c->out_lsn ? p->lsn : c->out_lsn;
-        if (c->out.bytes == 0) {
-            struct resp_buffer swapped = c->out;
-            c->out = p->out;
-            p->out = swapped;
-        } else {
-            resp_raw(&c->out, p->out.data, p->out.bytes);
-            c->out.failed |= p->out.failed;
-        }
-        resp_buffer_fini(&p->out);
+        resp_take(&c->out, &p->out);
         free(p->slow);
         free(p);
     }
@@ -463,23 +466,30 @@ static void flush_pending(struct client *c)
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-static size_t held_bytes(const struct client *c)
-{
-    return c->out.bytes + c->send_buffer.bytes - c->send_buffer_sent + c->pending_bytes + c->plain.bytes -
-           c->plain_sent;
-}
-
-/* A quarter of the output limit is where requests wait for replies to be read; the limit itself is where the client is
- * closed, which a single large reply may reach. */
-static bool has_room(const struct client *c)
-{
-    return held_bytes(c) <= c->loop->server->service.config->output_buffer_max / 4;
-}
-
 static bool takes_requests(const struct client *c)
 {
     return c->state == CLIENT_OPEN && !c->blocked && !c->paused && !c->resting && c->n_pending < PENDING_MAX &&
-           has_room(c) && !c->loop->backlogged && !c->caller.backlogged_by;
+           client_has_room(c) && !c->loop->backlogged && !c->caller.backlogged_by;
+}
+
+/* What a client that has not authenticated may send is little, as in Redis. */
+static struct resp_limits limits_of(const struct client *c)
+{
+    return (struct resp_limits){
+        .bulk_bytes_max = c->authenticated ? c->loop->server->service.config->bulk_max : ARGUMENT_UNAUTHENTICATED,
+        .args_max = c->authenticated ? ARGS_MAX : ARGS_UNAUTHENTICATED,
+        .inline_bytes_max = INLINE_MAX,
+    };
+}
+
+/* Notes how long its requests took; one that has had its time goes on in the next turn. */
+static void count_time(struct client *c, uint64_t us)
+{
+    const struct lane *lane = &c->loop->lane;
+    c->turn_us = us + (c->turn == lane->turn ? c->turn_us : 0);
+    c->turn = lane->turn;
+    if (c->turn_us >= TURN_US)
+        rest(&c->caller);
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
@@ -489,20 +499,19 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
     size_t at = 0;
     assert(!c->group && !c->muted && !loop->args); /* no request is being run */
     c->need = 1;
+    c->wants_line = false;
     lane_enter(&loop->lane);
     loop->server->dispatcher->begin(loop);
-    while (at < n && takes_requests(c)) {
+    uint64_t began_us = loop->stamp_us;
+    for (unsigned n_run = 1; at < n && takes_requests(c); n_run++) {
         size_t used = 0, need = 1;
         char message[128];
-        /* before AUTH a client may send little, as in Redis */
-        struct resp_limits limits = {
-            .bulk_bytes_max = c->authenticated ? loop->server->service.config->bulk_max : 16384,
-            .args_max = c->authenticated ? ARGS_MAX : 10,
-            .inline_bytes_max = 65536,
-        };
+        const struct resp_limits limits = limits_of(c);
         enum resp_status status = resp_parse(bytes + at, n - at, &limits, &loop->request, &used, &need, message);
         if (status == RESP_MORE) {
             c->need = need;
+            c->wants_line = loop->request.wants_line;
+            c->line_at = loop->request.line_at;
             break;
         }
         if (status == RESP_BROKEN) {
@@ -521,8 +530,11 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         assert(used > 0 && at <= n);
         if (loop->request.n_args > 0)
             loop->server->dispatcher->run(c, loop->request.args, loop->request.n_args);
+        if (n_run % CLOCK_EVERY == 0 && clock_us() - began_us >= TURN_US)
+            rest(&c->caller);
     }
     loop->server->dispatcher->end(loop);
+    count_time(c, loop->stamp_us - began_us);
     lane_leave(&loop->lane);
     return at;
 }
@@ -530,36 +542,45 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
 /* Adds bytes to `in`. What was worked on is dropped only when that makes room for at least as much as must be moved. */
 static bool keep(struct client *c, const uint8_t *bytes, size_t n)
 {
-    size_t have = c->in_bytes - c->in_start;
-    if (c->in_bytes + n > c->in_capacity && c->in_start >= have) {
+    size_t have = client_backlog_bytes(c);
+    if (c->in.bytes + n > c->in.capacity && c->in_start >= have) {
         if (have > 0)
-            memmove(c->in, c->in + c->in_start, have);
+            memmove(c->in.data, c->in.data + c->in_start, have);
         c->in_start = 0;
-        c->in_bytes = have;
+        c->in.bytes = have;
     }
-    if (!array_reserve(&c->in, &c->in_capacity, c->in_bytes + n < 1024 ? 1024 : c->in_bytes + n))
+    resp_raw(&c->in, bytes, n);
+    if (c->in.failed)
+        c->in_start = 0;
+    return !c->in.failed;
+}
+
+/* Whether what has come may hold another request. Where only the end of a line is missing, the arguments before it are
+ * not parsed again with each byte. */
+static bool has_more_than_before(struct client *c)
+{
+    size_t have = client_backlog_bytes(c);
+    if (have == 0 || have < c->need)
         return false;
-    memcpy(c->in + c->in_bytes, bytes, n);
-    c->in_bytes += n;
-    return true;
+    const uint8_t *bytes = c->in.data + c->in_start;
+    if (!c->wants_line || have > c->line_at + INLINE_MAX || memchr(bytes + c->line_at, '\n', have - c->line_at))
+        return true;
+    c->need = have + 1;
+    return false;
 }
 
 /* Runs requests out of `in`. */
 static void consume_kept(struct client *c)
 {
-    size_t have = c->in_bytes - c->in_start;
-    assert(c->in_start <= c->in_bytes && c->in_bytes <= c->in_capacity);
-    if (have == 0 || have < c->need || !takes_requests(c))
+    assert(c->in_start <= c->in.bytes && c->in.bytes <= c->in.capacity);
+    if (!takes_requests(c) || !has_more_than_before(c))
         return;
-    c->in_start += consume(c, c->in + c->in_start, have);
-    if (c->in_start < c->in_bytes)
+    c->in_start += consume(c, c->in.data + c->in_start, client_backlog_bytes(c));
+    if (c->in_start < c->in.bytes)
         return;
-    c->in_start = c->in_bytes = 0;
-    if (c->in_capacity > KEEP_BUFFER_BYTES) {
-        free(c->in);
-        c->in = NULL;
-        c->in_capacity = 0;
-    }
+    c->in_start = c->in.bytes = 0;
+    if (c->in.capacity > KEEP_BUFFER_BYTES)
+        resp_buffer_fini(&c->in);
 }
 
 void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
@@ -567,24 +588,31 @@ void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
     const struct loop *loop = c->loop;
     size_t used = 0;
     assert(c->state == CLIENT_OPEN && n > 0);
-    if (c->in_bytes == c->in_start)
+    if (client_backlog_bytes(c) == 0)
         used = consume(c, bytes, n);
     if (c->state != CLIENT_OPEN || used == n)
         return;
     if (!keep(c, bytes + used, n - used)) {
-        log_line(loop->server->service.log, LOG_LEVEL_WARNING, "no memory for the request of client %llu: closed",
-                 (unsigned long long)c->caller.id);
-        client_kill(c);
-    } else if (c->in_bytes - c->in_start > loop->server->service.config->query_buffer_max) {
+        if (c->excess == EXCESS_NONE) {
+            log_line(loop->server->service.log, LOG_LEVEL_WARNING, "no memory for the request of client %llu: closed",
+                     (unsigned long long)c->caller.id);
+            client_kill(c);
+        }
+        client_mark(c);
+        return;
+    }
+    uint64_t most = client_query_max(c);
+    if (client_backlog_bytes(c) > most) {
         log_line(loop->server->service.log, LOG_LEVEL_WARNING,
-                 "client %llu sent more than client-query-buffer-limit (%llu bytes) ahead: closed",
-                 (unsigned long long)c->caller.id, (unsigned long long)loop->server->service.config->query_buffer_max);
+                 "client %llu sent more than %s (%llu bytes) ahead: closed", (unsigned long long)c->caller.id,
+                 c->authenticated ? "client-query-buffer-limit" : "clients may before they authenticate",
+                 (unsigned long long)most);
         lane_stat_add(&c->loop->lane.stats.closed_query_limit, 1);
         client_abort(c);
     } else if (used == 0) {
         consume_kept(c);
     }
-    if (c->in_bytes - c->in_start > BACKLOG_BYTES)
+    if (client_backlog_bytes(c) > client_backlog_max(c))
         client_mark(c); /* to be paused */
 }
 
@@ -602,14 +630,14 @@ static void on_cancel(struct io_op *op, int result, unsigned flags)
  * sender. */
 static void pause_or_resume(struct client *c)
 {
-    size_t backlog = c->in_bytes - c->in_start;
-    if (c->receiving && !c->pausing && !c->cancelling && c->state == CLIENT_OPEN && backlog > BACKLOG_BYTES &&
+    size_t backlog = client_backlog_bytes(c), most = client_backlog_max(c);
+    if (c->receiving && !c->pausing && !c->cancelling && c->state == CLIENT_OPEN && backlog > most &&
         backlog >= c->need) {
         c->pausing = c->cancelling = true;
         c->cancel = (struct io_op){.kind = IO_CANCEL, .target = &c->recv, .done = on_cancel, .owner = c};
         engine_queue(c->loop->lane.engine, &c->cancel);
     } else if (c->pausing && !c->receiving && !c->cancelling && c->state != CLIENT_DEAD &&
-               (backlog <= BACKLOG_BYTES / 2 || backlog < c->need)) {
+               (backlog <= most / 2 || backlog < c->need)) {
         c->pausing = false;
         c->receiving = true;
         engine_queue(c->loop->lane.engine, &c->recv);
@@ -665,6 +693,7 @@ static void on_send(struct io_op *op, int result, unsigned flags)
     lane_stat_add(&c->loop->lane.stats.net_output_bytes, (uint64_t)result);
     c->last_ms = c->loop->lane.now_ms;
     c->send_buffer_sent += (size_t)result;
+    c->window_sent += (size_t)result;
     c->deadline_ms = c->loop->lane.now_ms + (c->state == CLIENT_LINGERING ? LINGER_MS : DRAIN_MS);
     client_mark(c);
 }
@@ -691,36 +720,50 @@ static void send_replies(struct client *c)
     if (left == 0 || c->state == CLIENT_DEAD || send_buffer_waits(c))
         return;
     assert(!c->held);
-    c->sent_ms = c->loop->lane.now_ms;
     c->send.buffer = c->send_buffer.data + c->send_buffer_sent;
     c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
     c->sending = true;
     engine_queue(c->loop->lane.engine, &c->send);
 }
 
-static void check_output(struct client *c)
+/* Closes a client that holds more than it may. */
+static void check_memory(struct client *c)
 {
-    const struct config *config = c->loop->server->service.config;
-    size_t held = held_bytes(c);
-    if (held > lane_stat_get(&c->loop->lane.stats.output_bytes_peak))
-        lane_stat_set(&c->loop->lane.stats.output_bytes_peak, held);
-    if (c->state == CLIENT_DEAD || (held <= config->output_buffer_max && !c->out.failed))
+    const struct server *server = c->loop->server;
+    const struct config *config = server->service.config;
+    size_t unsent = client_unsent_bytes(c), ready = c->out.bytes + c->send_buffer.bytes - c->send_buffer_sent;
+    uint64_t most = c->authenticated ? config->output_buffer_max : config->unauthenticated_output_max;
+    if (unsent > lane_stat_get(&c->loop->lane.stats.output_bytes_peak))
+        lane_stat_set(&c->loop->lane.stats.output_bytes_peak, unsent);
+    if (c->state == CLIENT_DEAD ||
+        (ready + c->plain.bytes - c->plain_sent <= most && c->excess == EXCESS_NONE && !c->out.failed))
         return;
-    log_line(c->loop->server->service.log, LOG_LEVEL_WARNING,
-             "client %llu does not read its replies: more than client-output-buffer-limit (%llu bytes): closed",
-             (unsigned long long)c->caller.id, (unsigned long long)config->output_buffer_max);
-    lane_stat_add(&c->loop->lane.stats.closed_output_limit, 1);
+    if (c->excess == EXCESS_ALL_CLIENTS) {
+        log_line(server->service.log, LOG_LEVEL_WARNING,
+                 "client %llu closed: requests and replies of all clients take more than maxmemory-clients (%llu "
+                 "bytes), and its own are the largest (%llu bytes)",
+                 (unsigned long long)c->caller.id, (unsigned long long)client_memory_max(server),
+                 (unsigned long long)client_memory_bytes(c));
+        lane_stat_add(&c->loop->lane.stats.evicted_clients, 1);
+    } else {
+        log_line(server->service.log, LOG_LEVEL_WARNING,
+                 "client %llu does not read its replies: more than %s (%llu bytes): closed",
+                 (unsigned long long)c->caller.id,
+                 c->authenticated ? "client-output-buffer-limit" : "unauthenticated-output-limit",
+                 (unsigned long long)most);
+        lane_stat_add(&c->loop->lane.stats.closed_output_limit, 1);
+    }
     client_abort(c);
 }
 
 /* Moves a client that drains on, when all its replies are out. */
 static void step_end(struct client *c)
 {
-    bool idle = !c->sending && !c->first && held_bytes(c) == 0;
-    if (c->state == CLIENT_OPEN && c->eof && !c->blocked && c->in_bytes == c->in_start)
+    bool idle = !c->sending && !c->first && client_unsent_bytes(c) == 0;
+    if (c->state == CLIENT_OPEN && c->eof && !c->blocked && client_backlog_bytes(c) == 0)
         set_state(c, CLIENT_DRAINING);
     /* an incomplete request will never be completed */
-    if (c->state == CLIENT_OPEN && c->eof && idle && c->in_bytes - c->in_start < c->need)
+    if (c->state == CLIENT_OPEN && c->eof && idle && client_backlog_bytes(c) < c->need)
         set_state(c, CLIENT_DRAINING);
     if (c->state != CLIENT_DRAINING || !idle || !client_tls_said_goodbye(c))
         return;
@@ -736,11 +779,17 @@ static void step_end(struct client *c)
 bool client_is_late(const struct client *c)
 {
     uint64_t now = c->loop->lane.now_ms;
-    bool working =
-        c->first || ((c->loop->backlogged || c->caller.backlogged_by || c->paused) && c->in_bytes > c->in_start);
-    if (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING)
-        return !working && now >= c->deadline_ms;
-    return c->state == CLIENT_OPEN && c->sending && !has_room(c) && now - c->sent_ms >= STUCK_MS;
+    bool working = c->first || ((c->loop->backlogged || c->caller.backlogged_by || c->paused || c->resting) &&
+                                client_backlog_bytes(c) > 0);
+    return (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING) && !working && now >= c->deadline_ms;
+}
+
+bool client_peer_is_gone(const struct client *c)
+{
+    struct pollfd look = {.fd = c->fd};
+    bool deaf = c->eof || (c->pausing && !c->receiving);
+    return deaf && c->state != CLIENT_DEAD && !c->sending && poll(&look, 1, 0) == 1 &&
+           (look.revents & (POLLERR | POLLHUP));
 }
 
 static void work_on(struct client *c)
@@ -750,7 +799,9 @@ static void work_on(struct client *c)
     flush_pending(c);
     consume_kept(c);
     flush_pending(c);
-    check_output(c);
+    check_memory(c);
+    if (c->state == CLIENT_DEAD)
+        client_memory_drop(c);
     send_replies(c);
     pause_or_resume(c);
     step_end(c);
@@ -761,7 +812,7 @@ static void work_on(struct client *c)
         }
     }
     /* a request that became ready by flushing: PENDING_MAX or a barrier stood in its way */
-    if (c->state == CLIENT_OPEN && c->in_bytes - c->in_start >= c->need && c->in_bytes > c->in_start &&
+    if (c->state == CLIENT_OPEN && client_backlog_bytes(c) >= c->need && client_backlog_bytes(c) > 0 &&
         takes_requests(c))
         client_mark(c);
 }

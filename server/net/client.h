@@ -21,6 +21,9 @@ enum client_state {
 
 struct transaction;
 
+/* What a client that is closed for its memory had too much of. */
+enum client_excess { EXCESS_NONE, EXCESS_REPLIES, EXCESS_ALL_CLIENTS };
+
 /* Replies that are gathered while client->group names it, in order, into one (EXEC's) or for nobody. */
 struct reply_group {
     struct pending *first, *last;
@@ -43,9 +46,13 @@ struct client {
     uint64_t created_ms, last_ms, deadline_ms;
     char *name, *library, *library_version;
     struct io_op recv, send, cancel;
-    bool cancelling; /* `cancel` is the engine's */
-    uint8_t *in;     /* bytes received and not yet worked on */
-    size_t in_start, in_bytes, in_capacity, need;
+    bool cancelling;                       /* `cancel` is the engine's */
+    struct resp_account requests, replies; /* memory that it makes the server hold; client_memory.c */
+    enum client_excess excess;
+    struct resp_buffer in; /* bytes received; those from in_start on were not worked on yet */
+    size_t in_start;
+    size_t need, line_at; /* no further look at them before there are so many; wants_line: before the line there ends */
+    bool wants_line;
     struct resp_buffer out, send_buffer; /* being written, being sent */
     size_t send_buffer_sent;
     uint64_t out_lsn, send_buffer_lsn;    /* do not leave before these are durable */
@@ -54,9 +61,11 @@ struct client {
     struct tls_connection *tls; /* NULL: a plain connection */
     struct resp_buffer plain;   /* TLS: replies that are being encrypted into `send_buffer` */
     size_t plain_sent;
-    bool goodbye;         /* TLS: the other side was told that no more will come */
-    uint64_t sent_ms;     /* when the last bytes went out, or sending began */
-    size_t pending_bytes; /* of replies that are ready and not yet in `out` */
+    bool goodbye;           /* TLS: the other side was told that no more will come */
+    uint64_t window_ms;     /* since when it holds more replies than its share, or how fast it reads was last judged */
+    size_t window_sent;     /* bytes of replies sent since then */
+    uint64_t turn, turn_us; /* of the lane, in which its requests took so long */
+    uint64_t unauthenticated_ms; /* since when it has not authenticated */
     struct pending *first, *last;
     unsigned n_pending;
     bool blocked;                      /* a barrier is pending: no further request before its reply */
@@ -82,8 +91,10 @@ extern const struct host client_host;
 struct client *client_create(struct loop *loop, int fd, bool tls);
 /* Works on clients that were marked: replies, further requests, ends. */
 void client_work_on_all(struct loop *loop);
-/* Whether its time is over: it ends and makes no progress, or its replies fill memory and it does not read them. */
+/* Whether its time is over: it ends and makes no progress. */
 bool client_is_late(const struct client *client);
+/* Whether the other side has reset the connection, where nothing is being received that would tell. Asks the kernel. */
+bool client_peer_is_gone(const struct client *client);
 /* Sends what the journal has made durable meanwhile. On the lane's thread. */
 void client_send_durable(struct loop *loop);
 /* Has it worked on before the next wait. */
@@ -96,6 +107,46 @@ void client_end(struct client *client);
 void client_kill(struct client *client);
 /* As client_kill, and the connection is reset: for clients that broke a limit. */
 void client_abort(struct client *client);
+/* It speaks HTTP: a browser, or a server that was tricked into it, whose body may hold commands that somebody else
+ * wrote. As in Redis it is closed, and no further line is read. */
+void client_refuse_http(struct client *client);
+
+/* ---- its memory: client_memory.c --------------------------------------------------------------------------------- */
+
+/* Bytes of replies that were not sent yet. */
+size_t client_unsent_bytes(const struct client *client);
+/* Bytes received and not worked on yet. */
+static inline size_t client_backlog_bytes(const struct client *client)
+{
+    return client->in.bytes - client->in_start;
+}
+/* What it makes the server hold: requests, replies, its transaction. */
+static inline uint64_t client_memory_bytes(const struct client *client)
+{
+    return client->requests.held + client->replies.held;
+}
+/* The accounts of a new client. */
+void client_memory_begin(struct client *client);
+/* Whether so few replies of it wait that further requests are taken. */
+bool client_has_room(const struct client *client);
+/* Bytes of requests that it may have sent ahead before nothing more is received. */
+size_t client_backlog_max(const struct client *client);
+/* The most that may be received and not worked on; beyond it the client is closed. */
+uint64_t client_query_max(const struct client *client);
+/* Memory for a part of its transaction; false: it may take no more. */
+bool client_memory_take(struct client *client, size_t bytes);
+void client_memory_give(struct client *client, size_t bytes);
+/* Frees what nobody will read: of a client that is dead. What the kernel is sending stays. */
+void client_memory_drop(struct client *client);
+/* Whether it holds more replies than its share and reads them too slowly. Judged once per window. */
+bool client_reads_too_slowly(struct client *client);
+/* Once a turn of the loop; twice a second: idle buffers are given back, the largest clients closed while all hold too
+ * much. */
+void client_memory_turn(struct loop *loop);
+void client_memory_scan(struct loop *loop);
+/* The limit of all clients' memory, 0: none; what they hold. Any thread. */
+uint64_t client_memory_max(const struct server *server);
+uint64_t client_memory_total(const struct server *server);
 
 /* ---- its user: client_acl.c -------------------------------------------------------------------------------------- */
 

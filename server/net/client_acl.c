@@ -24,8 +24,8 @@ static char *describe(const struct client *c)
              "user=%.*s redir=-1 resp=%d lib-name=%.64s lib-ver=%.64s",
              (unsigned long long)c->caller.id, address, ours, c->fd, c->name ? c->name : "",
              (unsigned long long)((now_ms - c->created_ms) / 1000), (unsigned long long)((now_ms - c->last_ms) / 1000),
-             c->in_bytes - c->in_start, c->in_capacity - c->in_bytes, c->out.bytes, c->pending_bytes,
-             sizeof *c + c->in_capacity + c->out.capacity, commands[c->row].name, user_bytes, c->user->name,
+             client_backlog_bytes(c), c->in.capacity - c->in.bytes, c->out.bytes, client_unsent_bytes(c),
+             sizeof *c + (size_t)client_memory_bytes(c), commands[c->row].name, user_bytes, c->user->name,
              c->caller.protocol, c->library ? c->library : "", c->library_version ? c->library_version : "");
     return strdup(text);
 }
@@ -50,6 +50,7 @@ void client_acl_begin(struct client *c)
 {
     fetch(c, "default", 7, 0);
     c->authenticated = c->user->on && c->user->nopass;
+    c->unauthenticated_ms = c->loop->lane.now_ms;
 }
 
 bool client_acl_refresh(struct client *c)

@@ -19,7 +19,7 @@ enum { PLAIN_BYTES = 16384, PART_BYTES = 131072, HANDSHAKE_MS = 10000, KEEP_BYTE
 bool client_tls_begin(struct client *c)
 {
     struct lane_stats *stats = &c->loop->lane.stats;
-    c->tls = tls_accept(c->loop->server->tls);
+    c->tls = tls_accept(c->loop->server->tls, &c->replies);
     if (!c->tls)
         return false;
     lane_stat_add(&stats->tls_connections, 1);

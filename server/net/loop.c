@@ -220,10 +220,27 @@ static void measure_rate(struct server *server, uint64_t now_ms)
     server->counted_ms = now_ms;
 }
 
+/* One line a second and lane at most: who knocks in a loop must not fill the disk. */
+static void complain_of_stranger(const struct client *c)
+{
+    struct loop *loop = c->loop;
+    char address[CLIENT_ADDRESS_BYTES];
+    lane_stat_add(&loop->lane.stats.closed_unauthenticated, 1);
+    if (loop->lane.now_ms - loop->last_stranger_ms < 1000)
+        return;
+    loop->last_stranger_ms = loop->lane.now_ms;
+    client_address(c, false, address);
+    log_line(loop->server->service.log, LOG_LEVEL_NOTICE,
+             "client %llu (%s) did not authenticate within authentication-timeout (%llu s): closed",
+             (unsigned long long)c->caller.id, address,
+             (unsigned long long)loop->server->service.config->authentication_timeout);
+}
+
 /* Ends clients that idle, linger or hang beyond their time. */
 static void scan_clients(struct loop *loop)
 {
-    uint64_t timeout_ms = loop->server->service.config->timeout * 1000;
+    const struct config *config = loop->server->service.config;
+    uint64_t timeout_ms = config->timeout * 1000, authentication_ms = config->authentication_timeout * 1000;
     loop->last_scan_ms = loop->lane.now_ms;
     EACH_HOOK(loop, scan, hook->scan(&loop->lane, loop->stopping))
     if (loop->lane.index == 0)
@@ -235,18 +252,25 @@ static void scan_clients(struct loop *loop)
         bool stop = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
         if (idle)
             lane_stat_add(&loop->lane.stats.closed_idle, 1);
-        if (late && c->state == CLIENT_OPEN && !c->eof) {
+        bool stranger = authentication_ms && c->state == CLIENT_OPEN && !c->authenticated &&
+                        loop->lane.now_ms - c->unauthenticated_ms >= authentication_ms;
+        if (client_reads_too_slowly(c)) {
             log_line(loop->server->service.log, LOG_LEVEL_WARNING,
-                     "client %llu does not read its replies (a quarter of client-output-buffer-limit waits): closed",
-                     (unsigned long long)c->caller.id);
+                     "client %llu does not read its replies (a quarter of %s waits): closed",
+                     (unsigned long long)c->caller.id,
+                     c->authenticated ? "client-output-buffer-limit" : "unauthenticated-output-limit");
             lane_stat_add(&loop->lane.stats.closed_output_limit, 1);
             client_abort(c);
         } else if (client_tls_is_late(c)) {
             client_abort(c);
-        } else if (late || idle || stop) {
+        } else if (stranger) {
+            complain_of_stranger(c);
+            client_abort(c);
+        } else if (late || idle || stop || client_peer_is_gone(c)) {
             client_kill(c);
         }
     }
+    client_memory_scan(loop);
     bool ends = loop->stopping && loop->lane.now_ms >= loop->stop_deadline_ms;
     fair_expire(&loop->lane, ends);
     if (ends)
@@ -276,7 +300,7 @@ static void watch_backlog(struct loop *loop)
     bool over = loop->backlogged && !backlogged;
     loop->backlogged = backlogged;
     for (struct client *c = over ? loop->clients : NULL; c; c = c->next)
-        if (c->in_bytes > c->in_start)
+        if (client_backlog_bytes(c) > 0)
             client_mark(c);
 }
 
@@ -454,6 +478,7 @@ static void turn(struct loop *loop)
     if (loop->pausing && lane->now_ms >= atomic_load(&loop->server->pause_until_ms))
         loop_end_pause(loop);
     lane->turn++;
+    client_memory_turn(loop);
     fair_work(lane);
     client_wake_resting(loop);
     client_work_on_all(loop);

@@ -71,7 +71,13 @@ struct loop {
     struct resp_request request; /* of the request being run */
     const struct resp_arg *args; /* of the command being run; NULL: none is */
     uint32_t n_args;
-    struct resp_buffer discard;          /* takes the replies that a client does not want (CLIENT REPLY) */
+    struct resp_buffer discard; /* takes the replies that a client does not want (CLIENT REPLY) */
+    struct resp_account discard_account;
+    _Atomic uint64_t client_bytes;   /* what its clients hold; client_memory.c */
+    _Atomic uint64_t largest_client; /* about what the largest of them holds */
+    bool pressed;                    /* all clients hold so much that each may keep little */
+    struct message evict_message;    /* from other lanes: the largest client is here */
+    atomic_bool evict_posted;
     struct slowlog *slowlog;             /* NULL: nothing was slow yet; the dispatcher's */
     atomic_uint n_monitors;              /* clients of this lane in MONITOR */
     struct io_op accepts[LISTENERS_MAX]; /* lane 0 */
@@ -79,7 +85,7 @@ struct loop {
     bool accepting[LISTENERS_MAX], stopping, stopped;
     bool backlogged; /* too many searches wait: no further requests are taken */
     bool pausing;    /* some clients wait for the end of CLIENT PAUSE */
-    uint64_t last_complaint_ms, last_tls_complaint_ms;
+    uint64_t last_complaint_ms, last_tls_complaint_ms, last_stranger_ms, last_http_ms;
     unsigned tls_complaints_kept_back; /* since the last one that was logged */
     uint64_t stop_deadline_ms, last_scan_ms, last_expire_ms;
     uint64_t window_us, window_receives; /* since window_us */

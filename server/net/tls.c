@@ -279,7 +279,7 @@ int tls_reload(struct server *server, struct quire_error *err)
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
-struct tls_connection *tls_accept(struct tls *tls)
+struct tls_connection *tls_accept(struct tls *tls, struct resp_account *account)
 {
     struct tls_connection *t = calloc(1, sizeof *t);
     BIO *bio = BIO_new(tls->method);
@@ -295,6 +295,7 @@ struct tls_connection *tls_accept(struct tls *tls)
     }
     t->ssl = ssl;
     t->out.protocol = 2;
+    t->out.account = account;
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
     SSL_set_bio(ssl, bio, bio);
@@ -370,6 +371,11 @@ void tls_end(struct tls_connection *t)
     ERR_clear_error();
     SSL_shutdown(t->ssl);
     ERR_clear_error();
+}
+
+size_t tls_output_room(const struct tls_connection *t)
+{
+    return t->out.capacity;
 }
 
 bool tls_has_output(const struct tls_connection *t)

@@ -22,8 +22,8 @@ void tls_destroy(struct tls *tls); /* NULL is fine */
 /* Reads the files again, for connections that come from now on. On failure the old ones stay in force. Blocks. */
 int tls_reload(struct server *server, struct quire_error *err);
 
-/* The server's side of a new connection; NULL without memory. */
-struct tls_connection *tls_accept(struct tls *tls);
+/* The server's side of a new connection, whose bytes to be sent count for the account; NULL without memory. */
+struct tls_connection *tls_accept(struct tls *tls, struct resp_account *account);
 void tls_free(struct tls_connection *connection); /* NULL is fine */
 
 enum { TLS_MORE = 0, TLS_ENDED = -1, TLS_FAILED = -2 };
@@ -40,6 +40,7 @@ bool tls_is_ready(const struct tls_connection *connection);
 /* Says that nothing more will be sent. */
 void tls_end(struct tls_connection *connection);
 /* Whether there is something to be sent, and the bytes: *out, which is empty, is exchanged for what holds them. */
+size_t tls_output_room(const struct tls_connection *connection); /* memory for bytes to be sent */
 bool tls_has_output(const struct tls_connection *connection);
 void tls_take_output(struct tls_connection *connection, struct resp_buffer *out);
 /* Why it failed, for the log. Valid as long as the connection. */

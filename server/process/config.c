@@ -32,6 +32,8 @@ const struct setting config_settings[N_SETTINGS] = {
     {KIND_INTEGER, name, change, AT(field), (uint64_t)(value), (uint64_t)(least), (uint64_t)(most), NULL, help},
 #define BYTES(field, name, change, value, least, most, help)                                                           \
     {KIND_BYTES, name, change, AT(field), value, least, most, NULL, help},
+#define SHARE(field, name, change, value, least, most, help)                                                           \
+    {KIND_SHARE, name, change, AT(field), value, least, most, NULL, help},
 #define OUTPUT(field, name, change, value, least, most, help)                                                          \
     {KIND_OUTPUT, name, change, AT(field), value, least, most, NULL, help},
 #define BOOL(field, name, change, value, help) {KIND_BOOL, name, change, AT(field), value, 0, 1, NULL, help},
@@ -144,6 +146,8 @@ bool config_is_secret(const char *name, size_t bytes)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
+#define SHARE_PERCENT ((uint64_t)1 << 63) /* of the value of a SHARE: it is a percentage */
+
 /* A number, with a unit where the setting is a size. */
 static int parse_number(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
 {
@@ -180,6 +184,31 @@ static int parse_integer(const struct setting *s, const char *text, struct setti
         return error_set(err, QUIRE_ERANGE, "%s: %.64s is out of range: %lld to %lld", s->name, text, least, most);
     out->number = (uint64_t)number;
     return 0;
+}
+
+/* A size, 0, or "5%", which is kept as SHARE_PERCENT and the number. */
+static int parse_share(const struct setting *s, const char *text, struct setting_value *out, struct quire_error *err)
+{
+    size_t bytes = strlen(text);
+    char digits[8];
+    if (strcmp(text, "0") == 0) {
+        out->number = 0;
+        return 0;
+    }
+    if (bytes == 0 || text[bytes - 1] != '%')
+        return parse_number(s, text, out, err);
+    snprintf(digits, sizeof digits, "%.*s", bytes - 1 < sizeof digits ? (int)bytes - 1 : 0, text);
+    struct setting percent = {.kind = KIND_NUMBER, .name = s->name, .minimum = 1, .maximum = 100};
+    int rc = parse_number(&percent, digits, out, err);
+    if (rc == 0)
+        out->number |= SHARE_PERCENT;
+    return rc;
+}
+
+uint64_t config_share(uint64_t value, uint64_t of)
+{
+    /* a whole without a limit has no part that is one */
+    return value & SHARE_PERCENT ? (uint64_t)((unsigned __int128)of * (value & ~SHARE_PERCENT) / 100) : value;
 }
 
 /* The next word of *at, cut off; "" at the end. */
@@ -264,6 +293,8 @@ int config_setting_parse(const struct config *config, const struct setting *s, c
         return parse_number(s, text, out, err);
     case KIND_INTEGER:
         return parse_integer(s, text, out, err);
+    case KIND_SHARE:
+        return parse_share(s, text, out, err);
     case KIND_OUTPUT:
         out->number = atomic_load(number_of(config, s)); /* where only classes without clients are named */
         return isalpha((unsigned char)text[0]) ? parse_classes(s, text, out, err) : parse_number(s, text, out, err);
@@ -318,6 +349,8 @@ const char *config_setting_text(const struct config *config, const struct settin
         snprintf(capacity, SETTING_TEXT_BYTES, "%.*s", (int)bytes, word);
     } else if (s->kind == KIND_INTEGER) {
         snprintf(capacity, SETTING_TEXT_BYTES, "%lld", (long long)number);
+    } else if (s->kind == KIND_SHARE && number & SHARE_PERCENT) {
+        snprintf(capacity, SETTING_TEXT_BYTES, "%" PRIu64 "%%", (uint64_t)(number & ~SHARE_PERCENT));
     } else {
         snprintf(capacity, SETTING_TEXT_BYTES, "%" PRIu64, number);
     }

@@ -21,6 +21,7 @@ struct config {
 #define NUMBER(field, ...)  _Atomic uint64_t field;
 #define INTEGER(field, ...) _Atomic int64_t field;
 #define BYTES(field, ...)   _Atomic uint64_t field;
+#define SHARE(field, ...)   _Atomic uint64_t field;
 #define OUTPUT(field, ...)  _Atomic uint64_t field;
 #define BOOL(field, ...)    atomic_bool field;
 #define CHOICE(field, ...)  _Atomic uint64_t field;
@@ -76,6 +77,8 @@ struct config_host {
 int config_change(struct config *config, const struct config_change *changes, size_t n, const struct config_host *host,
                   struct config_refusal *refusal);
 
+/* The bytes that a setting of the kind SHARE means, where the whole is `of` bytes. */
+uint64_t config_share(uint64_t value, uint64_t of);
 /* Whether a setting's value is a secret, such as a password. */
 bool config_is_secret(const char *name, size_t bytes);
 

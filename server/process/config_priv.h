@@ -10,6 +10,7 @@ enum setting_kind {
     KIND_NUMBER,
     KIND_INTEGER,
     KIND_BYTES,
+    KIND_SHARE,
     KIND_OUTPUT,
     KIND_BOOL,
     KIND_CHOICE,
@@ -35,6 +36,7 @@ enum {
 #define NUMBER(...)  +1
 #define INTEGER(...) +1
 #define BYTES(...)   +1
+#define SHARE(...)   +1
 #define OUTPUT(...)  +1
 #define BOOL(...)    +1
 #define CHOICE(...)  +1

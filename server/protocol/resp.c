@@ -8,6 +8,10 @@
  * Arguments point into the receive buffer. Only inline requests with quotes are copied (unquoted) into the request's
  * store.
  *
+ * Replies grow in a buffer, whose memory an account may count and bound (struct resp_account): a buffer that is allowed
+ * no more fails, so one reply cannot take what all clients may take together, however it comes about. Large buffers are
+ * mappings of their own: while a block of the heap grows it exists twice.
+ *
  * Limits are checked on the numbers as soon as they are read: a count of a billion or a length of -2 ends the
  * connection before anything is allocated for it. Messages are those of Redis, because clients' authors test against
  * them.
@@ -20,10 +24,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { ARGUMENT_BYTES_MIN = 6 }; /* "$0\r\n\r\n" */
+enum {
+    ARGUMENT_BYTES_MIN = 6, /* "$0\r\n\r\n" */
+    BULK_FRAME_BYTES = 32,  /* at most, around the bytes of a bulk string */
+    FIRST_BYTES = 256,      /* of a buffer */
+    PAGE_BYTES = 4096,
+    DOUBLED_BYTES = 1 << 20, /* buffers of so many bytes grow by a quarter, smaller ones double */
+    MAPPED_BYTES = 4 << 20,  /* buffers of so many bytes are pages of their own */
+    MOVED_BYTES = 16384      /* buffers of so many bytes are handed on where nothing much stands before them */
+};
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+/* The line from `at` has not ended within n bytes. */
+static enum resp_status wants_line(struct resp_request *r, size_t at, size_t n, size_t *need)
+{
+    r->wants_line = true;
+    r->line_at = at;
+    *need = n + 1;
+    return RESP_MORE;
+}
 
 static enum resp_status broken(char message[128], const char *text)
 {
@@ -125,8 +147,8 @@ static enum resp_status parse_inline(const uint8_t *bytes, size_t n, const struc
 {
     size_t end, next;
     if (!find_line(bytes, n, 0, &end, &next)) {
-        *need = n + 1;
-        return n > limits->inline_bytes_max + 1u ? broken(message, "too big inline request") : RESP_MORE;
+        return n > limits->inline_bytes_max + 1u ? broken(message, "too big inline request")
+                                                 : wants_line(r, 0, n, need);
     }
     if (end > limits->inline_bytes_max)
         return broken(message, "too big inline request");
@@ -166,8 +188,8 @@ static enum resp_status parse_bulk(const uint8_t *bytes, size_t n, const struct 
         return broken(message, text);
     }
     if (!find_line(bytes, n, *at, &end, &next)) {
-        *need = n + 1;
-        return n - *at > limits->inline_bytes_max + 1u ? broken(message, "too big bulk count string") : RESP_MORE;
+        return n - *at > limits->inline_bytes_max + 1u ? broken(message, "too big bulk count string")
+                                                       : wants_line(r, *at, n, need);
     }
     if (!parse_number(bytes + *at + 1, end - *at - 1, &length) || length < 0 ||
         (unsigned long long)length > limits->bulk_bytes_max)
@@ -188,14 +210,15 @@ enum resp_status resp_parse(const uint8_t *bytes, size_t n, const struct resp_li
     size_t end, at;
     long long count;
     r->n_args = 0;
+    r->wants_line = false;
     *need = 1;
     if (n == 0)
         return RESP_MORE;
     if (bytes[0] != '*')
         return parse_inline(bytes, n, limits, r, consumed, need, message);
     if (!find_line(bytes, n, 0, &end, &at)) {
-        *need = n + 1;
-        return n > limits->inline_bytes_max + 1u ? broken(message, "too big mbulk count string") : RESP_MORE;
+        return n > limits->inline_bytes_max + 1u ? broken(message, "too big mbulk count string")
+                                                 : wants_line(r, 0, n, need);
     }
     if (!parse_number(bytes + 1, end - 1, &count) || count > (long long)limits->args_max)
         return broken(message, "invalid multibulk length");
@@ -221,25 +244,78 @@ void resp_request_fini(struct resp_request *r)
 
 /* ---- replies ----------------------------------------------------------------------------------------------------- */
 
+void resp_account_add(struct resp_account *account, int64_t bytes)
+{
+    account->held += (uint64_t)bytes;
+    if (account->total)
+        atomic_store_explicit(account->total,
+                              atomic_load_explicit(account->total, memory_order_relaxed) + (uint64_t)bytes,
+                              memory_order_relaxed);
+}
+
+/* Memory of `capacity` bytes for what was `old` bytes at `data` (NULL: nothing); NULL without memory, and data stays.
+ * Large pieces are mapped: they grow without a copy beside them, and go back to the system at once. */
+static uint8_t *resize(uint8_t *data, size_t old, size_t capacity)
+{
+    if (capacity < MAPPED_BYTES)
+        return realloc(data, capacity);
+    void *bigger = old >= MAPPED_BYTES
+                       ? mremap(data, old, capacity, MREMAP_MAYMOVE)
+                       : mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bigger == MAP_FAILED)
+        return NULL;
+    if (old < MAPPED_BYTES && data) {
+        memcpy(bigger, data, old);
+        free(data);
+    }
+    return bigger;
+}
+
 void resp_buffer_fini(struct resp_buffer *out)
 {
-    free(out->data);
+    if (out->capacity >= MAPPED_BYTES)
+        munmap(out->data, out->capacity);
+    else
+        free(out->data);
+    if (out->account && out->capacity > 0)
+        resp_account_add(out->account, -(int64_t)out->capacity);
     out->data = NULL;
     out->bytes = out->capacity = 0;
 }
 
-static bool reserve(struct resp_buffer *out, size_t more)
+struct resp_buffer resp_buffer_beside(const struct resp_buffer *out)
 {
-    if (out->capacity - out->bytes >= more)
+    return (struct resp_buffer){.protocol = out->protocol, .account = out->account};
+}
+
+static bool fail(struct resp_buffer *out)
+{
+    resp_buffer_fini(out);
+    out->failed = true;
+    return false;
+}
+
+bool resp_reserve(struct resp_buffer *out, size_t more)
+{
+    struct resp_account *account = out->account;
+    if (out->capacity - out->bytes >= more && !out->failed)
         return true;
-    size_t capacity = out->capacity ? out->capacity : 256;
-    while (capacity - out->bytes < more && capacity < SIZE_MAX / 2)
-        capacity *= 2;
-    uint8_t *bigger = out->failed ? NULL : realloc(out->data, capacity);
-    if (!bigger) {
-        out->failed = true;
-        return false;
-    }
+    if (out->failed || more > SIZE_MAX / 4 - out->bytes)
+        return fail(out);
+    /* twice as much as long as that is little; a quarter more of what is large, which another might need */
+    size_t needed = out->bytes + more, capacity = out->capacity ? out->capacity : FIRST_BYTES;
+    capacity += out->capacity == 0 ? 0 : capacity < DOUBLED_BYTES ? capacity : capacity / 4;
+    capacity = capacity < needed ? needed : capacity;
+    if (capacity >= DOUBLED_BYTES)
+        capacity = (capacity + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    size_t grows = capacity - out->capacity;
+    if (account && account->grow && !account->grow(account, grows))
+        return fail(out);
+    uint8_t *bigger = resize(out->data, out->capacity, capacity);
+    if (!bigger)
+        return fail(out);
+    if (account)
+        resp_account_add(account, (int64_t)grows);
     out->data = bigger;
     out->capacity = capacity;
     return true;
@@ -247,15 +323,41 @@ static bool reserve(struct resp_buffer *out, size_t more)
 
 void resp_raw(struct resp_buffer *out, const void *data, size_t bytes)
 {
-    if (bytes == 0 || !reserve(out, bytes))
+    if (bytes == 0 || !resp_reserve(out, bytes))
         return;
     memcpy(out->data + out->bytes, data, bytes);
     out->bytes += bytes;
 }
 
+void resp_take(struct resp_buffer *out, struct resp_buffer *from)
+{
+    size_t head = out->bytes;
+    if (from->failed)
+        fail(out);
+    if (!out->failed && from->bytes >= MOVED_BYTES && head <= MOVED_BYTES / 16 && from->account == out->account) {
+        /* what stands before it is put before it */
+        if (resp_reserve(from, head) && head > 0) {
+            memmove(from->data + head, from->data, from->bytes);
+            memcpy(from->data, out->data, head);
+            from->bytes += head;
+        }
+        struct resp_buffer short_one = *out;
+        out->data = from->data;
+        out->bytes = from->bytes;
+        out->capacity = from->capacity;
+        out->failed = from->failed;
+        from->data = short_one.data;
+        from->bytes = short_one.bytes;
+        from->capacity = short_one.capacity;
+    } else {
+        resp_raw(out, from->data, from->bytes);
+    }
+    resp_buffer_fini(from);
+}
+
 static void put_line(struct resp_buffer *out, char type, const char *text, size_t bytes)
 {
-    if (!reserve(out, bytes + 3))
+    if (!resp_reserve(out, bytes + 3))
         return;
     out->data[out->bytes++] = (uint8_t)type;
     memcpy(out->data + out->bytes, text, bytes);
@@ -316,6 +418,8 @@ void resp_integer(struct resp_buffer *out, long long value)
 
 void resp_bulk(struct resp_buffer *out, const void *data, size_t bytes)
 {
+    if (bytes >= PAGE_BYTES && !resp_reserve(out, bytes + BULK_FRAME_BYTES))
+        return;
     put_number(out, '$', (long long)bytes);
     resp_raw(out, data, bytes);
     resp_raw(out, "\r\n", 2);

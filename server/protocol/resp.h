@@ -7,6 +7,7 @@
 
 #include "quire.h"
 #include <stdarg.h>
+#include <stdatomic.h>
 
 /* One argument of a request; points into the parsed bytes (or into the request's own store for inline requests). */
 struct resp_arg {
@@ -28,6 +29,8 @@ struct resp_request {
     uint32_t n_args, capacity;
     uint8_t *store; /* unquoted inline arguments; owned */
     size_t store_capacity;
+    bool wants_line; /* RESP_MORE: what is missing is the end of the line that begins at line_at, or its limit */
+    size_t line_at;
 };
 
 enum resp_status {
@@ -41,16 +44,34 @@ enum resp_status resp_parse(const uint8_t *bytes, size_t n, const struct resp_li
                             struct resp_request *request, size_t *consumed, size_t *need, char message[128]);
 void resp_request_fini(struct resp_request *request);
 
-/* A reply under construction: a growing array of bytes. `failed` is set when memory ran out; the connection then
- * closes. */
+/* What the buffers of one owner take together, in bytes of memory. All of them belong to one thread. */
+struct resp_account {
+    uint64_t held;
+    _Atomic uint64_t *total; /* of all accounts of the thread, which alone writes it; NULL: nobody adds up */
+    /* Asked before a buffer takes `more` bytes; false: it fails. NULL: there is no limit. */
+    bool (*grow)(struct resp_account *account, size_t more);
+};
+/* Notes memory that is no buffer's: a negative number gives it back. */
+void resp_account_add(struct resp_account *account, int64_t bytes);
+
+/* A reply under construction: a growing array of bytes. `failed` is set when memory ran out, or when its account is
+ * allowed no more; what it held is freed then, it takes nothing any more, and the connection closes. Who writes much
+ * looks at it and stops. */
 struct resp_buffer {
     uint8_t *data; /* owned */
     size_t bytes, capacity;
-    int protocol; /* 2 or 3 */
+    struct resp_account *account; /* NULL: none */
+    int protocol;                 /* 2 or 3 */
     bool failed;
 };
 void resp_buffer_fini(struct resp_buffer *out);
+/* An empty buffer of the same protocol and account: for what has to be counted before it is written. */
+struct resp_buffer resp_buffer_beside(const struct resp_buffer *out);
+/* Room for that many bytes more; false: the buffer has failed. */
+bool resp_reserve(struct resp_buffer *out, size_t more);
 void resp_raw(struct resp_buffer *out, const void *data, size_t bytes);
+/* Adds what `from` holds, which is empty afterwards. What is long is not copied behind what is short. */
+void resp_take(struct resp_buffer *out, struct resp_buffer *from);
 /* As it is, without a type: for the texts of INFO and /metrics. Cut after 1,023 bytes. */
 void resp_format(struct resp_buffer *out, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 void resp_simple(struct resp_buffer *out, const char *text);

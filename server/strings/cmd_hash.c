@@ -42,7 +42,7 @@ void cmd_hmget(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     struct resp_buffer *out = caller_reply(c);
     resp_array(out, n - 2);
-    for (uint32_t i = 2; i < n; i++) {
+    for (uint32_t i = 2; i < n && !out->failed; i++) {
         if (get_field(&call, args[i], &value))
             resp_bulk(out, value.data, value.bytes);
         else
@@ -253,7 +253,7 @@ void cmd_hscan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct scan_options o;
-    struct found_fields f = {.options = &o};
+    struct found_fields f = {.options = &o, .out = resp_buffer_beside(caller_reply(c))};
     uint64_t cursor = 0;
     if (!scan_take_options(c, args + 2, n - 2, false, &o) || !key_read(&call, c, args[1], KEY_HASH))
         return;

@@ -62,9 +62,7 @@ void scan_reply(struct caller *c, uint64_t cursor, struct resp_buffer *items, si
     resp_array(out, 2);
     resp_text(out, text);
     resp_array(out, n);
-    resp_raw(out, items->data, items->bytes);
-    out->failed |= items->failed;
-    resp_buffer_fini(items);
+    resp_take(out, items);
 }
 
 /* Keys that match, into a buffer of their own: the count stands before them. */
@@ -94,7 +92,7 @@ static uint64_t wall_ms(const struct keyspace *k)
 void cmd_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace *k = &c->lane->service->keyspace;
-    struct found_keys f = {.now_ms = wall_ms(k)};
+    struct found_keys f = {.now_ms = wall_ms(k), .out = resp_buffer_beside(caller_reply(c))};
     if (!scan_take_options(c, args + 1, n - 1, true, &f.options))
         return;
     uint64_t cursor = keyspace_scan(k, f.options.cursor, f.options.count, find_key, &f);
@@ -104,14 +102,13 @@ void cmd_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
 void cmd_keys(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace *k = &c->lane->service->keyspace;
-    struct found_keys f = {.options = {.pattern = args[1]}, .now_ms = wall_ms(k)};
+    struct found_keys f = {
+        .options = {.pattern = args[1]}, .now_ms = wall_ms(k), .out = resp_buffer_beside(caller_reply(c))};
     (void)n;
     keyspace_each(k, find_key, &f);
     struct resp_buffer *out = caller_reply(c);
     resp_array(out, f.n);
-    resp_raw(out, f.out.data, f.out.bytes);
-    out->failed |= f.out.failed;
-    resp_buffer_fini(&f.out);
+    resp_take(out, &f.out);
 }
 
 void cmd_randomkey(struct caller *c, const struct resp_arg *args, uint32_t n)

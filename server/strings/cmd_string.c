@@ -54,7 +54,7 @@ void cmd_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct resp_buffer *out = caller_reply(c);
     resp_array(out, n - 1);
     keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 1);
-    for (uint32_t i = 1; i < n; i++) {
+    for (uint32_t i = 1; i < n && !out->failed; i++) {
         struct key key = keyspace_key(lock.keyspace, args[i]);
         struct key_entry *entry = keyspace_find(&lock, &key);
         key_count_look_up(c, entry);

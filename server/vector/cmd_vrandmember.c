@@ -92,7 +92,7 @@ static void start_random(struct random_call *call);
 static bool random_goes_on(const struct random_call *call)
 {
     return call->given + call->running < call->n && call->tried < call->tries_max && call->code == 0 &&
-           !call->base.pending.caller->gone;
+           !call->keys.failed && !call->base.pending.caller->gone;
 }
 
 static void on_random(struct place_request *request)
@@ -143,7 +143,7 @@ static void start_random(struct random_call *call)
     else if (!call->single)
         resp_array(out, call->given);
     if (call->code == 0)
-        resp_raw(out, call->keys.data, call->keys.bytes);
+        resp_take(out, &call->keys);
     resp_buffer_fini(&call->keys);
     deferred_end(&call->base);
 }
@@ -160,7 +160,7 @@ static void begin_random(struct caller *c, struct vector_view *view, const struc
      * see to that), or than the client's elements let expect. */
     call->tries_max = wish->repeat ? 1000 + 100 * (call->n + wish->tries) : places;
     call->single = wish->single;
-    call->keys.protocol = c->protocol;
+    call->keys = resp_buffer_beside(&call->base.pending.out);
     for (unsigned i = 0; i < WINDOW; i++)
         call->free[call->n_free++] = &call->requests[i];
     start_random(call);

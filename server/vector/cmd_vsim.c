@@ -19,6 +19,7 @@
 #include "index/attribute/filter.h"
 #include "io/error.h"
 #include "server/call/fair.h"
+#include "server/call/slice.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
@@ -36,7 +37,8 @@ enum {
     QUERIES_MAX = 10000
 };
 
-enum { QUERIES_AT_ONCE = 16 }; /* of one VMSIM */
+/* Of one VMSIM: at once, and begun in one turn of the lane; attributes of results at once, which may be large. */
+enum { QUERIES_AT_ONCE = 16, ATTRIBUTES_AT_ONCE = 128 };
 
 struct vsim_options {
     bool with_scores, with_attributes, with_vectors, explain;
@@ -65,9 +67,12 @@ struct vsim_call {
     struct vsim_options options;
     struct filter *filter; /* a reference; NULL: none */
     struct fair_pass pass;
-    bool many, starting;
-    bool bound; /* to tenants, the user */
-    uint32_t n, n_started, n_running;
+    struct slice slice; /* queries to be begun in a later turn */
+    bool many, starting, waiting;
+    bool bound;    /* to tenants, the user */
+    bool failed;   /* there is no room for the reply: no further query is begun */
+    uint64_t turn; /* of the lane, in which n_begun queries were begun */
+    uint32_t n, n_started, n_running, n_begun, n_at_once;
     struct vsim_query queries[];
 };
 
@@ -168,7 +173,7 @@ static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
         resp_map(out, n);
     else
         resp_array(out, (size_t)n * (1 + details));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !out->failed; i++) {
         const struct collection_hit *hit = &s->hits[i];
         resp_bulk(out, hit->key, hit->key_bytes);
         if (details > 1 && out->protocol == 3)
@@ -265,9 +270,7 @@ static void end_call(struct vsim_call *call)
         resp_array(out, call->n);
     for (uint32_t i = 0; i < call->n; i++) {
         struct vsim_query *q = &call->queries[i];
-        resp_raw(out, q->out.data, q->out.bytes);
-        out->failed = out->failed || q->out.failed;
-        resp_buffer_fini(&q->out);
+        resp_take(out, &q->out);
         free(q->numbers);
         free(q->element);
     }
@@ -283,12 +286,14 @@ static void query_done(struct vsim_query *q)
     struct vsim_call *call = q->call;
     assert(call->n_running > 0 && (q->out.bytes > 0 || q->out.failed));
     call->n_running--;
+    call->failed = call->failed || q->out.failed || call->base.pending.caller->gone;
     start_more(call);
 }
 
 static void query_failed(struct vsim_query *q, const struct quire_error *err)
 {
-    q->out.bytes = 0;
+    if (!q->out.failed)
+        q->out.bytes = 0;
     resp_quire_error(&q->out, err);
     query_done(q);
 }
@@ -373,6 +378,33 @@ static void on_element(struct collection_fetch *fetch)
     query_failed(q, &fetch->error);
 }
 
+static void on_slice(struct slice *slice)
+{
+    struct vsim_call *call = (struct vsim_call *)(void *)((char *)slice - offsetof(struct vsim_call, slice));
+    call->waiting = false;
+    start_more(call);
+}
+
+/* Whether another query is to be begun now; some in each turn of the lane, since others wait. */
+static bool may_begin(struct vsim_call *call)
+{
+    struct lane *lane = call->base.lane;
+    if (call->failed)
+        call->n_started = call->n; /* nobody gets the reply */
+    if (call->n_started == call->n || call->n_running >= call->n_at_once || call->waiting)
+        return false;
+    if (call->turn != lane->turn) {
+        call->turn = lane->turn;
+        call->n_begun = 0;
+    }
+    if (call->n_begun++ < QUERIES_AT_ONCE)
+        return true;
+    call->waiting = true;
+    call->slice.run = on_slice;
+    slice_post(lane, &call->slice);
+    return false;
+}
+
 /* Keeps some queries going; ends the call with the last. */
 static void start_more(struct vsim_call *call)
 {
@@ -380,7 +412,7 @@ static void start_more(struct vsim_call *call)
     if (call->starting)
         return;
     call->starting = true;
-    while (call->n_started < call->n && call->n_running < QUERIES_AT_ONCE) {
+    while (may_begin(call)) {
         struct vsim_query *q = &call->queries[call->n_started++];
         if (q->out.bytes > 0 || q->out.failed)
             continue; /* refused */
@@ -400,7 +432,7 @@ static void start_more(struct vsim_call *call)
             query_failed(q, &err);
     }
     call->starting = false;
-    if (call->n_running == 0)
+    if (call->n_running == 0 && !call->waiting)
         end_call(call);
 }
 
@@ -470,9 +502,12 @@ static enum vector_view_found begin_call(struct caller *c, struct resp_arg key, 
     call->options.tenants = (struct tenant_names){0};
     call->filter = filter;
     call->n = n;
+    call->n_at_once = QUERIES_AT_ONCE;
+    if (o->with_attributes && o->search.k > ATTRIBUTES_AT_ONCE / QUERIES_AT_ONCE)
+        call->n_at_once = o->search.k > ATTRIBUTES_AT_ONCE ? 1 : ATTRIBUTES_AT_ONCE / o->search.k;
     for (uint32_t i = 0; i < n; i++) {
         call->queries[i].call = call;
-        call->queries[i].out.protocol = c->protocol;
+        call->queries[i].out = resp_buffer_beside(&call->base.pending.out);
     }
     *out = call;
     return VIEW_SET;
