@@ -36,6 +36,7 @@
 enum {
     TICK_US = 100000,
     SLICE_NS = 200000,
+    MAIL_US = 500,    /* that messages take in a turn; the rest waits for the next */
     STEPS_NS = 20000, /* of searches that stand back, between two looks at what has come */
     SCAN_MS = 500,
     RECV_BUFFERS = 256,
@@ -90,20 +91,42 @@ bool loop_reach(struct loop *loop, struct message *message)
     return runs;
 }
 
-void loop_run_messages(struct loop *loop)
+/* Takes the inbox's messages behind those that were taken before. */
+static void take_mail(struct loop *loop)
 {
     if (!atomic_load_explicit(&loop->has_mail, memory_order_acquire))
         return;
     pthread_mutex_lock(&loop->inbox_lock);
-    struct message *m = loop->inbox_first;
+    struct message *first = loop->inbox_first, *last = loop->inbox_last;
     loop->inbox_first = loop->inbox_last = NULL;
     atomic_store_explicit(&loop->has_mail, false, memory_order_release);
     pthread_mutex_unlock(&loop->inbox_lock);
-    while (m) {
-        struct message *next = m->next;
+    if (!first)
+        return;
+    if (loop->mail)
+        loop->last_mail->next = first;
+    else
+        loop->mail = first;
+    loop->last_mail = last;
+}
+
+/* For that many microseconds at most; when ten thousand have come at once, clients are not kept waiting for all. */
+static void run_messages(struct loop *loop, uint64_t budget_us)
+{
+    take_mail(loop);
+    uint64_t began_us = loop->mail && budget_us != UINT64_MAX ? clock_us() : 0;
+    while (loop->mail) {
+        struct message *m = loop->mail;
+        loop->mail = m->next;
         m->run(&loop->lane, m);
-        m = next;
+        if (budget_us != UINT64_MAX && clock_us() - began_us >= budget_us)
+            return;
     }
+}
+
+void loop_run_messages(struct loop *loop)
+{
+    run_messages(loop, UINT64_MAX);
 }
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
@@ -437,7 +460,7 @@ static void poll_engine(struct loop *loop)
     bool busy = false;
     adapt_wanted(loop);
     EACH_HOOK(loop, work, busy |= hook->work(lane))
-    busy = busy || loop->resting || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
+    busy = busy || loop->resting || loop->mail || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
     uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
     int rc = engine_poll(lane->engine, busy ? 0 : loop->wanted, busy ? 0 : loop->wanted > 1 ? BATCH_US : UINT64_MAX);
     if (rc < 0) {
@@ -462,7 +485,7 @@ static void turn(struct loop *loop)
     }
     lane_stat_set(&loop->turned_ms, lane->now_ms);
     lane_enter(lane);
-    loop_run_messages(loop);
+    run_messages(loop, MAIL_US);
     if (lane->now_ms - loop->last_expire_ms >= EXPIRE_MS) {
         /* keys whose time is over, in this lane's share of the shards; and the clock of last accesses */
         struct keyspace *keyspace = &loop->server->service.keyspace;

@@ -54,6 +54,7 @@ struct loop {
 
     pthread_mutex_t inbox_lock;
     struct message *inbox_first, *inbox_last;
+    struct message *mail, *last_mail; /* taken out of the inbox, not run yet; the lane's */
     atomic_bool has_mail;
 
     struct client *clients; /* all of this lane */

@@ -416,11 +416,15 @@ void resp_integer(struct resp_buffer *out, long long value)
     put_number(out, ':', value);
 }
 
+void resp_bulk_begin(struct resp_buffer *out, size_t bytes)
+{
+    if (bytes < PAGE_BYTES || resp_reserve(out, bytes + BULK_FRAME_BYTES))
+        put_number(out, '$', (long long)bytes);
+}
+
 void resp_bulk(struct resp_buffer *out, const void *data, size_t bytes)
 {
-    if (bytes >= PAGE_BYTES && !resp_reserve(out, bytes + BULK_FRAME_BYTES))
-        return;
-    put_number(out, '$', (long long)bytes);
+    resp_bulk_begin(out, bytes);
     resp_raw(out, data, bytes);
     resp_raw(out, "\r\n", 2);
 }

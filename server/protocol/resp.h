@@ -82,6 +82,8 @@ void resp_quire_error(struct resp_buffer *out, const struct quire_error *err);
 void resp_integer(struct resp_buffer *out, long long value);
 void resp_field(struct resp_buffer *out, const char *name, long long value); /* of a map: its name, then the number */
 void resp_bulk(struct resp_buffer *out, const void *data, size_t bytes);
+/* Its first line; `bytes` bytes and an end of line are to follow. */
+void resp_bulk_begin(struct resp_buffer *out, size_t bytes);
 void resp_text(struct resp_buffer *out, const char *text);
 void resp_null(struct resp_buffer *out);       /* RESP2: null bulk */
 void resp_null_array(struct resp_buffer *out); /* RESP2: null array */

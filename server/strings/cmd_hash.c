@@ -1,17 +1,24 @@
 /*
  * cmd_hash.c - hashes: HSET, HGET and their kin. Texts and replies are those of Redis 7.
  *
- * Replies that are as long as the hash are written under its shard's lock; HSCAN goes through a large one in steps.
+ * Replies that are as long as the hash are written under its shard's lock, those of a large one in slices between which
+ * the lane does other work (call/slice.h); HSCAN goes through a large one in steps.
  */
 #include "io/clock.h"
 #include "io/random.h"
 #include "server/call/key_call.h"
+#include "server/call/slice.h"
 #include "server/keys/hash_value.h"
 #include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/scan_options.h"
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Of a large hash, written in one turn of the lane: bytes of the reply, or fields as if of so many bytes. */
+enum { SLICE_BYTES = 256 << 10, FIELD_BYTES = 128 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -101,17 +108,106 @@ static void put_both(void *out, struct resp_arg field, struct resp_arg value)
     put_value(out, field, value);
 }
 
+/* HGETALL, HKEYS or HVALS of a large hash: some of it in each turn of the lane, all of it as of one moment. So it
+ * begins again when the hash was changed meanwhile, each time with longer slices: it comes to its end however fast that
+ * happens. */
+struct all_call {
+    struct pending pending;
+    struct slice slice;
+    struct lane *lane;
+    hash_visit *put;
+    uint64_t version, cursor, slice_bytes, n;
+    struct resp_buffer items;
+    uint32_t key_bytes;
+    uint8_t key[];
+};
+
+static void reply_count(struct resp_buffer *out, hash_visit *put, size_t count)
+{
+    if (put == put_both)
+        resp_map(out, count);
+    else
+        resp_array(out, count);
+}
+
+static void count_and_put(void *context, struct resp_arg field, struct resp_arg value)
+{
+    struct all_call *call = context;
+    call->n++;
+    call->put(&call->items, field, value);
+}
+
+/* Whether the reply is whole, or nobody wants it. */
+static bool put_more(struct all_call *call)
+{
+    struct key_call key;
+    if (!key_peek(&key, call->pending.caller, (struct resp_arg){call->key, call->key_bytes}) ||
+        key.entry->type != KEY_HASH) {
+        /* it is gone: as it is now */
+        if (key.entry)
+            key_end(&key);
+        call->items.bytes = 0;
+        call->n = 0;
+        return true;
+    }
+    if (key.entry->version != call->version) {
+        call->version = key.entry->version;
+        call->slice_bytes *= 2;
+        call->cursor = call->n = 0;
+        call->items.bytes = 0;
+    }
+    size_t end = call->items.bytes + call->slice_bytes;
+    uint64_t fields_end = call->n + call->slice_bytes / FIELD_BYTES;
+    do
+        call->cursor = hash_scan(key.entry->hash, call->cursor, SCAN_AT_ONCE, count_and_put, call);
+    while (call->cursor && call->items.bytes < end && call->n < fields_end && !call->items.failed);
+    key_end(&key);
+    return call->cursor == 0 || call->items.failed || call->pending.caller->gone;
+}
+
+static void go_on_with_all(struct slice *slice)
+{
+    struct all_call *call = (struct all_call *)(void *)((char *)slice - offsetof(struct all_call, slice));
+    if (!put_more(call)) {
+        slice_post(call->lane, slice);
+        return;
+    }
+    reply_count(&call->pending.out, call->put, call->n);
+    resp_take(&call->pending.out, &call->items);
+    caller_done(&call->pending);
+}
+
+static void reply_in_slices(struct caller *c, struct resp_arg name, hash_visit *put, uint64_t version)
+{
+    struct all_call *call = caller_defer(c, sizeof *call + name.bytes, true);
+    if (!call)
+        return;
+    call->lane = c->lane;
+    call->slice.run = go_on_with_all;
+    call->put = put;
+    call->version = version;
+    call->slice_bytes = SLICE_BYTES;
+    call->items = resp_buffer_beside(&call->pending.out);
+    call->key_bytes = name.bytes;
+    if (name.bytes > 0)
+        memcpy(call->key, name.data, name.bytes);
+    go_on_with_all(&call->slice);
+}
+
 static void reply_all(struct caller *c, struct resp_arg name, hash_visit *put)
 {
     struct key_call call;
     if (!key_read(&call, c, name, KEY_HASH))
         return;
+    if (call.entry && !c->whole && hash_is_large(call.entry->hash) &&
+        hash_memory_bytes(call.entry->hash) > SLICE_BYTES) {
+        uint64_t version = call.entry->version;
+        key_end(&call);
+        reply_in_slices(c, name, put, version);
+        return;
+    }
     struct resp_buffer *out = caller_reply(c);
-    size_t count = call.entry ? hash_count(call.entry->hash) : 0;
-    if (put == put_both)
-        resp_map(out, count);
-    else
-        resp_array(out, count);
+    reply_count(out, put, call.entry ? hash_count(call.entry->hash) : 0);
     if (call.entry)
         hash_each(call.entry->hash, put, out);
     key_end(&call);
@@ -173,7 +269,7 @@ static bool put_different(struct resp_buffer *out, const struct hash *hash, size
         return false;
     hash_each(hash, add_pair, &p);
     begin_random(out, n, values);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !out->failed; i++) {
         size_t k = i + random_mix(clock_ns() + i) % (p.n - i);
         struct resp_arg chosen[2] = {p.items[k][0], p.items[k][1]};
         p.items[k][0] = p.items[i][0];
@@ -235,17 +331,19 @@ void cmd_hrandfield(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 /* Fields that match, into a buffer of their own: the count stands before them. */
 struct found_fields {
-    const struct scan_options *options;
+    struct scan_options *options;
     struct resp_buffer out;
-    size_t n;
+    size_t n, visited;
 };
 
 static void find_field(void *context, struct resp_arg field, struct resp_arg value)
 {
     struct found_fields *f = context;
+    f->visited++;
     if (!scan_matches(f->options, field))
         return;
     put_both(&f->out, field, value);
+    f->options->steps += ((uint64_t)field.bytes + value.bytes) / 8;
     f->n += 2;
 }
 
@@ -254,13 +352,18 @@ void cmd_hscan(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct key_call call;
     struct scan_options o;
     struct found_fields f = {.options = &o, .out = resp_buffer_beside(caller_reply(c))};
-    uint64_t cursor = 0;
+    uint64_t cursor;
     if (!scan_take_options(c, args + 2, n - 2, false, &o) || !key_read(&call, c, args[1], KEY_HASH))
         return;
+    cursor = call.entry ? o.cursor : 0;
     if (call.entry)
-        cursor = hash_scan(call.entry->hash, o.cursor, o.count, find_field, &f);
+        do {
+            uint64_t left = o.count - f.visited;
+            cursor = hash_scan(call.entry->hash, cursor, left < SCAN_AT_ONCE ? left : SCAN_AT_ONCE, find_field, &f);
+            o.steps += SCAN_AT_ONCE;
+        } while (cursor && f.visited < o.count && o.steps < SCAN_STEPS_MAX && !f.out.failed);
     key_end(&call);
-    scan_reply(c, cursor, &f.out, f.n);
+    scan_reply(c, &o, cursor, &f.out, f.n);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

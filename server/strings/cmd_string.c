@@ -7,14 +7,87 @@
  * Numbers are kept as text, as clients see them: INCR of one that is there costs a value of 21 bytes.
  */
 #include "server/call/key_call.h"
+#include "server/call/slice.h"
 #include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/expiry.h"
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { COPY_BYTES_MAX = 16384 }; /* longer values are copied when the lock is gone */
+enum {
+    COPY_BYTES_MAX = 16384, /* longer values are copied when the lock is gone */
+    SLICED_BYTES = 1 << 20, /* more than this is copied in slices */
+    SLICE_BYTES = 256 << 10,
+    FEW_KEYS = 64
+};
+
+/* Values that are long together: copied in slices, between which the lane does other work. References were taken to all
+ * of them while their keys were held, so they are of one moment. */
+struct values_call {
+    struct pending pending;
+    struct slice slice;
+    struct lane *lane;
+    uint32_t n, at;         /* values; being written */
+    uint32_t sent;          /* of that one */
+    struct value *values[]; /* NULL: none */
+};
+
+/* Writes about as much as a slice may; true at the end. */
+static bool put_values(struct values_call *call, struct resp_buffer *out)
+{
+    size_t end = out->bytes + SLICE_BYTES;
+    while (call->at < call->n && !out->failed && out->bytes < end) {
+        const struct value *value = call->values[call->at];
+        if (!value) {
+            resp_null(out);
+            call->at++;
+            continue;
+        }
+        if (call->sent == 0)
+            resp_bulk_begin(out, value->bytes);
+        uint32_t left = value->bytes - call->sent, part = left < SLICE_BYTES ? left : SLICE_BYTES;
+        resp_raw(out, value->data + call->sent, part);
+        call->sent += part;
+        if (call->sent < value->bytes)
+            continue;
+        resp_raw(out, "\r\n", 2);
+        call->sent = 0;
+        call->at++;
+    }
+    return call->at == call->n || out->failed;
+}
+
+static void go_on_with_values(struct slice *slice)
+{
+    struct values_call *call = (struct values_call *)(void *)((char *)slice - offsetof(struct values_call, slice));
+    if (!put_values(call, &call->pending.out) && !call->pending.caller->gone) {
+        slice_post(call->lane, slice);
+        return;
+    }
+    for (uint32_t i = 0; i < call->n; i++)
+        keyspace_value_unref(call->values[i]);
+    caller_done(&call->pending);
+}
+
+/* A place in line for n values, which the caller fills with references; NULL: the client is gone. */
+static struct values_call *begin_values(struct caller *c, uint32_t n)
+{
+    struct values_call *call = caller_defer(c, sizeof *call + n * sizeof *call->values, true);
+    if (!call)
+        return NULL;
+    call->lane = c->lane;
+    call->slice.run = go_on_with_values;
+    call->n = n;
+    return call;
+}
+
+static struct value *string_of(struct key_entry *entry)
+{
+    return entry && entry->type == KEY_STRING ? entry->string : NULL;
+}
 
 void cmd_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
@@ -27,6 +100,16 @@ void cmd_get(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (longer) {
         keyspace_value_ref(value);
         key_end(&call);
+    }
+    if (longer && value->bytes > SLICED_BYTES && !c->whole) {
+        struct values_call *values = begin_values(c, 1);
+        if (!values) {
+            keyspace_value_unref(value);
+            return;
+        }
+        values->values[0] = value;
+        go_on_with_values(&values->slice);
+        return;
     }
     if (value)
         resp_bulk(caller_reply(c), value->data, value->bytes);
@@ -48,24 +131,61 @@ void cmd_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
     key_end(&call);
 }
 
-void cmd_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
+/* The bytes of the values of keys that are held; looked up, counted and used. entries: their entries. */
+static uint64_t find_values(struct caller *c, struct keyspace_lock *lock, const struct resp_arg *keys, uint32_t n,
+                            struct key_entry **entries)
 {
-    struct keyspace_lock lock;
-    struct resp_buffer *out = caller_reply(c);
-    resp_array(out, n - 1);
-    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 1);
-    for (uint32_t i = 1; i < n && !out->failed; i++) {
-        struct key key = keyspace_key(lock.keyspace, args[i]);
-        struct key_entry *entry = keyspace_find(&lock, &key);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct key key = keyspace_key(lock->keyspace, keys[i]);
+        struct key_entry *entry = entries[i] = keyspace_find(lock, &key);
         key_count_look_up(c, entry);
-        if (entry)
-            keyspace_used(&lock, entry);
-        if (entry && entry->type == KEY_STRING)
-            resp_bulk(out, entry->string->data, entry->string->bytes);
+        if (!entry)
+            continue;
+        keyspace_used(lock, entry);
+        bytes += entry->type == KEY_STRING ? entry->string->bytes : 0;
+    }
+    return bytes;
+}
+
+static void put_found(struct resp_buffer *out, struct key_entry **entries, uint32_t n)
+{
+    resp_array(out, n);
+    for (uint32_t i = 0; i < n && !out->failed; i++) {
+        const struct value *value = string_of(entries[i]);
+        if (value)
+            resp_bulk(out, value->data, value->bytes);
         else
             resp_null(out);
     }
+}
+
+void cmd_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct key_entry *few[FEW_KEYS], **entries = few;
+    struct values_call *call = NULL;
+    struct keyspace_lock lock;
+    uint32_t n_keys = n - 1;
+    if (n_keys > FEW_KEYS && !(entries = malloc(n_keys * sizeof(struct key_entry *)))) {
+        caller_error(c, "OOM no memory for %u keys", n_keys);
+        return;
+    }
+    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n_keys, 1);
+    uint64_t bytes = find_values(c, &lock, args + 1, n_keys, entries);
+    if (bytes <= SLICED_BYTES || c->whole)
+        put_found(caller_reply(c), entries, n_keys);
+    else
+        call = begin_values(c, n_keys);
+    for (uint32_t i = 0; call && i < n_keys; i++)
+        call->values[i] = string_of(entries[i]) ? keyspace_value_ref(string_of(entries[i])) : NULL;
     keyspace_unlock(&lock);
+    if (entries != few)
+        free(entries);
+    if (!call)
+        return;
+    resp_array(&call->pending.out, n_keys);
+    resp_reserve(&call->pending.out, bytes); /* that it is too much shows at once */
+    go_on_with_values(&call->slice);
 }
 
 /* ---- SET --------------------------------------------------------------------------------------------------------- */

@@ -15,16 +15,18 @@
 #include "index/store/store.h"
 #include "io/error.h"
 #include "server/call/data.h"
+#include "server/call/slice.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FINDINGS_MAX = 100 };
+enum { FINDINGS_MAX = 100, NAMES_AT_ONCE = 2000 };
 
 /* ---- VSEAL, VCOMPACT, VCHECK ------------------------------------------------------------------------------------- */
 
@@ -124,7 +126,9 @@ void cmd_vcheck(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 struct range_call {
     struct worker_call base;
+    struct slice slice;
     struct collection_range range;
+    uint64_t put; /* names that stand in the reply */
     uint8_t bytes[];
 };
 
@@ -134,13 +138,34 @@ static void range(struct worker_call *base)
     base->code = collection_range_read(base->base.collection, &call->range, &base->error);
 }
 
-static void reply_range(struct worker_call *base, struct resp_buffer *out)
+/* Some names in each turn of the lane. */
+static void put_names(struct slice *slice)
+{
+    struct range_call *call = (struct range_call *)(void *)((char *)slice - offsetof(struct range_call, slice));
+    struct deferred *base = &call->base.base;
+    struct resp_buffer *out = &base->pending.out;
+    for (uint64_t end = call->put + NAMES_AT_ONCE; call->put < end && call->put < call->range.n; call->put++)
+        resp_bulk(out, call->range.keys[call->put].bytes, call->range.keys[call->put].n_bytes);
+    if (call->put < call->range.n && !out->failed && !base->pending.caller->gone) {
+        slice_post(base->lane, slice);
+        return;
+    }
+    collection_range_fini(&call->range);
+    deferred_end(base);
+}
+
+static void range_done(struct worker_call *base)
 {
     struct range_call *call = (struct range_call *)base;
+    struct resp_buffer *out = &base->base.pending.out;
+    if (base->code < 0) {
+        resp_quire_error(out, &base->error);
+        deferred_end(&base->base);
+        return;
+    }
     resp_array(out, call->range.n);
-    for (uint64_t i = 0; i < call->range.n; i++)
-        resp_bulk(out, call->range.keys[i].bytes, call->range.keys[i].n_bytes);
-    collection_range_fini(&call->range);
+    call->slice.run = put_names;
+    put_names(&call->slice);
 }
 
 /* "[name", "(name", "-" or "+": one end of the range. */
@@ -179,7 +204,7 @@ void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
     call->range.scope = call->base.base.scope;
     uint8_t *to = call->bytes;
     call->base.work = range;
-    call->base.reply = reply_range;
+    call->base.done = range_done;
     call->range.count = count < 0 ? UINT64_MAX : (uint64_t)count;
     if (take_end(args[2], &to, &call->range.first) && take_end(args[3], &to, &call->range.last)) {
         worker_call_start(&call->base);
