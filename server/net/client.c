@@ -44,7 +44,7 @@ enum {
     SLOW_MS = 10,     /* that a writer waits when what it writes waits for the disk */
     DRAIN_MS = 30000, /* without progress, of a client that ends */
     KEEP_BUFFER_BYTES = 16384,
-    TURN_US = 250,    /* that requests of one client take in a turn of the lane; then others are looked at */
+    TURN_US = 1000,   /* that requests of those who send more than that take in a turn of the lane, together */
     CLOCK_EVERY = 32, /* requests between two looks at the clock */
     ARGUMENT_UNAUTHENTICATED = 16384,
     ARGS_UNAUTHENTICATED = 10,
@@ -60,8 +60,13 @@ static void rest(struct caller *caller)
     if (c->resting)
         return;
     c->resting = true;
-    c->next_resting = c->loop->resting;
-    c->loop->resting = c;
+    c->next_resting = NULL;
+    if (c->loop->resting)
+        c->loop->last_resting->next_resting = c;
+    else
+        c->loop->resting = c;
+    c->loop->last_resting = c;
+    c->loop->n_resting++;
 }
 
 static void wake(struct client *c)
@@ -74,11 +79,24 @@ static void wake(struct client *c)
     }
 }
 
+/* In the order in which they began to rest, for TURN_US; the others go on resting. So what a turn takes is bounded
+ * however many have much to do, by one long request more; who had nothing to rest from does not stand behind them. */
 void client_wake_resting(struct loop *loop)
 {
-    struct client *first = loop->resting;
-    loop->resting = NULL;
-    wake(first);
+    unsigned n = loop->n_resting;
+    uint64_t began_us = n > 0 ? clock_us() : 0;
+    loop->n_rested = n;
+    for (; n > 0; n--) {
+        struct client *c = loop->resting;
+        assert(c->resting && loop->n_resting > 0);
+        loop->resting = c->next_resting;
+        loop->n_resting--;
+        c->resting = false;
+        client_mark(c);
+        client_work_on_all(loop);
+        if (clock_us() - began_us >= TURN_US)
+            return;
+    }
 }
 
 static void on_slow_timer(struct io_op *op, int result, unsigned flags)
@@ -482,13 +500,19 @@ static struct resp_limits limits_of(const struct client *c)
     };
 }
 
+/* What the requests of one client may take in a turn: those that had more to do in the last one share. */
+static uint64_t turn_budget_us(const struct loop *loop)
+{
+    return TURN_US / (1 + loop->n_rested);
+}
+
 /* Notes how long its requests took; one that has had its time goes on in the next turn. */
 static void count_time(struct client *c, uint64_t us)
 {
     const struct lane *lane = &c->loop->lane;
     c->turn_us = us + (c->turn == lane->turn ? c->turn_us : 0);
     c->turn = lane->turn;
-    if (c->turn_us >= TURN_US)
+    if (c->turn_us >= turn_budget_us(c->loop))
         rest(&c->caller);
 }
 
@@ -530,7 +554,8 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         assert(used > 0 && at <= n);
         if (loop->request.n_args > 0)
             loop->server->dispatcher->run(c, loop->request.args, loop->request.n_args);
-        if (n_run % CLOCK_EVERY == 0 && clock_us() - began_us >= TURN_US)
+        /* one that took long has looked at the clock itself */
+        if ((n_run % CLOCK_EVERY == 0 ? clock_us() : loop->stamp_us) - began_us >= turn_budget_us(loop))
             rest(&c->caller);
     }
     loop->server->dispatcher->end(loop);

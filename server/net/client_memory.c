@@ -17,8 +17,8 @@
  * All clients: lanes add up what theirs hold, and say how large their largest is. A client that wants more when there
  * is no more is refused, and closed, if it would be the largest itself; otherwise the largest goes, here or, by a
  * message, on its lane. Who holds little (SMALL_BYTES) always gets what it asks for, so that those who take much cannot
- * close those who do not; if many small ones are too much together, the largest of them go twice a second. From half of
- * the limit on, shares are small for everybody: who does not read his replies waits, before anybody is closed.
+ * close those who do not; if many small ones are too much together, the largest of them go twice a second. From three
+ * quarters of the limit on, shares are small for everybody: who does not read his replies waits, before anybody is closed.
  *
  * All but client_memory_total and client_memory_max: on the lane's thread.
  */
@@ -32,6 +32,7 @@ enum {
     BACKLOG_BYTES = 1 << 20, /* received and not worked on; beyond it nothing is received until there is room */
     KEPT_BYTES = 65536,      /* that empty buffers of a client may keep beyond its limit */
     SMALL_BYTES = 65536,     /* of one client: is never refused for what all hold */
+    LEAST_BYTES = 4096,      /* of a client that is ever closed for what all hold */
     BACKLOG_UNAUTHENTICATED = 16384,
     QUERY_UNAUTHENTICATED = 65536,
     DISCARDED_BYTES = 1 << 20,
@@ -149,10 +150,23 @@ static struct loop *lane_of_largest(const struct loop *loop)
     return found;
 }
 
-/* Closed when it is worked on next; until then it counts as gone. */
+/* From now on what it holds counts for nothing: it is closed when it is worked on next. */
+static void stop_counting(struct client *c)
+{
+    struct resp_account *accounts[] = {&c->requests, &c->replies};
+    for (unsigned i = 0; i < 2; i++) {
+        struct resp_account held = {.total = accounts[i]->total};
+        if (held.total)
+            resp_account_add(&held, -(int64_t)accounts[i]->held);
+        accounts[i]->total = NULL;
+    }
+}
+
 static void evict(struct client *c)
 {
+    assert(c->excess == EXCESS_NONE);
     c->excess = EXCESS_ALL_CLIENTS;
+    stop_counting(c);
     client_mark(c);
 }
 
@@ -164,7 +178,7 @@ static void on_evict(struct lane *lane, struct message *message)
     uint64_t most = client_memory_max(loop->server);
     struct client *largest = largest_of(loop, NULL);
     note_largest(loop, largest ? client_memory_bytes(largest) : 0);
-    if (most && largest && client_memory_total(loop->server) > most)
+    if (most && largest && client_memory_bytes(largest) > SMALL_BYTES && client_memory_total(loop->server) > most)
         evict(largest);
 }
 
@@ -203,7 +217,7 @@ static bool all_have_room(struct client *c, size_t more)
     if (most == 0 || mine <= SMALL_BYTES || c->no_evict)
         return true;
     uint64_t total = client_memory_total(loop->server) + more;
-    loop->pressed = loop->pressed || total > most / 2;
+    loop->pressed = loop->pressed || total > most / 4 * 3;
     return total <= most || makes_room(c, mine);
 }
 
@@ -266,7 +280,7 @@ void client_memory_give(struct client *c, size_t bytes)
 void client_memory_turn(struct loop *loop)
 {
     uint64_t most = client_memory_max(loop->server);
-    loop->pressed = most && client_memory_total(loop->server) > most / 2;
+    loop->pressed = most && client_memory_total(loop->server) > most / 4 * 3;
 }
 
 /* An idle connection holds no buffer. */
@@ -292,16 +306,15 @@ static void drop_idle_buffers(struct client *c)
 
 void client_memory_scan(struct loop *loop)
 {
-    uint64_t most = client_memory_max(loop->server), going = 0;
+    uint64_t most = client_memory_max(loop->server);
     for (struct client *c = loop->clients; c; c = c->next)
         drop_idle_buffers(c);
     struct client *largest = largest_of(loop, NULL);
     note_largest(loop, largest ? client_memory_bytes(largest) : 0);
     const struct loop *other = lane_of_largest(loop);
-    while (most && largest && client_memory_total(loop->server) - going > most && client_memory_bytes(largest) > 0 &&
+    while (most && largest && client_memory_total(loop->server) > most && client_memory_bytes(largest) > LEAST_BYTES &&
            (!other ||
             client_memory_bytes(largest) >= atomic_load_explicit(&other->largest_client, memory_order_relaxed))) {
-        going += client_memory_bytes(largest);
         evict(largest);
         largest = largest_of(loop, NULL);
     }

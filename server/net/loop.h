@@ -57,10 +57,12 @@ struct loop {
     struct message *mail, *last_mail; /* taken out of the inbox, not run yet; the lane's */
     atomic_bool has_mail;
 
-    struct client *clients; /* all of this lane */
-    struct client *dirty;   /* to be worked on before the next wait */
-    struct client *resting; /* whose next requests wait for the lane's next turn */
-    struct client *slowed;  /* whose next requests wait for slow_timer */
+    struct client *clients;                /* all of this lane */
+    struct client *dirty;                  /* to be worked on before the next wait */
+    struct client *resting, *last_resting; /* whose next requests wait for the lane's next turn; the first goes first */
+    unsigned n_resting;
+    unsigned n_rested;     /* that did so in the last turn */
+    struct client *slowed; /* whose next requests wait for slow_timer */
     struct io_op slow_timer;
     bool slow_armed;
     struct client *held;        /* whose replies wait for the journal */

@@ -37,8 +37,9 @@ enum {
     QUERIES_MAX = 10000
 };
 
-/* Of one VMSIM: at once, and begun in one turn of the lane; attributes of results at once, which may be large. */
-enum { QUERIES_AT_ONCE = 16, ATTRIBUTES_AT_ONCE = 128 };
+/* Of one VMSIM: queries at once; for how long it begins some in a turn of the lane; results at once whose attributes,
+ * which may be large, are fetched. */
+enum { QUERIES_AT_ONCE = 16, QUERIES_US = 250, ATTRIBUTES_AT_ONCE = 128 };
 
 struct vsim_options {
     bool with_scores, with_attributes, with_vectors, explain;
@@ -69,10 +70,10 @@ struct vsim_call {
     struct fair_pass pass;
     struct slice slice; /* queries to be begun in a later turn */
     bool many, starting, waiting;
-    bool bound;    /* to tenants, the user */
-    bool failed;   /* there is no room for the reply: no further query is begun */
-    uint64_t turn; /* of the lane, in which n_begun queries were begun */
-    uint32_t n, n_started, n_running, n_begun, n_at_once;
+    bool bound;             /* to tenants, the user */
+    bool failed;            /* there is no room for the reply: no further query is begun */
+    uint64_t turn, turn_us; /* of the lane, in which queries were begun, from that time on */
+    uint32_t n, n_started, n_running, n_at_once;
     struct vsim_query queries[];
 };
 
@@ -302,8 +303,8 @@ static void on_search(struct collection_search *search)
 {
     struct vsim_query *q = search->owner;
     struct lane_stats *stats = &q->call->base.lane->stats;
-    fair_end(&q->ticket, &search->stats);
     if (search->code < 0) {
+        fair_end(&q->ticket, &search->stats);
         lane_stat_add(&stats->search_errors, 1);
         query_failed(q, &search->error);
         return;
@@ -315,9 +316,12 @@ static void on_search(struct collection_search *search)
     histogram_add(&stats->latency, search->stats.latency_ns / 1000);
     if (q->call->options.explain)
         resp_array(&q->out, 2);
+    uint64_t began_us = clock_us();
     put_hits(q, &q->out);
     if (q->call->options.explain)
         put_explanation(q, &q->out);
+    search->stats.cpu_ns += (clock_us() - began_us) * 1000; /* the reply's time is its share's, too */
+    fair_end(&q->ticket, &search->stats);
     query_done(q);
 }
 
@@ -395,9 +399,10 @@ static bool may_begin(struct vsim_call *call)
         return false;
     if (call->turn != lane->turn) {
         call->turn = lane->turn;
-        call->n_begun = 0;
+        call->turn_us = clock_us();
+        return true;
     }
-    if (call->n_begun++ < QUERIES_AT_ONCE)
+    if (clock_us() - call->turn_us < QUERIES_US)
         return true;
     call->waiting = true;
     call->slice.run = on_slice;

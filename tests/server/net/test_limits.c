@@ -441,7 +441,7 @@ static void put_echo(struct resp_buffer *out, size_t bytes)
 static void test_stop_with_a_client_that_quit_and_reads_nothing(void **state)
 {
     (void)state;
-    struct test_server *s = START("shutdown-timeout", "1", );
+    struct test_server *s = START("shutdown-timeout", "1", "maxmemory-clients", "0", );
     struct connection deaf, other;
     struct resp_buffer echo = {.protocol = 2};
     put_echo(&echo, 1 << 20);
