@@ -95,6 +95,7 @@ quire_script(recall tests/recall/run.sh 600)
 quire_script(library/example tests/library/run.sh 120)
 quire_script(e2e/clients tests/e2e/run.sh 600)
 quire_script(crash/kill_loop tests/crash/run.sh 600)
+quire_script(attack/mixed tests/attack/run.sh 120)
 set_tests_properties(crash/kill_loop PROPERTIES LABELS slow)
 add_library(slow_sync MODULE tests/crash/slow_sync.c) # goes in front of the server: its syncs take longer
 target_link_libraries(slow_sync PRIVATE ${CMAKE_DL_LIBS})

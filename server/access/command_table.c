@@ -73,6 +73,16 @@ int command_find(const void *name, size_t bytes)
     return row >= 0 && bar ? command_find_sub((unsigned)row, bar + 1, bytes - (size_t)(bar - text) - 1) : row;
 }
 
+/* args[0] names a command whose arguments follow, of which at least i + 1 are there. A name that is no command may be a
+ * password in its place. */
+static bool inner_arg_is_secret(const struct resp_arg *args, uint32_t i)
+{
+    int row = command_find_top(args[0].data, args[0].bytes), sub = -1;
+    if (row >= 0 && i > 0)
+        sub = command_find_sub((unsigned)row, args[1].data, args[1].bytes);
+    return row >= 0 && command_arg_is_secret(sub >= 0 ? (unsigned)sub : (unsigned)row, args, i);
+}
+
 bool command_arg_is_secret(unsigned row, const struct resp_arg *args, uint32_t i)
 {
     const char *name = commands[row].name;
@@ -80,6 +90,12 @@ bool command_arg_is_secret(unsigned row, const struct resp_arg *args, uint32_t i
         return i > 0;
     if (strcmp(name, "hello") == 0)
         return (i > 1 && arg_is(args[i - 1], "AUTH")) || (i > 2 && arg_is(args[i - 2], "AUTH"));
+    /* a command within a command */
+    uint32_t inner = strcmp(name, "command|getkeys") == 0 || strcmp(name, "command|getkeysandflags") == 0 ? 2
+                     : strcmp(name, "acl|dryrun") == 0                                                    ? 3
+                                                                                                          : 0;
+    if (inner > 0 && i >= inner)
+        return inner_arg_is_secret(args + inner, i - inner);
     if (strcmp(name, "config|set") == 0)
         return i > 2 && i % 2 == 1 && config_is_secret((const char *)args[i - 1].data, args[i - 1].bytes);
     return strcmp(name, "acl|setuser") == 0 && i > 2;

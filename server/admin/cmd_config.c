@@ -121,6 +121,11 @@ static int allow(void *context, const char *name, const char *text, uint64_t num
                          (unsigned long long)possible);
     if (strcmp(name, "requirepass") == 0 && strlen(text) >= ACL_RULE_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "a password has at most %d bytes", ACL_RULE_BYTES_MAX - 1);
+    if (strcmp(name, "requirepass") == 0 && text[0] == 0 && server->listens_beyond &&
+        server->service.config->protected_mode)
+        return error_set(err, QUIRE_EPERM,
+                         "the server listens beyond loopback and protected-mode is yes: without a password everybody "
+                         "could command it; set another password");
     return strcmp(name, "tenant-limits") == 0 ? fair_check_limits(text, err) : 0;
 }
 

@@ -2,9 +2,9 @@
  * metrics.c - /metrics and /health.
  *
  * As much HTTP/1.1 as a scraper, a load balancer and a person with curl need: GET and HEAD, one request per connection,
- * at most 8 KiB of it, the rest of a request ignored, "Connection: close". Connections are few (32 at once) and short
- * (10 seconds); they are no clients of the server and count for no limit of it. They run on lane 0's ring like all
- * else: no thread, no library.
+ * at most 8 KiB of it, the rest of a request ignored, "Connection: close". Connections are few (32 at once; for one
+ * more the oldest goes that has not sent its request) and short (10 seconds); they are no clients of the server and
+ * count for no limit of it. They run on lane 0's ring like all else: no thread, no library.
  *
  * Series of semantic caches have names that clients chose: cache_metrics.h bounds how many there are, and what is
  * beyond is counted (quire_cache_series_left_out).
@@ -36,7 +36,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { REQUEST_BYTES = 8192, CLIENTS_MAX = 32, TIME_MS = 10000, LINGER_MS = 1000 };
+/* CLIENTS_MAX: beyond it the oldest goes; CLIENTS_HARD_MAX: with those that the kernel has not given back yet. */
+enum { REQUEST_BYTES = 8192, CLIENTS_MAX = 32, CLIENTS_HARD_MAX = 256, TIME_MS = 10000, LINGER_MS = 1000 };
 
 struct http_client {
     struct loop *loop;
@@ -588,6 +589,18 @@ static void on_receive(struct io_op *op, int result, unsigned flags)
     take(h);
 }
 
+/* Who has not sent a whole request goes for one that comes, the oldest first; then who does not read his answer. A
+ * scraper sends its request at once. */
+static void drop_oldest(struct metrics *m)
+{
+    struct http_client *oldest = NULL;
+    for (struct http_client *h = m->clients; h; h = h->next) /* the newest is the first */
+        if (!h->dead && (!oldest || !h->answered || oldest->answered))
+            oldest = h;
+    if (oldest)
+        end(oldest);
+}
+
 static void on_accept(struct io_op *op, int result, unsigned flags)
 {
     struct loop *loop = op->owner;
@@ -596,7 +609,9 @@ static void on_accept(struct io_op *op, int result, unsigned flags)
         m->accepting[op - m->accepts] = false;
     if (result < 0)
         return; /* tried again with the next tick */
-    struct http_client *h = loop->stopping || m->n_clients == CLIENTS_MAX ? NULL : calloc(1, sizeof *h);
+    if (m->n_clients >= CLIENTS_MAX)
+        drop_oldest(m);
+    struct http_client *h = loop->stopping || m->n_clients >= CLIENTS_HARD_MAX ? NULL : calloc(1, sizeof *h);
     if (!h) {
         close(result);
         return;

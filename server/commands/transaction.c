@@ -39,8 +39,9 @@ struct queued {
 };
 
 struct watched {
-    struct watched *next;
-    uint64_t version;
+    struct watched *next;  /* of all */
+    struct watched *chain; /* of its bucket */
+    uint64_t version, hash;
     uint32_t bytes;
     uint8_t key[];
 };
@@ -53,6 +54,8 @@ struct transaction {
     bool asks_disk; /* one of them has CMD_ASKS_DISK */
     uint64_t bytes; /* held by queue and watched keys */
     struct watched *watched;
+    struct watched **buckets; /* of watched, by hash; n_buckets of them, a power of two; owned */
+    uint32_t n_watched, n_buckets;
 };
 
 /* ---- a client's ---------------------------------------------------------------------------------------------------*/
@@ -88,6 +91,7 @@ static void transaction_free(struct client *c, struct transaction *t)
         free(w);
     }
     client_memory_give(c, t->bytes);
+    free(t->buckets);
     free(t);
 }
 
@@ -257,20 +261,50 @@ void transaction_discard(struct caller *caller, const struct resp_arg *args, uin
     resp_simple(client_reply(c), "OK");
 }
 
+static bool is_watched(const struct transaction *t, struct resp_arg key, uint64_t hash)
+{
+    for (const struct watched *w = t->n_buckets ? t->buckets[hash & (t->n_buckets - 1)] : NULL; w; w = w->chain)
+        if (w->hash == hash && w->bytes == key.bytes && memcmp(w->key, key.data, key.bytes) == 0)
+            return true;
+    return false;
+}
+
+static void put_in_bucket(struct transaction *t, struct watched *w)
+{
+    struct watched **bucket = &t->buckets[w->hash & (t->n_buckets - 1)];
+    w->chain = *bucket;
+    *bucket = w;
+}
+
+/* Room for one more, at least a bucket for each; false without memory. */
+static bool grow_buckets(struct transaction *t)
+{
+    uint32_t n = t->n_buckets ? 2 * t->n_buckets : 8;
+    if (t->n_watched < t->n_buckets)
+        return true;
+    struct watched **more = calloc(n, sizeof(struct watched *));
+    if (!more)
+        return false;
+    free(t->buckets);
+    t->buckets = more;
+    t->n_buckets = n;
+    for (struct watched *w = t->watched; w; w = w->next)
+        put_in_bucket(t, w);
+    return true;
+}
+
 /* As in Redis a key that is watched already keeps the version it had then. */
 static bool watch(struct client *c, struct resp_arg key)
 {
     struct transaction *t = c->transaction;
     bool vectors;
-    for (const struct watched *w = t->watched; w; w = w->next)
-        if (w->bytes == key.bytes && memcmp(w->key, key.data, key.bytes) == 0)
-            return true;
-    if (!has_room(c, sizeof(struct watched) + key.bytes))
+    uint64_t hash = keyspace_key(&c->loop->server->service.keyspace, key).hash;
+    if (is_watched(t, key, hash))
+        return true;
+    if (!has_room(c, sizeof(struct watched) + sizeof(struct watched *) * 2 + key.bytes))
         return false;
-    struct watched *w = malloc(sizeof *w + key.bytes);
+    struct watched *w = grow_buckets(t) ? malloc(sizeof *w + key.bytes) : NULL;
     if (!w) {
-        client_memory_give(c, sizeof *w + key.bytes);
-        t->bytes -= sizeof *w + key.bytes;
         caller_error(&c->caller, "OOM no memory to watch a key");
         return false;
     }
@@ -285,8 +319,11 @@ static bool watch(struct client *c, struct resp_arg key)
     w->bytes = key.bytes;
     if (key.bytes > 0)
         memcpy(w->key, key.data, key.bytes);
+    w->hash = hash;
     w->next = t->watched;
     t->watched = w;
+    t->n_watched++;
+    put_in_bucket(t, w);
     return true;
 }
 

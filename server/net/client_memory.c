@@ -18,7 +18,8 @@
  * is no more is refused, and closed, if it would be the largest itself; otherwise the largest goes, here or, by a
  * message, on its lane. Who holds little (SMALL_BYTES) always gets what it asks for, so that those who take much cannot
  * close those who do not; if many small ones are too much together, the largest of them go twice a second. From three
- * quarters of the limit on, shares are small for everybody: who does not read his replies waits, before anybody is closed.
+ * quarters of the limit on, shares are small for everybody: who does not read his replies waits, before anybody is
+ * closed.
  *
  * All but client_memory_total and client_memory_max: on the lane's thread.
  */

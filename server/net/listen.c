@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool is_loopback(const struct sockaddr *address)
+bool listen_is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
@@ -80,7 +80,8 @@ static int open_one(struct server *server, const struct sockets *s, const char *
     if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
         return error_set(err, QUIRE_EINVALID, "%s: '%.100s' is not an IPv4 or IPv6 address", s->setting, name);
     int rc;
-    if (s->guarded && config->protected_mode && acl_default_is_open(&server->acl) && !is_loopback(info->ai_addr))
+    bool beyond = s->guarded && !listen_is_loopback(info->ai_addr);
+    if (s->guarded && config->protected_mode && acl_default_is_open(&server->acl) && !listen_is_loopback(info->ai_addr))
         rc = error_set(err, QUIRE_EPERM,
                        "bind: %.100s is beyond loopback and the default user has no password: set requirepass, or "
                        "protected-mode no where the network itself keeps strangers out",
@@ -88,6 +89,7 @@ static int open_one(struct server *server, const struct sockets *s, const char *
     else
         rc = bind_and_listen(server, s, info, name, err);
     freeaddrinfo(info);
+    server->listens_beyond |= rc == 0 && beyond;
     if (rc == 0)
         *s->port = port_of(s->fds[*s->n - 1]); /* with port 0 the first address chooses for all */
     return rc;

@@ -152,13 +152,29 @@ static void on_arrival(struct lane *lane, struct message *message)
     client_create(loop, fd, tls);
 }
 
-static void refuse(struct server *server, int fd, bool tls)
+static const char too_many[] = "-ERR max number of clients reached\r\n";
+static const char denied[] =
+    "-DENIED this server listens beyond loopback, and its default user has no password: it is in "
+    "protected mode and talks to clients of its own machine only. Set requirepass, or "
+    "protected-mode no where the network keeps strangers out.\r\n";
+
+static void refuse(struct server *server, int fd, bool tls, const char *text)
 {
-    static const char text[] = "-ERR max number of clients reached\r\n";
-    ssize_t sent = tls ? 0 : send(fd, text, sizeof text - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = tls ? 0 : send(fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)sent; /* a courtesy */
     close(fd);
     atomic_fetch_add(&server->rejected_connections, 1);
+}
+
+/* Protected mode, as Redis has it: a server that came to be open to everybody (ACL SETUSER default nopass) while it
+ * listens beyond loopback talks to clients of this machine only. */
+static bool is_protected(struct server *server, int fd)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
+    return server->listens_beyond && server->service.config->protected_mode && acl_default_is_open(&server->acl) &&
+           getpeername(fd, (struct sockaddr *)&address, &bytes) == 0 &&
+           !listen_is_loopback((const struct sockaddr *)&address);
 }
 
 static void distribute(struct server *server, int fd, bool tls)
@@ -180,7 +196,7 @@ static void distribute(struct server *server, int fd, bool tls)
     }
     struct arrival *a = malloc(sizeof *a);
     if (!a) {
-        refuse(server, fd, tls);
+        refuse(server, fd, tls, too_many);
         return;
     }
     atomic_fetch_add(&best->n_clients, 1);
@@ -209,7 +225,9 @@ static void on_accept(struct io_op *op, int result, unsigned flags)
     if (loop->stopping)
         close(result);
     else if (n >= server->service.config->maxclients)
-        refuse(server, result, tls);
+        refuse(server, result, tls, too_many);
+    else if (is_protected(server, result))
+        refuse(server, result, tls, denied);
     else
         distribute(server, result, tls);
 }

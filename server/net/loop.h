@@ -118,6 +118,7 @@ struct server {
     int listeners[LISTENERS_MAX], metrics_listeners[LISTENERS_MAX];
     bool listeners_tls[LISTENERS_MAX];
     unsigned n_listeners, port; /* port: the first one's */
+    bool listens_beyond;        /* loopback */
     unsigned n_metrics_listeners, metrics_port;
     int stop_fd;
     uint64_t started_ms; /* wall clock */
@@ -165,5 +166,7 @@ uint64_t loop_clients_possible(const struct server *server);
 /* Opens the sockets that `bind`, `port` and `tls-port` name, and those of `metrics-bind` and `metrics-port`. */
 int listen_open(struct server *server, struct quire_error *err);
 void listen_close(struct server *server);
+struct sockaddr;
+bool listen_is_loopback(const struct sockaddr *address);
 
 #endif

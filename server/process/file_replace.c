@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,10 @@ static int sync_folder_of(const char *path)
 
 int file_replace(const char *path, const void *bytes, size_t n, mode_t mode, struct quire_error *err)
 {
-    char temporary[PATH_ROOM];
+    /* of a symbolic link the file is replaced that it leads to: it is its owner's way to keep the file elsewhere */
+    char temporary[PATH_ROOM], real[PATH_MAX];
+    if (realpath(path, real))
+        path = real;
     int used = snprintf(temporary, sizeof temporary, "%s.tmp-%d-XXXXXX", path, (int)getpid());
     if (used < 0 || (size_t)used >= sizeof temporary)
         return error_set(err, QUIRE_EINVALID, "a path of %zu bytes is too long", strlen(path));

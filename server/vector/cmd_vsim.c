@@ -39,7 +39,7 @@ enum {
 
 /* Of one VMSIM: queries at once; for how long it begins some in a turn of the lane; results at once whose attributes,
  * which may be large, are fetched. */
-enum { QUERIES_AT_ONCE = 16, QUERIES_US = 250, ATTRIBUTES_AT_ONCE = 128 };
+enum { QUERIES_AT_ONCE = 16, QUERIES_US = 250, ATTRIBUTES_AT_ONCE = 128, LARGE_BYTES = 65536 };
 
 struct vsim_options {
     bool with_scores, with_attributes, with_vectors, explain;
@@ -170,6 +170,11 @@ static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
     uint32_t n = 0;
     while (n < s->n_hits && vector_score(config->metric, s->hits[n].distance) >= 1 - o->epsilon)
         n++;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n && o->with_attributes; i++)
+        bytes += s->hits[i].attribute_bytes;
+    if (bytes > LARGE_BYTES)
+        resp_reserve(out, bytes); /* not copied while it grows; that it is too much shows at once */
     if (details && out->protocol == 3)
         resp_map(out, n);
     else

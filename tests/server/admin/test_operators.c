@@ -4,6 +4,7 @@
  *
  * Texts of errors are compared with what Redis 7 answers to the same request.
  */
+#include "server/process/file_replace.h"
 #include "tests/server/support_server.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -218,6 +219,18 @@ static void test_rewrite(void **state)
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0640);
+
+    /* a symbolic link stays one, and the file it leads to is rewritten */
+    char *link_path = support_path(folder, "link.conf");
+    assert_int_equal(symlink("quire.conf", link_path), 0);
+    assert_int_equal(file_replace(link_path, "timeout 71\n", 11, 0600, &err), 0);
+    assert_int_equal(lstat(link_path, &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    text = read_file(path);
+    assert_string_equal(text, "timeout 71\n");
+    free(text);
+    free(link_path);
+    assert_int_equal(config_rewrite(&config, &err), 0);
 
     struct config again;
     assert_int_equal(config_init(&again, &err), 0);
@@ -530,6 +543,13 @@ static void test_monitor(void **state)
     reply_free(&reply);
     expect_setting(&c, "timeout", "0"); /* of administrators: not shown */
     expect_text(&c, "PING", "PONG");
+    /* a command within a command */
+    static const char *const nested[] = {"COMMAND GETKEYS AUTH sesame", "COMMAND GETKEYS HELLO 3 AUTH default sesame",
+                                         "COMMAND GETKEYS GET key"};
+    for (unsigned i = 0; i < 3; i++) {
+        reply = ask(&c, nested[i]);
+        reply_free(&reply);
+    }
     send_request(&c, "HELLO 3 AUTH default sesame");
     reply = read_reply(&c);
     reply_free(&reply);
@@ -539,6 +559,9 @@ static void test_monitor(void **state)
         expect_line(&monitors[i], PARTS("] \"AUTH\" \"(redacted)\""));
         expect_line(&monitors[i], PARTS(" [0 127.0.0.1:", "] \"ECHO\" \"a \\\"\\n\\x01z\""));
         expect_line(&monitors[i], PARTS("] \"PING\""));
+        expect_line(&monitors[i], PARTS("\"GETKEYS\" \"AUTH\" \"(redacted)\""));
+        expect_line(&monitors[i], PARTS("\"GETKEYS\" \"HELLO\" \"3\" \"AUTH\" \"(redacted)\" \"(redacted)\""));
+        expect_line(&monitors[i], PARTS("\"GETKEYS\" \"GET\" \"key\""));
         expect_line(&monitors[i], PARTS("] \"HELLO\" \"3\" \"AUTH\" \"(redacted)\" \"(redacted)\""));
     }
     expect_text(&monitors[0], "RESET", "RESET");

@@ -7,6 +7,9 @@
  */
 #include "tests/sanitized.h"
 #include "tests/server/support_sc.h"
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -306,6 +309,55 @@ static void test_a_web_page_commands_nothing(void **state)
     support_server_end(s);
 }
 
+/* An address of this machine that is not loopback; false where there is none. */
+static bool own_address(char text[INET_ADDRSTRLEN])
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (const struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
+        if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET)
+            continue;
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)a->ifa_addr;
+        found =
+            ntohl(in->sin_addr.s_addr) >> 24 != 127 && inet_ntop(AF_INET, &in->sin_addr, text, INET_ADDRSTRLEN) != NULL;
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+static void test_protected_mode_stays(void **state)
+{
+    char address[INET_ADDRSTRLEN], bind[INET_ADDRSTRLEN + 16];
+    (void)state;
+    if (!own_address(address))
+        skip();
+    snprintf(bind, sizeof bind, "127.0.0.1 %s", address);
+    struct test_server *s = START("bind", bind, "requirepass", "secret", );
+    struct connection admin, far;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s->port)};
+    assert_int_equal(inet_pton(AF_INET, address, &to.sin_addr), 1);
+    connect_to(&admin, s->port);
+    expect_text(&admin, "AUTH secret", "OK");
+    send_literal(&admin, "*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$11\r\nrequirepass\r\n$0\r\n\r\n");
+    check_error(read_reply(&admin), "ERR CONFIG SET failed");
+    make_socket(&far);
+    assert_int_equal(connect(far.fd, (struct sockaddr *)&to, sizeof to), 0);
+    expect_error(&far, "PING", "NOAUTH");
+    disconnect(&far);
+    /* the other way to have no password */
+    expect_text(&admin, "ACL SETUSER default nopass", "OK");
+    make_socket(&far);
+    assert_int_equal(connect(far.fd, (struct sockaddr *)&to, sizeof to), 0);
+    check_error(read_reply(&far), "DENIED this server listens beyond loopback");
+    disconnect(&far);
+    connect_to(&far, s->port);
+    expect_text(&far, "PING", "PONG");
+    disconnect(&far);
+    disconnect(&admin);
+    support_server_end(s);
+}
+
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
 /* Some bytes now and then are no pace for a client that keeps more than its share. */
@@ -406,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_strangers_hold_little),
         cmocka_unit_test(test_strangers_have_a_deadline),
         cmocka_unit_test(test_a_web_page_commands_nothing),
+        cmocka_unit_test(test_protected_mode_stays),
         cmocka_unit_test(test_a_slow_reader_is_closed),
         cmocka_unit_test(test_all_clients_together_are_limited),
         cmocka_unit_test(test_a_part_of_maxmemory),

@@ -1,6 +1,6 @@
 /*
- * test_slices.c - requests that take long leave their lane between slices: they are answered as if at once, others go on
- * meanwhile, and replies keep their order.
+ * test_slices.c - requests that take long leave their lane between slices: they are answered as if at once, others go
+ * on meanwhile, and replies keep their order.
  */
 #include "tests/sanitized.h"
 #include "tests/server/support_server.h"
