@@ -101,3 +101,4 @@ add_library(slow_sync MODULE tests/crash/slow_sync.c) # goes in front of the ser
 target_link_libraries(slow_sync PRIVATE ${CMAKE_DL_LIBS})
 quire_compile_options(slow_sync)
 quire_script(crash/slow_sync tests/crash/slow_sync.sh 120)
+quire_script(crash/damage tests/crash/damage.sh 600)

@@ -266,6 +266,13 @@ static int check_header(const struct io_file *file, const uint8_t *sb, uint32_t 
     return 0;
 }
 
+static struct section_entry load_entry(const uint8_t *sb, uint32_t i)
+{
+    const uint8_t *at = sb + TABLE_AT + i * TABLE_ENTRY_BYTES;
+    return (struct section_entry){bytes_load_u32(at), bytes_load_u32(at + 4), bytes_load_u64(at + 8),
+                                  bytes_load_u64(at + 16), bytes_load_u64(at + 24)};
+}
+
 static int parse_table(struct section_file *f, const uint8_t *sb, struct quire_error *err)
 {
     uint64_t end = SECTION_ALIGN;
@@ -273,9 +280,7 @@ static int parse_table(struct section_file *f, const uint8_t *sb, struct quire_e
     if (n > SECTIONS_MAX)
         return error_set(err, QUIRE_ECORRUPT, "%s: %u sections, at most %u", f->file->path, n, SECTIONS_MAX);
     for (uint32_t i = 0; i < n; i++) {
-        const uint8_t *at = sb + TABLE_AT + i * TABLE_ENTRY_BYTES;
-        struct section_entry entry = {bytes_load_u32(at), bytes_load_u32(at + 4), bytes_load_u64(at + 8),
-                                      bytes_load_u64(at + 16), bytes_load_u64(at + 24)};
+        const struct section_entry entry = load_entry(sb, i);
         if (entry.offset % SECTION_ALIGN || entry.offset < end || entry.offset > f->file->bytes ||
             entry.bytes > f->file->bytes - entry.offset)
             return error_set(err, QUIRE_ECORRUPT,
@@ -308,6 +313,33 @@ int section_file_open(struct io_fs *fs, const char *path, uint32_t kind, const u
         rc = parse_table(f, sb, err);
     }
     memory_free(sb);
+    if (rc < 0)
+        section_file_close(f);
+    else
+        *out = f;
+    return rc;
+}
+
+int section_file_open_damaged(struct io_fs *fs, const char *path, uint32_t kind, const uint8_t *segment_id,
+                              unsigned flags, struct section_file **out, struct quire_error *err)
+{
+    struct section_file *f = calloc(1, sizeof *f);
+    uint8_t *sb = memory_aligned(4096, SECTION_ALIGN);
+    int rc =
+        f && sb ? fs_open(fs, path, flags, &f->file, err) : error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
+    if (rc == 0 && f->file->bytes >= SECTION_ALIGN && fs_read_exact(f->file, sb, SECTION_ALIGN, 0, NULL) == 0) {
+        int right = check_header(f->file, sb, kind, segment_id, NULL);
+        bool proved = right == 0 || right == QUIRE_ETRUNCATED || right == QUIRE_EOVERSIZED; /* by its checksum */
+        uint32_t n = proved ? bytes_load_u32(sb + 40) : 0;
+        for (uint32_t i = 0; i < n && i < SECTIONS_MAX; i++) {
+            const struct section_entry entry = load_entry(sb, i);
+            if (entry.offset % SECTION_ALIGN == 0 && entry.offset >= SECTION_ALIGN && entry.offset <= f->file->bytes &&
+                entry.bytes <= f->file->bytes - entry.offset)
+                f->entries[f->n_entries++] = entry;
+        }
+    }
+    memory_free(sb);
+    assert(rc < 0 || f->n_entries <= SECTIONS_MAX);
     if (rc < 0)
         section_file_close(f);
     else
@@ -433,4 +465,35 @@ int section_read(struct section_file *f, const struct section_entry *entry, uint
         return error_set(err, QUIRE_ERANGE, "%s: %zu bytes at %llu of section %u, which has %llu", f->file->path, bytes,
                          (unsigned long long)offset, entry->id, (unsigned long long)entry->bytes);
     return read_pieces(f, entry->offset + offset, bytes, take_piece, &sink, err);
+}
+
+struct gap {
+    uint64_t at;    /* offset in the file of the piece that comes next */
+    uint64_t wrong; /* of the first byte that is not zero; UINT64_MAX: there is none */
+};
+
+static void take_gap(void *context, const uint8_t *piece, size_t n)
+{
+    struct gap *gap = context;
+    for (size_t i = 0; i < n && gap->wrong == UINT64_MAX; i++)
+        if (piece[i])
+            gap->wrong = gap->at + i;
+    gap->at += n;
+}
+
+int section_verify_gaps(struct section_file *f, struct quire_error *err)
+{
+    uint64_t end = SECTION_ALIGN;
+    int rc = 0;
+    for (uint32_t i = 0; i <= f->n_entries && rc == 0; i++) {
+        uint64_t next = i < f->n_entries ? f->entries[i].offset : f->file->bytes;
+        struct gap gap = {end, UINT64_MAX};
+        assert(next >= end);
+        rc = read_pieces(f, end, next - end, take_gap, &gap, err);
+        if (rc == 0 && gap.wrong != UINT64_MAX)
+            rc = error_set(err, QUIRE_ECORRUPT, "%s is damaged: the byte at offset %llu is of no section and not 0",
+                           f->file->path, (unsigned long long)gap.wrong);
+        end = i < f->n_entries ? f->entries[i].offset + f->entries[i].bytes : end;
+    }
+    return rc;
 }

@@ -8,7 +8,8 @@
  *   4096.. sections, each at a multiple of 4096, each with its XXH3-64 in the table (SECTION_SELF_CHECKED ones carry
  *          their own checksums inside, per block)
  * Valid if and only if: magic, known version, expected kind, superblock checksum right, file size equals the stated
- * one, sections inside the file and not overlapping, and each section that is read matches its checksum.
+ * one, sections inside the file and not overlapping, and each section that is read matches its checksum. What lies
+ * between sections is zero.
  */
 #ifndef QUIRE_IO_SECTIONS_H
 #define QUIRE_IO_SECTIONS_H
@@ -53,6 +54,10 @@ int section_writer_conclude(struct section_writer *writer, int rc, struct quire_
  * match; segment_id may be NULL (not compared). */
 int section_file_open(struct io_fs *fs, const char *path, uint32_t kind, const uint8_t *segment_id, unsigned flags,
                       struct section_file **out, struct quire_error *err);
+/* A file with whatever damage, for what still proves itself in it: it has the sections that a superblock which is right
+ * names and that lie within the file, perhaps none. */
+int section_file_open_damaged(struct io_fs *fs, const char *path, uint32_t kind, const uint8_t *segment_id,
+                              unsigned flags, struct section_file **out, struct quire_error *err);
 void section_file_close(struct section_file *file); /* NULL is fine */
 struct io_file *section_file_io(struct section_file *file);
 const uint8_t *section_file_segment_id(const struct section_file *file); /* 16 bytes */
@@ -67,6 +72,8 @@ int section_load(struct section_file *file, const struct section_entry *entry, v
 /* Reads part of a section, unchecked. Works for any offset and size. */
 int section_read(struct section_file *file, const struct section_entry *entry, uint64_t offset, void *buffer,
                  size_t bytes, struct quire_error *err);
+/* Checks that the bytes that belong to no section, from the superblock to the end of the file, are zero. */
+int section_verify_gaps(struct section_file *file, struct quire_error *err);
 /* Checks a section's checksum without keeping it. */
 int section_verify(struct section_file *file, const struct section_entry *entry, struct quire_error *err);
 

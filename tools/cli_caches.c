@@ -31,14 +31,15 @@ static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *byte
     return kind < CACHE_KINDS ? 0 : caches_replay(c->caches, kind, lsn, bytes, n, err);
 }
 
-static int complete(void *context, const char *folder, struct quire_error *err)
+static int complete(void *context, const char *folder, struct journal *journal, struct quire_error *err)
 {
     struct cli_caches *c = context;
     struct caches_check check = {.finding = cli_put_finding,
                                  .note = on_note,
                                  .progress = cli_progress,
                                  .context = c->cli,
-                                 .to = c->saves ? folder : NULL};
+                                 .to = c->saves ? folder : NULL,
+                                 .journal = journal};
     return caches_verify(c->caches, &check, &c->report, err);
 }
 
@@ -57,6 +58,8 @@ void cli_caches_put(const struct cli_caches *caches)
     cli_put_count(caches->cli, NULL, "entries", r->entries);
     cli_put_count(caches->cli, NULL, "entries_damaged", r->entries_damaged);
     cli_put_count(caches->cli, NULL, "entries_unwritten", r->entries_lost);
+    if (caches->saves)
+        cli_put_count(caches->cli, NULL, "entries_without_vector", r->vectors_lost);
     cli_put_count(caches->cli, NULL, "document_segments", r->document_segments);
     cli_put_count(caches->cli, NULL, "documents", r->documents);
     cli_put_count(caches->cli, NULL, "sealed_segments", r->sealed_segments);

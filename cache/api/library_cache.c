@@ -215,6 +215,12 @@ static int take_cache(struct quire_cache *c, const struct quire_cache_options *o
 {
     uint64_t lsn = 0;
     c->cache = caches_find(c->caches, text_of(CACHE_NAME));
+    int available = c->cache ? cache_available(c->cache, err) : 0;
+    if (available < 0) {
+        cache_unref(c->cache);
+        c->cache = NULL;
+        return available;
+    }
     if (c->cache)
         return compare_config(cache_get_config(c->cache), o, path, err);
     if (!o->create)

@@ -55,9 +55,10 @@ int caches_create(const struct caches_options *options, struct caches **out, str
 int caches_restore(void *caches, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err);
 int caches_replay(void *caches, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err);
 int caches_save(void *caches, struct checkpoint *checkpoint, struct quire_error *err);
-/* When all has been read, before store_begin_maintenance: documents are opened, what has lost its document goes, links
- * are made whole, writes are logged from now on, and the thread begins: it links what is not, lets expire, ticks
- * leases, logs curves. */
+/* When all has been read, before store_begin_maintenance: documents are opened, what a crash has kept its document from
+ * being written of goes, links are made whole, writes are logged from now on, and the thread begins: it links what is
+ * not, lets expire, ticks leases, logs curves. A cache whose files are damaged, missing or may not be read is there and
+ * unavailable (cache_available), and stays as it is; the others serve. */
 int caches_begin(struct caches *caches, struct journal *journal, struct quire_error *err);
 /* Wakes who waits, ends the thread, logs what is only in memory. Before the journal is closed; calls end with
  * QUIRE_ECLOSED afterwards. */
@@ -66,7 +67,8 @@ void caches_destroy(struct caches *caches); /* NULL is fine */
 /* One round of the thread's work. Returns in how many ms the next is due. */
 uint64_t caches_work(struct caches *caches);
 /* Hard links to all documents and sealed segments below the new folder `to`, which is a snapshot of the store, made
- * between caches_pin_files and caches_unpin_files: what it names stays so long. */
+ * between caches_pin_files and caches_unpin_files: what it names stays so long. What is missing, of a cache that is
+ * unavailable for it, is missing there as well. */
 int caches_link_documents(struct caches *caches, const char *to, struct quire_error *err);
 void caches_pin_files(struct caches *caches);
 void caches_unpin_files(struct caches *caches);
@@ -92,12 +94,14 @@ struct cache_config {
 /* QUIRE_EEXISTS, ERANGE, EINVALID. *lsn: what the reply waits for. */
 int caches_add(struct caches *caches, const struct cache_config *config, uint64_t *lsn, struct quire_error *err);
 int caches_drop(struct caches *caches, struct quire_bytes name, uint64_t *lsn, struct quire_error *err);
-/* With a reference; NULL: there is none. */
+/* With a reference; NULL: there is none. Whoever takes one for a request asks cache_available first. */
 struct cache *caches_find(struct caches *caches, struct quire_bytes name);
 struct cache *cache_ref(struct cache *cache);
 void cache_unref(struct cache *cache);
 /* In the order of their names. */
 void caches_each(struct caches *caches, void (*visit)(void *context, struct cache *cache), void *context);
+/* How many are unavailable. */
+uint32_t caches_count_unavailable(struct caches *caches);
 
 /* One per thread, for all caches. */
 int cache_scratch_create(struct cache_scratch **out, struct quire_error *err);
@@ -105,6 +109,10 @@ void cache_scratch_destroy(struct cache_scratch *scratch); /* NULL is fine */
 
 /* ---- one cache --------------------------------------------------------------------------------------------------- */
 
+/* 0; or why it can be neither asked nor written to, until its files are mended and the folder is opened again: a code
+ * and a sentence that names what cannot be used and what to do. Of such a one only its config, its statistics and its
+ * drop may be asked for. Any thread. */
+int cache_available(const struct cache *cache, struct quire_error *err);
 const struct cache_config *cache_get_config(const struct cache *cache); /* valid as long as the cache */
 
 /* Makes or changes a category; "*" stands for what unknown categories get (there is none before it is set). */

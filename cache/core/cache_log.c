@@ -304,3 +304,21 @@ int cache_log_curve(struct cache *cache, uint32_t number, struct quire_error *er
     cache_record_curve(&r, cache, number);
     return append_one(cache, CACHE_LOG_CURVE, &r, &lsn, err);
 }
+
+void cache_record_durable(struct cache_record *r, const struct cache *cache, const struct document_extent *extents,
+                          uint32_t n)
+{
+    cache_record_begin(r, cache);
+    for (uint32_t i = 0; i < n; i++) {
+        cache_record_u32(r, extents[i].segment);
+        cache_record_u64(r, extents[i].bytes);
+    }
+}
+
+int cache_log_durable(struct cache *cache, const struct document_extent *extents, uint32_t n, struct quire_error *err)
+{
+    struct cache_record r;
+    uint64_t lsn;
+    cache_record_durable(&r, cache, extents, n);
+    return append_one(cache, CACHE_LOG_DURABLE, &r, &lsn, err);
+}

@@ -29,6 +29,8 @@ void cache_record_curve(struct cache_record *r, const struct cache *cache, uint3
 /* n of `sealings` (0: there is such a segment). */
 void cache_record_sealed(struct cache_record *r, const struct cache *cache, const struct sealed *sealed,
                          const struct sealing *sealings, uint32_t n);
+void cache_record_durable(struct cache_record *r, const struct cache *cache, const struct document_extent *extents,
+                          uint32_t n);
 /* This one adds to a record. */
 void cache_record_entry(struct cache_record *r, const struct cache_entry *e, uint64_t word, const uint8_t *blob,
                         uint32_t n_blob);

@@ -183,6 +183,8 @@ struct caches {
     bool thread_started, sealer_started, begun;
     atomic_bool stopping;
     pthread_mutex_t removal; /* held while folders of segments are removed, or must stay */
+    struct cache **pinned;   /* caches whose documents must stay; references, owned. By the holder of `removal` */
+    uint32_t n_pinned;
 };
 
 struct cache {
@@ -198,6 +200,9 @@ struct cache {
     struct graph *graph;
     struct stable_array entries;
     struct document_log *documents;
+    struct quire_error *unavailable; /* owned; NULL: it is available. Set before others see it */
+    struct document_extent *extents; /* while a folder is read, and of one that is unavailable; owned */
+    uint32_t n_extents, extents_capacity;
     struct lease_table *leases;
     struct negatives negatives;
 
@@ -440,6 +445,7 @@ enum cache_log_kind {
     CACHE_LOG_CURVE,
     CACHE_LOG_ROWS,
     CACHE_LOG_SEALED,
+    CACHE_LOG_DURABLE,
 };
 /* Each appends one frame (nothing where the journal is NULL); *lsn gets its number. (lock) */
 int cache_log_cache(struct cache *cache, uint64_t *lsn, struct quire_error *err);
@@ -475,20 +481,32 @@ struct sealing {
 int cache_log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
                      struct quire_error *err);
 
+/* So much of segments of documents is on the device. */
+int cache_log_durable(struct cache *cache, const struct document_extent *extents, uint32_t n, struct quire_error *err);
+
 /* ---- create and destroy: caches.c -------------------------------------------------------------------------------- */
 
 /* Without documents: caches_begin or caches_add opens them. */
 int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, const uint64_t secret[2],
                  struct cache **out, struct quire_error *err);
 int cache_open_documents(struct cache *cache, struct quire_error *err);
-/* What was restored and replayed becomes entries. */
+/* What was restored and replayed becomes entries. Where a file that they need is damaged or missing, QUIRE_ECORRUPT and
+ * the like say so, and what was restored is as it was: it can be saved in a checkpoint. */
 int cache_restore_end(struct cache *cache, struct quire_error *err);
+/* Of a row that was restored. */
+bool cache_entry_is_wanted(const struct cache *cache, uint32_t row, uint64_t now);
+/* Whether an error is of this process (no memory, no room for another open file) and not of the cache's files. */
+static inline bool cache_error_is_own(int code)
+{
+    return code == QUIRE_ENOMEM || code == QUIRE_ELIMIT;
+}
 /* Takes the reference over, on success. (lock) */
 int caches_insert(struct caches *caches, struct cache *cache, struct quire_error *err);
 void caches_take(struct caches *caches, struct cache *cache); /* out of the list (lock) */
 void caches_say(struct caches *caches, bool warning, const char *line);
 struct cache *caches_by_uid(struct caches *caches, uint64_t uid);
-/* References to all caches, as they are now, malloc'd; NULL: no memory. (takes caches->lock) */
-struct cache **caches_list(struct caches *caches, uint32_t *n);
+/* References to all caches, as they are now, or to those that are available; malloc'd; NULL: no memory. (takes
+ * caches->lock) */
+struct cache **caches_list(struct caches *caches, bool all, uint32_t *n);
 
 #endif

@@ -378,6 +378,32 @@ static int take_moved(struct cache *cache, struct reader *r, uint64_t lsn, struc
     return 0;
 }
 
+/* So much of segments of documents was on the device: by this damage is told from what a crash left. */
+static int take_durable(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+{
+    if (r->left % 12)
+        return corrupt(r, "synced documents", lsn, err);
+    while (r->left) {
+        struct document_extent extent = {.segment = take_u32(r)};
+        extent.bytes = take_u64(r);
+        uint32_t at = cache->n_extents;
+        while (at > 0 && cache->extents[at - 1].segment >= extent.segment) /* most often it is the last one */
+            at--;
+        bool there = at < cache->n_extents && cache->extents[at].segment == extent.segment;
+        if (there) {
+            if (extent.bytes > cache->extents[at].bytes)
+                cache->extents[at].bytes = extent.bytes;
+            continue;
+        }
+        if (!array_reserve(&cache->extents, &cache->extents_capacity, cache->n_extents + (size_t)1))
+            return error_set(err, QUIRE_ENOMEM, "no memory for the segments of a cache");
+        memmove(cache->extents + at + 1, cache->extents + at, sizeof extent * (cache->n_extents - at));
+        cache->extents[at] = extent;
+        cache->n_extents++;
+    }
+    return 0;
+}
+
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
 static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool image, struct reader *r,
@@ -413,6 +439,8 @@ static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool i
         return take_rows(cache, r, lsn, err);
     case CACHE_LOG_SEALED:
         return take_sealed(cache, r, lsn, err);
+    case CACHE_LOG_DURABLE:
+        return take_durable(cache, r, lsn, err);
     case CACHE_LOG_CACHE:
     case CACHE_LOG_DROP:
         break;
@@ -478,6 +506,28 @@ static void mark_unlinked(void *context, uint32_t graph_row)
     atomic_fetch_or(&cache_entry_at(cache, sealed_graph_entry(cache, cache->apart, graph_row))->word, ENTRY_LISTED);
 }
 
+/* Whether an entry would be served, or joined at least: it has neither expired nor lost its category or scope. */
+bool cache_entry_is_wanted(const struct cache *cache, uint32_t row, uint64_t now)
+{
+    uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
+    const struct group *group = word & ENTRY_LIVE ? group_of(cache, row) : NULL;
+    const struct category *cat = group ? cache_category_at(cache, group->category) : NULL;
+    return cat && !cat->dropped && (expire == EXPIRE_NEVER || expire + cat->settings.stale_ms > now);
+}
+
+/* Nothing has been changed yet. */
+static int check_documents(const struct cache *cache, uint64_t now, struct quire_error *err)
+{
+    struct quire_error first = {0};
+    uint32_t n = 0;
+    for (uint32_t row = 0; row < cache->n_rows && !cache->of->options.read_only; row++) {
+        struct document_at at = cache_entry_document(cache_entry_at(cache, row));
+        if (cache_entry_is_wanted(cache, row, now) && document_log_lacks(cache->documents, &at, n ? NULL : &first))
+            n++;
+    }
+    return n ? error_set(err, first.code, "%.240s, and %u entries need it", first.message, n) : 0;
+}
+
 static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quire_error *err)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
@@ -526,6 +576,8 @@ int cache_restore_end(struct cache *cache, struct quire_error *err)
     uint64_t *rows = NULL, now = cache_now(cache);
     uint32_t n = 0;
     int rc = sealed_restore_end(cache, err);
+    if (rc == 0)
+        rc = check_documents(cache, now, err);
     if (rc < 0)
         return rc;
     rc = graph_mend(cache->graph, &mending);

@@ -104,6 +104,7 @@ static int save_one(struct cache *cache, struct checkpoint *checkpoint, struct q
     struct saving s = {0};
     pthread_mutex_lock(&cache->lock);
     struct cache_record *r;
+    uint32_t n_extents = cache->n_extents;
     assert(lock_is_held(&cache->lock));
     s.lsn = journal_last_lsn(cache->of->journal);
     if ((r = next(&s, CACHE_LOG_CACHE)))
@@ -128,6 +129,12 @@ static int save_one(struct cache *cache, struct checkpoint *checkpoint, struct q
     for (uint32_t i = 0; i < cache->n_sealed && !s.failed; i++)
         if ((r = next(&s, CACHE_LOG_SEALED)))
             cache_record_sealed(r, cache, cache->sealed[i], NULL, 0);
+    /* of one that is unavailable, what was restored */
+    struct document_extent *extents = cache->documents ? document_log_extents(cache->documents, &n_extents) : NULL;
+    s.failed = s.failed || (cache->documents && !extents);
+    if (!s.failed && (r = next(&s, CACHE_LOG_DURABLE)))
+        cache_record_durable(r, cache, extents ? extents : cache->extents, n_extents);
+    free(extents);
     pthread_mutex_unlock(&cache->lock);
     int rc = s.failed ? error_set(err, QUIRE_ENOMEM, "no memory to save a cache") : 0;
     for (uint32_t i = 0; i < s.n; i++) {
@@ -147,7 +154,7 @@ int caches_save(void *context, struct checkpoint *checkpoint, struct quire_error
     struct caches *caches = context;
     uint32_t n;
     int rc = 0;
-    struct cache **all = caches_list(caches, &n);
+    struct cache **all = caches_list(caches, true, &n);
     if (!all)
         return error_set(err, QUIRE_ENOMEM, "no memory to save caches");
     for (uint32_t i = 0; i < n; i++) {

@@ -42,7 +42,7 @@ static void cache_stats(struct cache *cache, struct quire_cache_stats *out)
 {
     _Atomic uint64_t get_counts[GET_BUCKETS] = {0}, put_counts[GET_BUCKETS] = {0};
     struct histogram get, put;
-    struct document_log_stats documents;
+    struct document_log_stats documents = {0};
     histogram_init(&get, get_counts, GET_SUB_BITS, GET_BITS);
     histogram_init(&put, put_counts, GET_SUB_BITS, GET_BITS);
     for (uint32_t i = 0; i < cache->n_categories; i++) {
@@ -52,7 +52,8 @@ static void cache_stats(struct cache *cache, struct quire_cache_stats *out)
     }
     struct graph_stats graph;
     graph_get_stats(cache->graph, &graph);
-    document_log_get_stats(cache->documents, &documents);
+    if (cache->documents) /* otherwise it is unavailable */
+        document_log_get_stats(cache->documents, &documents);
     out->entries = cache->quota.used.entries;
     out->document_bytes = cache->quota.used.bytes;
     out->disk_bytes = documents.bytes;

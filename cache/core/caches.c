@@ -33,7 +33,8 @@ enum {
     TICK_BUSY_MS = 2,
     TICK_MS = 20,
     SEAL_TICK_MS = 200,
-    CURVES_EVERY_MS = 5000
+    CURVES_EVERY_MS = 5000,
+    REASON_BYTES = 240 /* of what is wrong with a cache: the remedy follows it in one sentence */
 };
 
 static uint64_t wall_clock(void *context)
@@ -183,6 +184,8 @@ static void free_cache(struct cache *cache)
     for (uint32_t i = 0; i < INVALIDATIONS_MAX; i++)
         free(cache->invalidations[i].vector);
     free(cache->row_lsns);
+    free(cache->extents);
+    free(cache->unavailable);
     space_fini(&cache->space);
     free(cache->config_bytes);
     pthread_mutex_destroy(&cache->lock);
@@ -252,6 +255,15 @@ void cache_unref(struct cache *cache)
         caches_say(caches, true, err.message);
 }
 
+int cache_available(const struct cache *cache, struct quire_error *err)
+{
+    if (!cache->unavailable)
+        return 0;
+    if (err)
+        *err = *cache->unavailable;
+    return cache->unavailable->code;
+}
+
 const struct cache_config *cache_get_config(const struct cache *cache)
 {
     return &cache->config;
@@ -276,6 +288,16 @@ static bool document_moved(void *context, uint64_t id, const struct document_at 
     return moved;
 }
 
+/* The log of documents tells what it has synced. */
+static bool document_synced(void *context, const struct document_extent *extents, uint32_t n)
+{
+    struct cache *cache = context;
+    pthread_mutex_lock(&cache->lock);
+    bool kept = !atomic_load(&cache->closed) && cache_log_durable(cache, extents, n, NULL) == 0;
+    pthread_mutex_unlock(&cache->lock);
+    return kept;
+}
+
 int cache_open_documents(struct cache *cache, struct quire_error *err)
 {
     struct caches *caches = cache->of;
@@ -292,6 +314,10 @@ int cache_open_documents(struct cache *cache, struct quire_error *err)
                                            .clock_context = caches->options.clock_context,
                                            .moved = document_moved,
                                            .moved_context = cache,
+                                           .synced = document_synced,
+                                           .synced_context = cache,
+                                           .extents = cache->extents,
+                                           .n_extents = cache->n_extents,
                                            .log = caches->options.log,
                                            .log_context = caches->options.log_context,
                                            .no_thread = caches->options.no_thread,
@@ -355,21 +381,32 @@ struct cache *caches_find(struct caches *caches, struct quire_bytes name)
     return cache;
 }
 
-struct cache **caches_list(struct caches *caches, uint32_t *n)
+struct cache **caches_list(struct caches *caches, bool all, uint32_t *n)
 {
     pthread_mutex_lock(&caches->lock);
-    struct cache **all = malloc(sizeof *all * (caches->n + 1));
-    *n = all ? caches->n : 0;
-    for (uint32_t i = 0; i < *n; i++)
-        all[i] = cache_ref(caches->all[i]);
+    struct cache **list = malloc(sizeof *list * (caches->n + 1));
+    *n = 0;
+    for (uint32_t i = 0; list && i < caches->n; i++)
+        if (all || cache_available(caches->all[i], NULL) == 0)
+            list[(*n)++] = cache_ref(caches->all[i]);
     pthread_mutex_unlock(&caches->lock);
-    return all;
+    return list;
+}
+
+uint32_t caches_count_unavailable(struct caches *caches)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&caches->lock);
+    for (uint32_t i = 0; i < caches->n; i++)
+        n += cache_available(caches->all[i], NULL) < 0;
+    pthread_mutex_unlock(&caches->lock);
+    return n;
 }
 
 void caches_each(struct caches *caches, void (*visit)(void *context, struct cache *cache), void *context)
 {
     uint32_t n;
-    struct cache **all = caches_list(caches, &n);
+    struct cache **all = caches_list(caches, true, &n);
     for (uint32_t i = 0; i < n; i++) {
         visit(context, all[i]);
         cache_unref(all[i]);
@@ -457,7 +494,7 @@ uint64_t caches_work(struct caches *caches)
 {
     uint32_t n;
     uint64_t due = TICK_MS;
-    struct cache **all = caches_list(caches, &n);
+    struct cache **all = caches_list(caches, false, &n);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t lease_due = lease_tick(all[i]->leases, cache_steady_ms(all[i]));
         uint32_t reclaimed = cache_reclaim(all[i], caches->scratch, RECLAIMS_A_ROUND);
@@ -494,7 +531,7 @@ static void *run_sealer(void *context)
     while (!atomic_load(&caches->stopping)) {
         uint32_t n;
         bool more = false; /* one of them may need more than one seal or merge */
-        struct cache **all = caches_list(caches, &n);
+        struct cache **all = caches_list(caches, false, &n);
         for (uint32_t i = 0; i < n; i++) {
             more |= seal_work(all[i], caches->seal_scratch);
             cache_unref(all[i]);
@@ -600,7 +637,7 @@ static int find_leftover(void *context, const char *name)
     uint64_t uid = 0;
     uint32_t number = sealed_parse_name(name, &uid);
     struct cache *cache = number ? caches_by_uid(l->caches, uid) : NULL;
-    if (cache && sealed_find(cache, number))
+    if (cache && (cache->unavailable || sealed_find(cache, number)))
         return 0;
     if (!array_reserve(&l->names, &l->capacity, l->n + 1))
         return QUIRE_ENOMEM;
@@ -614,6 +651,34 @@ static int make_folder(const struct caches *caches, const char *name, struct qui
     snprintf(path, sizeof path, "%s/%s", caches->folder, name);
     int rc = caches->options.fs->ops->mkdir(caches->options.fs, path);
     return rc == QUIRE_EEXISTS || rc >= 0 ? 0 : error_set(err, rc, "cannot make the folder %s", path);
+}
+
+/* What is wrong with a cache's files makes that cache unavailable: what the records say of it stays in the next
+ * checkpoint, its files stay where they are. What is wrong with this process ends the opening. */
+static int begin_cache(struct cache *cache, struct quire_error *err)
+{
+    struct quire_error why = {0};
+    int rc = cache_open_documents(cache, &why);
+    if (rc == 0)
+        rc = cache_restore_end(cache, &why);
+    if (rc == 0) { /* the log of documents knows them now */
+        free(cache->extents);
+        cache->extents = NULL;
+        cache->n_extents = cache->extents_capacity = 0;
+        return 0;
+    }
+    document_log_close(cache->documents, NULL);
+    cache->documents = NULL;
+    cache->unavailable = cache_error_is_own(rc) ? NULL : malloc(sizeof *cache->unavailable);
+    if (!cache->unavailable)
+        return error_set(err, cache_error_is_own(rc) ? rc : QUIRE_ENOMEM, "%s", why.message);
+    *cache->unavailable = why;
+    error_set(cache->unavailable, rc, "%.*s: %s", REASON_BYTES, why.message, store_remedy(rc));
+    char line[1024];
+    snprintf(line, sizeof line, "cache '%.*s' is unavailable: %s", (int)cache->config.name.n_bytes,
+             (const char *)cache->config.name.data, cache->unavailable->message);
+    caches_say(cache->of, true, line);
+    return 0;
 }
 
 int caches_begin(struct caches *caches, struct journal *journal, struct quire_error *err)
@@ -635,11 +700,8 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
     }
     assert(!caches->begun);
     caches->journal = journal; /* entries without documents are removed for good */
-    for (uint32_t i = 0; i < caches->n && rc == 0; i++) {
-        rc = cache_open_documents(caches->all[i], err);
-        if (rc == 0)
-            rc = cache_restore_end(caches->all[i], err);
-    }
+    for (uint32_t i = 0; i < caches->n && rc == 0; i++)
+        rc = begin_cache(caches->all[i], err);
     if (rc == 0) {
         struct io_fs *fs = caches->options.fs;
         struct leftovers l = {.caches = caches};
@@ -657,9 +719,9 @@ int caches_begin(struct caches *caches, struct journal *journal, struct quire_er
         free(l.names);
     }
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
-        rc = cache_log_dead_rows(caches->all[i], err);
+        rc = caches->all[i]->unavailable ? 0 : cache_log_dead_rows(caches->all[i], err);
     for (uint32_t i = 0; i < caches->n && rc == 0; i++)
-        rc = document_log_begin(caches->all[i]->documents, err);
+        rc = caches->all[i]->unavailable ? 0 : document_log_begin(caches->all[i]->documents, err);
     if (rc < 0)
         return rc;
     caches->begun = true;
@@ -684,10 +746,12 @@ void caches_end(struct caches *caches)
     if (caches->sealer_started)
         pthread_join(caches->sealer, NULL);
     caches->thread_started = caches->sealer_started = false;
-    struct cache **all = caches_list(caches, &n);
+    struct cache **all = caches_list(caches, true, &n);
     for (uint32_t i = 0; i < n; i++) {
-        if (caches->begun && !atomic_load(&all[i]->closed))
+        if (caches->begun && !atomic_load(&all[i]->closed) && cache_available(all[i], NULL) == 0) {
             log_curves(all[i], true);
+            document_log_sync(all[i]->documents, NULL); /* what that puts on the device is logged, too */
+        }
         pthread_mutex_lock(&all[i]->lock); /* whoever logs a move is done, or sees it */
         atomic_store(&all[i]->closed, true);
         pthread_mutex_unlock(&all[i]->lock);
@@ -715,14 +779,43 @@ void caches_destroy(struct caches *caches)
     free(caches);
 }
 
+/* One that is dropped meanwhile keeps its files as long as it is referred to. */
 void caches_pin_files(struct caches *caches)
 {
     pthread_mutex_lock(&caches->removal);
+    assert(!caches->pinned);
+    caches->pinned = caches_list(caches, true, &caches->n_pinned);
+    for (uint32_t i = 0; i < caches->n_pinned; i++)
+        if (caches->pinned[i]->documents)
+            document_log_pin(caches->pinned[i]->documents);
 }
 
 void caches_unpin_files(struct caches *caches)
 {
+    for (uint32_t i = 0; i < caches->n_pinned; i++) {
+        if (caches->pinned[i]->documents)
+            document_log_unpin(caches->pinned[i]->documents);
+        cache_unref(caches->pinned[i]);
+    }
+    free(caches->pinned);
+    caches->pinned = NULL;
+    caches->n_pinned = 0;
     pthread_mutex_unlock(&caches->removal);
+}
+
+static int is_there(void *context, const char *name)
+{
+    (void)context, (void)name;
+    return 0;
+}
+
+/* What is missing of a cache that is unavailable is missing in the copy as well. */
+static int link_folder(const struct cache *cache, const char *from, const char *to, struct quire_error *err)
+{
+    struct io_fs *fs = cache->of->options.fs;
+    if (cache->unavailable && fs->ops->list(fs, from, is_there, NULL) == QUIRE_ENOFILE)
+        return 0;
+    return store_link_folder(fs, from, to, false, err);
 }
 
 /* All segments of a cache, those that a record of a moment ago has emptied, too. */
@@ -745,7 +838,7 @@ static int link_sealed(struct cache *cache, const char *to, struct quire_error *
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         char *from = sealed_path(caches->folder, cache->uid, numbers[i]);
         char *linked = sealed_path(to, cache->uid, numbers[i]);
-        rc = from && linked ? store_link_folder(caches->options.fs, from, linked, false, err)
+        rc = from && linked ? link_folder(cache, from, linked, err)
                             : error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
         free(from);
         free(linked);
@@ -763,11 +856,28 @@ static int sync_folder(const struct caches *caches, const char *to, const char *
     return rc < 0 ? error_set(err, rc, "cannot sync folder %s: %s", path, quire_error_text(rc)) : 0;
 }
 
+static int link_cache(struct cache *cache, const char *to, struct quire_error *err)
+{
+    char path[4096], from[4096];
+    documents_path(to, cache->uid, path, sizeof path);
+    documents_path(cache->of->folder, cache->uid, from, sizeof from);
+    int rc = cache->documents ? document_log_link(cache->documents, path, err) : link_folder(cache, from, path, err);
+    return rc == 0 ? link_sealed(cache, to, err) : rc;
+}
+
+static bool is_pinned(const struct caches *caches, const struct cache *cache)
+{
+    for (uint32_t i = 0; i < caches->n_pinned; i++)
+        if (caches->pinned[i] == cache)
+            return true;
+    return false;
+}
+
 int caches_link_documents(struct caches *caches, const char *to, struct quire_error *err)
 {
     uint32_t n;
     char path[4096];
-    struct cache **all = caches_list(caches, &n);
+    struct cache **all = caches_list(caches, true, &n);
     if (!all)
         return error_set(err, QUIRE_ENOMEM, "no memory to list the caches");
     snprintf(path, sizeof path, "%s/documents", to);
@@ -776,12 +886,11 @@ int caches_link_documents(struct caches *caches, const char *to, struct quire_er
     snprintf(path, sizeof path, "%s/" SEALED_NAME, to);
     if (rc == 0 && caches->options.fs->ops->mkdir(caches->options.fs, path) < 0)
         rc = error_set(err, QUIRE_EIO, "cannot make the folder %s", path);
+    for (uint32_t i = 0; i < caches->n_pinned && rc == 0; i++) /* the snapshot may know one that was dropped since */
+        rc = link_cache(caches->pinned[i], to, err);
     for (uint32_t i = 0; i < n; i++) {
-        documents_path(to, all[i]->uid, path, sizeof path);
-        if (rc == 0)
-            rc = document_log_link(all[i]->documents, path, err);
-        if (rc == 0)
-            rc = link_sealed(all[i], to, err);
+        if (rc == 0 && !is_pinned(caches, all[i]))
+            rc = link_cache(all[i], to, err);
         cache_unref(all[i]);
     }
     free(all);

@@ -330,17 +330,23 @@ static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t to
     return atomic_load(&s->cache->of->stopping) || atomic_load(&s->cache->closed);
 }
 
+void seal_build_options(const struct cache *cache, struct merge_options *out)
+{
+    struct io_fs *fs = cache->of->options.fs;
+    *out = (struct merge_options){.fs = fs, .type = QUIRE_TYPE_F32, .dim = cache->config.dim};
+    quire_build_options_init(&out->build);
+    out->build.metric = QUIRE_METRIC_COSINE;
+    out->build.threads = 1;
+    out->build.seed = cache->uid;
+    out->build.build_memory_bytes = fs == fs_real() ? BUILD_MEMORY : 0; /* files in memory are no bound */
+}
+
 static int build(struct seal *s, struct quire_error *err)
 {
     struct cache *cache = s->cache;
-    struct io_fs *fs = cache->of->options.fs;
-    struct merge_options options = {.fs = fs, .type = QUIRE_TYPE_F32, .dim = cache->config.dim};
+    struct merge_options options;
     const struct merge_rows rows = {.n = s->n_rows, .type = QUIRE_TYPE_F32, .row = give_row, .context = s};
-    quire_build_options_init(&options.build);
-    options.build.metric = QUIRE_METRIC_COSINE;
-    options.build.threads = 1;
-    options.build.seed = cache->uid;
-    options.build.build_memory_bytes = fs == fs_real() ? BUILD_MEMORY : 0; /* files in memory are no bound */
+    seal_build_options(cache, &options);
     options.build.progress = ask_stop;
     options.build.context = s;
     pthread_mutex_lock(&cache->lock);

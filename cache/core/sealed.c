@@ -305,31 +305,27 @@ static int note_places(struct cache *cache, struct quire_error *err)
     return 0;
 }
 
-/* What is lost costs its entries, as lost documents do: they can be computed again. */
+/* Those that entries are in; what nobody needs any more is not looked at. One that cannot be opened ends it, but for
+ * checks of a folder that nobody has open: they go on without. */
 static int open_named(struct cache *cache, struct quire_error *err)
 {
-    int rc = 0;
-    for (uint32_t i = 0; i < cache->n_sealed && rc == 0;) {
+    for (uint32_t i = 0; i < cache->n_sealed;) {
         struct sealed *sealed = cache->sealed[i];
         struct group *group = sealed->group < cache->n_groups ? cache->groups[sealed->group] : NULL;
         struct quire_error reason = {0};
         bool opens = sealed->is_named && group;
-        rc = opens ? sealed_open(cache, sealed, &reason) : 0;
+        int rc = opens ? sealed_open(cache, sealed, &reason) : 0;
         if (rc == 0 && opens) {
             sealed_join(cache, sealed, group);
             i++;
             continue;
         }
-        if (rc < 0 && !(rc == QUIRE_ECORRUPT || rc == QUIRE_ENOFILE || rc == QUIRE_EFORMAT || rc == QUIRE_ETRUNCATED ||
-                        rc == QUIRE_EVERSION))
+        if (rc < 0 && (cache_error_is_own(rc) || !cache->of->options.read_only))
             return error_set(err, rc, "%s", reason.message);
-        if (rc < 0)
-            caches_say(cache->of, true, reason.message);
-        rc = 0;
         take_out(cache, sealed);
         sealed_unref(sealed);
     }
-    return rc;
+    return 0;
 }
 
 int sealed_restore_end(struct cache *cache, struct quire_error *err)

@@ -140,6 +140,9 @@ int sealed_restore_end(struct cache *cache, struct quire_error *err);
 
 /* ---- the work behind: seal.c ------------------------------------------------------------------------------------- */
 
+/* How segments of a cache are built. */
+void seal_build_options(const struct cache *cache, struct merge_options *out);
+
 /* Seals or merges once, if something is due; may take as long as a build does. True: there may be more. (without the
  * lock; one thread) */
 bool seal_work(struct cache *cache, struct cache_scratch *scratch);

@@ -124,7 +124,7 @@ static int note_segment(void *context, const char *name)
         return QUIRE_ENOMEM;
     }
     segment->number = number;
-    segment->made = true;
+    segment->made = segment->old = true;
     return 0;
 }
 
@@ -132,6 +132,50 @@ static int by_number(const void *a, const void *b)
 {
     const struct document_log_segment *const *first = a, *const *second = b;
     return (*first)->number < (*second)->number ? -1 : (*first)->number > (*second)->number;
+}
+
+static int stop_at_first(void *context, const struct document *document, uint32_t unit)
+{
+    (void)context, (void)document, (void)unit;
+    return 1;
+}
+
+/* A file that is there. One of which nothing can be served has no bytes, and goes with the first round if no entry
+ * needs it. */
+static int open_segment(struct document_log *log, struct document_log_segment *segment, uint8_t *page, bool *is_own,
+                        struct quire_error *err)
+{
+    char name[LOG_NAME_BYTES];
+    struct document_judgement judgement;
+    struct document_segment found = {0};
+    uint64_t durable = document_extent_of(log->extents, log->options.n_extents, segment->number);
+    document_log_segment_name(name, segment->number);
+    char *path = document_log_path(log->folder, name);
+    int rc = path ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to open the segments of %s", log->folder);
+    if (rc == 0)
+        rc = fs_open(log->fs, path, FS_READ | FS_DIRECT, &segment->file, err);
+    ssize_t n = rc == 0 ? log->fs->ops->read(segment->file, page, LOG_HEADER_BYTES, 0) : 0;
+    if (n < 0)
+        rc = error_set(err, (int)n, "cannot read %s: %s", path, quire_error_text((int)n));
+    if (rc == 0)
+        rc = document_log_header_decode(path, page, (size_t)n, segment, err);
+    enum document_header header = rc < 0 ? DOCUMENT_HEADER_NONE : (enum document_header)rc;
+    if (rc > DOCUMENT_HEADER_WHOLE) {
+        segment->class = LOG_CLASS_NEVER;
+        segment->last_expire_ms = UINT64_MAX;
+        rc = document_scan(log->fs, path, segment->number, stop_at_first, NULL, &found, err);
+    }
+    if (rc == 0) {
+        document_judge(header, found.documents > 0, durable, &judgement);
+        *is_own = judgement.use != DOCUMENTS_OTHERS;
+        if (judgement.use == DOCUMENTS_SERVED)
+            segment->bytes = segment->disk = segment->synced = segment->file->bytes / DOCUMENT_UNIT * DOCUMENT_UNIT;
+        segment->told = durable < segment->synced ? durable : segment->synced;
+        if (judgement.what)
+            document_log_say(log, true, "%s: %s", path, judgement.what);
+    }
+    free(path);
+    return rc;
 }
 
 static int open_segments(struct document_log *log, struct quire_error *err)
@@ -144,32 +188,20 @@ static int open_segments(struct document_log *log, struct quire_error *err)
         error_set(err, rc, "cannot list %s: %s", log->folder, quire_error_text(rc));
     if (log->n_segments)
         qsort(log->segments, log->n_segments, sizeof(struct document_log_segment *), by_number);
-    for (size_t i = 0; rc == 0 && i < log->n_segments; i++) {
-        /* Opens a file that is there; one without a whole header holds nothing and goes with the first round. */
+    uint32_t highest = log->n_segments ? log->segments[log->n_segments - 1]->number : 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < log->n_segments; i++) { /* those of others are not this log's */
         struct document_log_segment *segment = log->segments[i];
-        char name[LOG_NAME_BYTES];
-        bool damaged = false;
-        document_log_segment_name(name, segment->number);
-        char *path = document_log_path(log->folder, name);
-        rc = path ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to open the segments of %s", log->folder);
-        if (rc == 0)
-            rc = fs_open(log->fs, path, FS_READ | FS_DIRECT, &segment->file, err);
-        ssize_t n = rc == 0 ? log->fs->ops->read(segment->file, page, LOG_HEADER_BYTES, 0) : 0;
-        if (n < 0)
-            rc = error_set(err, (int)n, "cannot read %s: %s", path, quire_error_text((int)n));
-        if (rc == 0)
-            rc = document_log_header_decode(path, page, (size_t)n, segment, &damaged, err);
-        if (rc > 0)
-            segment->bytes = segment->disk = segment->synced = segment->file->bytes / DOCUMENT_UNIT * DOCUMENT_UNIT;
-        if (damaged)
-            document_log_say(log, true, "%s has a damaged header: its documents are lost, the file will be removed",
-                             path);
-        free(path);
-        rc = rc < 0 ? rc : 0;
+        bool is_own = true;
+        rc = rc == 0 ? open_segment(log, segment, page, &is_own, err) : rc;
+        if (is_own)
+            log->segments[kept++] = segment;
+        else
+            document_log_free_segment(log, segment);
     }
+    log->n_segments = kept;
     memory_free(page);
     uint64_t seconds = document_log_now_ms(log) / 1000, next = seconds < UINT32_MAX ? seconds : UINT32_MAX;
-    uint32_t highest = log->n_segments ? log->segments[log->n_segments - 1]->number : 0;
     log->next_number = next > highest ? (uint32_t)next : highest + 1;
     return rc;
 }
@@ -190,13 +222,18 @@ static int take_options(struct document_log *log, const struct document_log_opti
                          (unsigned long long)own->segment_bytes, SEGMENT_BYTES_MAX);
     log->fs = options->fs ? options->fs : fs_real();
     log->folder = strdup(options->folder);
+    log->extents = malloc(sizeof *log->extents * (options->n_extents + (size_t)1));
+    if (log->extents && options->n_extents)
+        memcpy(log->extents, options->extents, sizeof *log->extents * options->n_extents);
+    own->extents = NULL; /* the caller's */
     log->buffer = memory_aligned(LOG_PAGE, LOG_WRITE_BYTES);
     log->n_buckets = 1024;
     while (log->n_buckets < (own->buffer_bytes + own->hot_bytes) / 2048 && log->n_buckets < 1u << 24)
         log->n_buckets *= 2;
     log->buckets = calloc(log->n_buckets, sizeof(struct resident *));
-    return log->folder && log->buffer && log->buckets ? 0
-                                                      : error_set(err, QUIRE_ENOMEM, "no memory for a document log");
+    return log->folder && log->buffer && log->buckets && log->extents
+               ? 0
+               : error_set(err, QUIRE_ENOMEM, "no memory for a document log");
 }
 
 static void free_log(struct document_log *log)
@@ -218,6 +255,7 @@ static void free_log(struct document_log *log)
     pthread_mutex_destroy(&log->work);
     free(log->segments);
     free(log->buckets);
+    free(log->extents);
     memory_free(log->buffer);
     free(log->folder);
     free(log);
@@ -332,6 +370,59 @@ int document_log_work(struct document_log *log, struct quire_error *err)
     int rc = document_log_round(log, err);
     pthread_mutex_unlock(&log->work);
     return rc;
+}
+
+/* ---- what is durable --------------------------------------------------------------------------------------------- */
+
+struct document_extent *document_log_extents(const struct document_log *log, uint32_t *n)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&log->lock;
+    pthread_mutex_lock(lock);
+    struct document_extent *list = malloc(sizeof *list * (log->n_segments + 1));
+    *n = list ? 0 : 1;
+    for (size_t i = 0; list && i < log->n_segments; i++)
+        if (log->segments[i]->told)
+            list[(*n)++] = (struct document_extent){log->segments[i]->number, log->segments[i]->told};
+    pthread_mutex_unlock(lock);
+    return list;
+}
+
+bool document_log_lacks(const struct document_log *log, const struct document_at *at, struct quire_error *err)
+{
+    uint64_t durable = document_extent_of(log->extents, log->options.n_extents, at->segment);
+    pthread_mutex_t *lock = (pthread_mutex_t *)&log->lock;
+    if (!document_was_durable(at->unit, at->bytes, durable))
+        return false;
+    pthread_mutex_lock(lock);
+    const struct document_log_segment *segment = document_log_find_segment(log, at->segment);
+    bool is_file = segment != NULL, lacks = !segment || !document_was_durable(at->unit, at->bytes, segment->bytes);
+    uint64_t bytes = segment && segment->file ? segment->file->bytes : 0;
+    pthread_mutex_unlock(lock);
+    if (lacks && !is_file)
+        error_set(err, QUIRE_ENOFILE, "%s/%016x.docs is not there", log->folder, at->segment);
+    else if (lacks)
+        error_set(err, QUIRE_ECORRUPT, "%s/%016x.docs is damaged: it has %llu bytes, %llu were on the disk",
+                  log->folder, at->segment, (unsigned long long)bytes, (unsigned long long)durable);
+    return lacks;
+}
+
+void document_log_pin(struct document_log *log)
+{
+    pthread_mutex_lock(&log->work); /* whoever removes some is done */
+    pthread_mutex_lock(&log->lock);
+    log->pins++;
+    pthread_mutex_unlock(&log->lock);
+    pthread_mutex_unlock(&log->work);
+}
+
+void document_log_unpin(struct document_log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    assert(log->pins > 0);
+    log->pins--;
+    log->ripe = true;
+    pthread_cond_signal(&log->wake);
+    pthread_mutex_unlock(&log->lock);
 }
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@
 #ifndef QUIRE_CACHE_DOCUMENT_LOG_H
 #define QUIRE_CACHE_DOCUMENT_LOG_H
 
-#include "cache/document/document.h"
+#include "cache/document/document_scan.h"
 #include "io/engine.h"
 
 struct document_log;
@@ -45,17 +45,28 @@ struct document_log_options {
      * function waits for. NULL: nothing is compacted. */
     bool (*moved)(void *context, uint64_t id, const struct document_at *from, const struct document_at *to);
     void *moved_context;
+    /* What of the segments is on the device, files and names, and may be relied on from now on: by this it is known
+     * after a restart whether what is missing was lost by a crash or by damage. The host answers whether it has kept
+     * that; if not it is told again. Called as `moved` is. NULL: nobody wants to know. */
+    bool (*synced)(void *context, const struct document_extent *extents, uint32_t n);
+    void *synced_context;
+    const struct document_extent *extents; /* what was kept before: n_extents, by ascending segment; during the call */
+    uint32_t n_extents;
     void (*log)(void *context, bool warning, const char *line); /* NULL: nothing is said */
     void *log_context;
 };
 
 /* Opens the folder's segments without reading them, but for their first page; each keeps its file open. Until
- * document_log_begin nothing is removed or compacted: the host says meanwhile which documents live. Errors:
- * QUIRE_EFORMAT, EVERSION (a file of another program or version, named), EINVALID, ERANGE (options), EIO, ENOMEM. */
+ * document_log_begin nothing is removed or compacted: the host says meanwhile which documents live. Of a file whose
+ * header is not whole the documents count (document_judge). Errors: QUIRE_EVERSION (a file of another version, named),
+ * EINVALID, ERANGE (options), EPERM, EIO, ENOMEM. */
 int document_log_open(const struct document_log_options *options, struct document_log **out, struct quire_error *err);
 /* While the host restores its entries: this document is referred to. False: there is no such segment, or it is shorter
  * (a crash took its end). */
 bool document_log_adopt(struct document_log *log, const struct document_at *at);
+/* Whether a document that document_log_adopt does not find was on the device once, so that it is missing by damage;
+ * then *err says what. */
+bool document_log_lacks(const struct document_log *log, const struct document_at *at, struct quire_error *err);
 /* From now on segments without a living document are removed, and the thread runs. */
 int document_log_begin(struct document_log *log, struct quire_error *err);
 /* Writes and syncs what was appended, ends the thread. No read is under way. NULL is fine. */
@@ -103,6 +114,11 @@ int document_log_health(const struct document_log *log, struct quire_error *err)
 int document_log_sync(struct document_log *log, struct quire_error *err);
 /* One round of what the thread does in the background (write, sync where due, remove, compact one), for tests. */
 int document_log_work(struct document_log *log, struct quire_error *err);
+/* What was said to `synced` so far and is there still, malloc'd; NULL and *n 0: nothing, or no memory (*n 1). */
+struct document_extent *document_log_extents(const struct document_log *log, uint32_t *n);
+/* Between the two no file is removed. Not from `moved` or `synced`. */
+void document_log_pin(struct document_log *log);
+void document_log_unpin(struct document_log *log);
 /* Hard links of all segments in the new folder `to`, for snapshots; documents appended later may be in it, those before
  * are. */
 int document_log_link(struct document_log *log, const char *to, struct quire_error *err);

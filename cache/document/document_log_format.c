@@ -1,10 +1,9 @@
 /*
  * document_log_format.c - the first page of a segment.
  *
- * It is written together with the first documents, so a power cut may leave documents without it. All that it says
- * lies in one sector, which is there or not: a page of zeros, or less than a page, is a segment that never was. What
- * has another magic number belongs to somebody else, and a version this program does not know may hold what is still
- * of use to another: both end the opening with a sentence, and nothing is removed.
+ * It is written together with the first documents, so a power cut may leave documents without it; document_judge says
+ * what that means. A version this program does not know, which proves itself, may hold what is still of use to another:
+ * nothing of its cache is opened or removed.
  *
  * The documents have checksums of their own; so of the header only the time is used: it bounds when the last document
  * expires.
@@ -48,28 +47,25 @@ static bool all_zero(const uint8_t *bytes, size_t n)
 }
 
 int document_log_header_decode(const char *path, const uint8_t *page, size_t n, struct document_log_segment *segment,
-                               bool *damaged, struct quire_error *err)
+                               struct quire_error *err)
 {
-    *damaged = false;
     if (n < LOG_HEADER_BYTES || all_zero(page, FIELDS_BYTES))
-        return 0;
+        return DOCUMENT_HEADER_NONE;
     if (memcmp(page + MAGIC_AT, SEGMENT_MAGIC, 8) != 0)
-        return error_set(err, QUIRE_EFORMAT, "%s is not a segment of documents: move it out of the folder", path);
+        return DOCUMENT_HEADER_OTHER;
     uint32_t version = bytes_load_u32(page + VERSION_AT), class = bytes_load_u32(page + CLASS_AT);
-    if (version != SEGMENT_VERSION)
+    bool proved = bytes_load_u64(page + CHECKSUM_AT) == XXH3_64bits(page, CHECKSUM_AT);
+    if (proved && version != SEGMENT_VERSION)
         return error_set(err, QUIRE_EVERSION,
                          "%s has format version %u, this program knows %u: use the program that wrote it, or remove it",
                          path, version, SEGMENT_VERSION);
-    if (bytes_load_u64(page + CHECKSUM_AT) != XXH3_64bits(page, CHECKSUM_AT) || class > LOG_CLASS_NEVER ||
-        bytes_load_u32(page + NUMBER_AT) != segment->number) {
-        *damaged = true;
-        return 0;
-    }
+    if (!proved || class > LOG_CLASS_NEVER || bytes_load_u32(page + NUMBER_AT) != segment->number)
+        return DOCUMENT_HEADER_DAMAGED;
     segment->class = class;
     segment->created_ms = bytes_load_u64(page + CREATED_AT);
     uint64_t ttl = document_log_class_ttl_ms(class), open = document_log_class_open_ms(class), sum;
     if (ttl == UINT64_MAX || __builtin_add_overflow(segment->created_ms, ttl + open, &sum))
         sum = UINT64_MAX;
     segment->last_expire_ms = sum;
-    return 1;
+    return DOCUMENT_HEADER_WHOLE;
 }

@@ -51,12 +51,14 @@ struct document_log_segment {
     uint32_t drops;         /* documents dropped; wraps */
     unsigned class;         /* of remaining TTL */
     bool open;              /* for appending */
+    bool old;               /* an earlier process wrote it: of its end nothing more will be known */
     bool gone;              /* its file was removed; it waits for reads to end */
     unsigned compact_tries; /* that came to its end */
     unsigned keep_syncs;    /* documents were moved away: it stays for so many rounds of sync */
     uint64_t bytes;         /* with the header and all that waits */
     uint64_t disk;          /* of these in the file */
     uint64_t synced;        /* by the holder of `work` */
+    uint64_t told;          /* of these the host knows, and so does its journal */
     uint64_t documents, live_bytes;
     uint64_t created_ms, appended_ms, last_expire_ms;
     struct resident_list queue;
@@ -81,6 +83,7 @@ struct document_log {
     pthread_cond_t wake;
     pthread_t thread;
     bool begun, running, stop;
+    unsigned pins;      /* while there are some no file is removed */
     bool ripe;          /* a segment may be removed */
     uint64_t filled_ns; /* since when documents wait */
     uint64_t worked_ns; /* when the last round ended */
@@ -98,6 +101,7 @@ struct document_log {
     size_t n_buckets; /* a power of two */
     struct resident_list hot;
 
+    struct document_extent *extents; /* what the host knew when it was opened; owned */
     struct quire_error failure;      /* code 0: none */
     struct document_log_stats stats; /* counters only */
 };
@@ -163,9 +167,9 @@ int document_log_compact(struct document_log *log, struct quire_error *err);
 /* ---- document_log_format.c: a segment's header ------------------------------------------------------------------- */
 
 void document_log_header_encode(const struct document_log_segment *segment, uint8_t page[LOG_HEADER_BYTES]);
-/* Takes over what a header says. 1: it is whole; 0: it was never finished or is damaged (*damaged): nothing can be
- * read; QUIRE_EFORMAT, QUIRE_EVERSION: somebody else's file. `n` bytes of it are there. */
+/* What a header is, an enum document_header; of a whole one segment takes over what it says. QUIRE_EVERSION. `n` bytes
+ * of it are there. */
 int document_log_header_decode(const char *path, const uint8_t *page, size_t n, struct document_log_segment *segment,
-                               bool *damaged, struct quire_error *err);
+                               struct quire_error *err);
 
 #endif

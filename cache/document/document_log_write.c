@@ -29,6 +29,8 @@
 #define SYNC_NS   1000000000ull
 #define IDLE_NS   1000000000ull
 
+#define EXTENTS_AT_ONCE 64u
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Fills the buffer with what is to be written from the page of segment->disk on; answers where the documents in it end.
@@ -197,11 +199,36 @@ static int sync_all(struct document_log *log, struct quire_error *err)
     return rc;
 }
 
+/* Tells the host what a sync has put on the device, files and names. */
+static void tell_synced(struct document_log *log)
+{
+    struct document_extent list[EXTENTS_AT_ONCE];
+    uint32_t n = EXTENTS_AT_ONCE;
+    bool kept = log->options.synced != NULL;
+    for (size_t i = 0; kept && n == EXTENTS_AT_ONCE;) {
+        size_t first = i;
+        n = 0;
+        pthread_mutex_lock(&log->lock);
+        for (; i < log->n_segments && n < EXTENTS_AT_ONCE; i++)
+            if (log->segments[i]->told < log->segments[i]->synced && !log->segments[i]->old)
+                list[n++] = (struct document_extent){log->segments[i]->number, log->segments[i]->synced};
+        pthread_mutex_unlock(&log->lock);
+        kept = n > 0 && log->options.synced(log->options.synced_context, list, n);
+        pthread_mutex_lock(&log->lock);
+        for (uint32_t at = 0; kept && first < i; first++)
+            if (at < n && log->segments[first]->number == list[at].segment)
+                log->segments[first]->told = list[at++].bytes;
+        pthread_mutex_unlock(&log->lock);
+    }
+}
+
 /* Writes, and syncs with `sync`: also when writing fails, what is written already must not wait for it. */
 static int write_and_sync(struct document_log *log, bool sync, struct quire_error *err)
 {
     struct quire_error why = {0}, sync_why = {0};
     int rc = document_log_write_all(log, &why), synced = sync ? sync_all(log, &sync_why) : 0;
+    if (sync && synced == 0)
+        tell_synced(log);
     if (rc == 0 && synced < 0) {
         rc = synced;
         why = sync_why;
@@ -251,6 +278,11 @@ void document_log_remove_dead(struct document_log *log)
     struct document_log_segment *segment;
     uint64_t bytes;
     size_t i = 0;
+    pthread_mutex_lock(&log->lock);
+    bool pinned = log->pins > 0;
+    pthread_mutex_unlock(&log->lock);
+    if (pinned) /* what would be removed is, when they are gone */
+        return;
     while ((segment = next_segment(log, NEXT_DEAD, &i, &bytes))) {
         if (segment->made && unlink_segment(log, segment) < 0)
             break;

@@ -83,8 +83,9 @@ int document_scan(struct io_fs *fs, const char *path, uint32_t number,
         size_t there = 0;
         rc = slide(&window, file, 0, LOG_HEADER_BYTES, &there, err);
         if (rc == 0)
-            rc = document_log_header_decode(file->path, window.bytes, there, &segment, &out->header_damaged, err);
-        out->has_header = rc > 0;
+            rc = document_log_header_decode(file->path, window.bytes, there, &segment, err);
+        if (rc >= 0)
+            out->header = (enum document_header)rc;
         rc = rc < 0 ? rc : 0;
         for (uint64_t offset = LOG_HEADER_BYTES; rc == 0 && offset < out->bytes;) {
             struct document found = {0};
@@ -92,7 +93,6 @@ int document_scan(struct io_fs *fs, const char *path, uint32_t number,
             uint64_t next = offset + (rc > 0 ? found.packed.n_bytes : DOCUMENT_UNIT);
             if (rc > 0) {
                 out->documents++;
-                out->end = next;
                 rc = visit(context, &found, (uint32_t)(offset / DOCUMENT_UNIT));
             }
             offset = next;
@@ -101,7 +101,48 @@ int document_scan(struct io_fs *fs, const char *path, uint32_t number,
         memory_free(window.bytes);
     }
     fs_close(file);
-    return rc;
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- what is damage, and what a crash leaves --------------------------------------------------------------------- */
+
+uint64_t document_extent_of(const struct document_extent *extents, uint32_t n, uint32_t segment)
+{
+    uint32_t low = 0, high = n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        assert(low == 0 || extents[low - 1].segment < segment);
+        if (extents[middle].segment < segment)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && extents[low].segment == segment ? extents[low].bytes : 0;
+}
+
+void document_judge(enum document_header header, bool has_documents, uint64_t durable_bytes,
+                    struct document_judgement *out)
+{
+    bool was_whole = durable_bytes > 0, is_whole = header == DOCUMENT_HEADER_WHOLE;
+    *out = (struct document_judgement){.use = DOCUMENTS_SERVED, .is_damaged = was_whole && !is_whole};
+    if (is_whole)
+        return;
+    if (has_documents) {
+        out->what = "its header is damaged; its documents, which prove themselves, are kept";
+        return;
+    }
+    out->use = DOCUMENTS_NONE;
+    if (was_whole) {
+        out->what = "its header is damaged, and no document in it is whole";
+    } else if (header != DOCUMENT_HEADER_NONE) {
+        out->use = DOCUMENTS_OTHERS;
+        out->what = "is not a segment of documents, and is left alone: move it out of the folder";
+    }
+}
+
+bool document_was_durable(uint32_t unit, uint32_t bytes, uint64_t durable_bytes)
+{
+    return (uint64_t)unit * DOCUMENT_UNIT + bytes <= durable_bytes;
 }
 
 /* ---- saving what is whole ---------------------------------------------------------------------------------------- */

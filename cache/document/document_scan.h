@@ -35,20 +35,56 @@ struct document_window {
 int document_check_at(struct document_window *window, const struct io_file *file, uint64_t limit, uint64_t offset,
                       struct document *document, struct quire_error *err);
 
+/* What the first page of a file is. */
+enum document_header {
+    DOCUMENT_HEADER_WHOLE,
+    DOCUMENT_HEADER_NONE,    /* zeros, or not a page */
+    DOCUMENT_HEADER_DAMAGED, /* one that does not prove itself */
+    DOCUMENT_HEADER_OTHER    /* nothing that looks like one */
+};
+
 struct document_segment {
     uint64_t bytes;         /* of the file */
     uint64_t documents;     /* that are whole */
-    uint64_t end;           /* of the last of these; 0: there is none */
     uint64_t damaged_units; /* behind the header, neither documents nor zeros */
-    bool has_header;        /* a whole one; without, the server reads nothing of it */
-    bool header_damaged;    /* there was one */
+    enum document_header header;
 };
 
-/* Reads a file that nobody writes to. visit gets each document and its unit, and may end the scan with an error.
- * Errors: QUIRE_EFORMAT, EVERSION (another program's, or a later version's), EIO, ENOFILE, ENOMEM. */
+/* Reads a file that nobody writes to. visit gets each document and its unit, and may end the scan with an error, or
+ * with 1, which is no error. Errors: QUIRE_EVERSION (a later version's), EIO, ENOFILE, ENOMEM. */
 int document_scan(struct io_fs *fs, const char *path, uint32_t number,
                   int (*visit)(void *context, const struct document *document, uint32_t unit), void *context,
                   struct document_segment *out, struct quire_error *err);
+
+/* ---- what is damage, and what a crash leaves --------------------------------------------------------------------- */
+
+/* So many bytes of a segment, from its beginning, were on the device. The host keeps these (document_log_options). */
+struct document_extent {
+    uint32_t segment;
+    uint64_t bytes;
+};
+/* extents: n, by ascending segment. Of one that is not among them: 0. */
+uint64_t document_extent_of(const struct document_extent *extents, uint32_t n, uint32_t segment);
+
+enum document_use {
+    DOCUMENTS_SERVED, /* each document proves itself, so they are, whatever the header is */
+    DOCUMENTS_NONE,   /* there is none: the file goes when no entry needs it */
+    DOCUMENTS_OTHERS  /* it is no segment: it is left alone */
+};
+struct document_judgement {
+    enum document_use use;
+    bool is_damaged;  /* more is wrong than a crash leaves */
+    const char *what; /* is wrong, and what comes of it; static; NULL: nothing */
+};
+/* The one rule of opening, verifying and repairing. The header is written with the first documents and synced with
+ * them: once anything of a file was durable, a header that is not whole is damage; before, a power cut leaves it as it
+ * likes. */
+void document_judge(enum document_header header, bool has_documents, uint64_t durable_bytes,
+                    struct document_judgement *out);
+/* The same of one document, that an entry points to and that is not there, or not whole. */
+bool document_was_durable(uint32_t unit, uint32_t bytes, uint64_t durable_bytes);
+
+/* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 /* Makes the new file `to`: a header for segment `number`, and the documents of `from` that are whole, each where
  * it was; zeros elsewhere. Synced but for its name. */

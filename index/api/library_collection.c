@@ -100,8 +100,10 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
     struct attribute_schema *schema = NULL;
     uint64_t lsn;
     store_each(c->store, find_first, &c->collection);
-    if (c->collection)
-        return compare_config(c->collection, o, path, err);
+    if (c->collection) {
+        int rc = collection_available(c->collection, err);
+        return rc < 0 ? rc : compare_config(c->collection, o, path, err);
+    }
     if (!o->create)
         return error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create", path);
     int rc = collection_config_validate(&config, err);

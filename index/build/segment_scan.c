@@ -143,6 +143,9 @@ static int take_key(struct scan *scan, const struct block_view *view, uint32_t s
         return 0;
     const struct segment *s = scan->s;
     const uint8_t *record;
+    if (!s->keys) /* segment_options.rows_only */
+        return error_set(err, QUIRE_ECORRUPT, "the key of row %u of %s is in a file that cannot be read", row->row,
+                         s->info.path);
     int rc = window_get(&scan->keys, key.external_at, RECORD_HEADER_BYTES + (uint64_t)key.length, &record, err);
     if (rc < 0)
         return rc;

@@ -177,6 +177,7 @@ void collection_unref(struct collection *c)
     collection_tenants_free(c);
     attribute_schema_destroy(c->schema);
     free(c->pins);
+    free(c->unavailable);
     free(c);
 }
 
@@ -199,6 +200,25 @@ uint64_t collection_last_lsn(struct collection *c)
 bool collection_is_dropped(const struct collection *c)
 {
     return atomic_load(&c->dropped);
+}
+
+int collection_set_unavailable(struct collection *c, const struct quire_error *reason)
+{
+    assert(!c->unavailable && reason->code < 0);
+    c->unavailable = malloc(sizeof *reason);
+    if (!c->unavailable)
+        return QUIRE_ENOMEM;
+    *c->unavailable = *reason;
+    return 0;
+}
+
+int collection_available(const struct collection *c, struct quire_error *err)
+{
+    if (!c->unavailable)
+        return 0;
+    if (err)
+        *err = *c->unavailable;
+    return c->unavailable->code;
 }
 
 uint64_t collection_uid(const struct collection *c)
@@ -937,12 +957,14 @@ void collection_get_stats(const struct collection *constant, struct collection_s
     }
     for (uint32_t i = 0; i < view->n_parts; i++) {
         const struct part *part = view->parts[i];
+        out->dead_rows += atomic_load_explicit(&part->n_dead, memory_order_relaxed);
+        out->resident_bytes += part_bytes(part);
+        if (!part->segment) /* of a collection that is unavailable */
+            continue;
         const struct segment_info *info = segment_info(part->segment);
         struct block_cache_stats cache;
         segment_cache_stats(part->segment, &cache);
         out->segment_rows += info->rows;
-        out->dead_rows += atomic_load_explicit(&part->n_dead, memory_order_relaxed);
-        out->resident_bytes += part_bytes(part);
         out->cache_bytes += info->cache_bytes;
         out->cache_hits += cache.hits;
         out->cache_misses += cache.misses;

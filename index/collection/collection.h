@@ -61,6 +61,9 @@ const struct attribute_schema *collection_schema(const struct collection *collec
 
 struct collection *collection_ref(struct collection *collection);
 void collection_unref(struct collection *collection);
+/* 0; or why nothing of it can be read or written (a code and a sentence), until its files are mended and the folder is
+ * opened again. Whoever takes a collection out of a table for a request asks first. Any thread. */
+int collection_available(const struct collection *collection, struct quire_error *err);
 uint64_t collection_uid(const struct collection *collection); /* unique in its store, for ever */
 const struct collection_config *collection_config(const struct collection *collection);
 uint64_t collection_count(const struct collection *collection); /* living elements */

@@ -38,6 +38,10 @@ void *collection_host_data(const struct collection *collection);
 struct view *collection_view(struct collection *collection);
 uint64_t collection_last_lsn(struct collection *collection); /* of its last write */
 bool collection_is_dropped(const struct collection *collection);
+/* Some of its segments could not be opened: from now on nobody searches it or writes to it, and its host leaves it
+ * alone, but what the journal says of it goes into every checkpoint. The reason is a sentence that names what cannot be
+ * used and what to do, and is copied. Once, while nobody else knows the collection. QUIRE_ENOMEM. */
+int collection_set_unavailable(struct collection *collection, const struct quire_error *reason);
 
 /* The records by which it begins and ends, appended to the journal. QUIRE_ECLOSED: it was dropped before. After a drop
  * nothing is written to it, and its view is the last one. */

@@ -33,6 +33,7 @@ struct collection {
     atomic_uint_fast64_t n_elements;
     atomic_uint n_unlinked;
     atomic_bool dropped;
+    struct quire_error *unavailable; /* owned; NULL: it is available. Set before others see it */
     struct former_tenant *former; /* by name; n_former is 0 as long as no tenant was dropped, and read without lock */
     uint32_t former_capacity;
     atomic_uint n_former;

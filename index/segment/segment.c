@@ -124,7 +124,7 @@ static int load_meta(struct opening *o)
     if (rc < 0)
         goto out;
     s->space.norm2_max = p->norm2_max;
-    if ((rc = load_mean(o, meta)) < 0 || (rc = load_calibration(o, meta)) < 0 ||
+    if ((rc = load_mean(o, meta)) < 0 || (!o->options->rows_only && (rc = load_calibration(o, meta)) < 0) ||
         (rc = format_section(meta, META_FILES, UINT64_MAX, &entry, o->err)) < 0)
         goto out;
     if (entry->bytes > sizeof o->files || entry->bytes % FILE_ENTRY_BYTES) {
@@ -406,6 +406,80 @@ static int open_disk_parts(struct opening *o)
     return 0;
 }
 
+static int open_damaged(struct opening *o, const char *name, uint32_t kind, struct section_file **out)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", o->path, name) < 0)
+        return QUIRE_ENOMEM;
+    unsigned flags = FS_READ | (o->options->buffered ? 0 : FS_DIRECT);
+    int rc = section_file_open_damaged(o->fs, path, kind, o->s->segment_id, flags, out, o->err);
+    free(path);
+    return rc;
+}
+
+/* What a slot of 8-bit codes is relative to. */
+static int load_centres(struct opening *o)
+{
+    struct segment *s = o->s;
+    struct section_file *codes = NULL;
+    uint64_t blocks = s->params.n_blocks;
+    void *centres = NULL, *factors = NULL;
+    int rc = open_damaged(o, CODES_NAME, FILE_CODES, &codes);
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_CENTRES, blocks * code_bytes_of(s->params.code_dim, CENTRE_BITS), &centres,
+                           &segment_whole(s)->centre_codes_mapped);
+    s->centres.codes = centres;
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &factors,
+                           &segment_whole(s)->centre_factors_mapped);
+    s->centres.factors = factors;
+    s->centres.n = s->params.n_blocks;
+    s->entry.code_bytes = code_bytes_of(s->params.code_dim, CENTRE_BITS);
+    section_file_close(codes);
+    return rc == 0 ? decode_factors(o) : rc;
+}
+
+/* For segment_scan: blocks, long keys if they can be had, attributes, and what slots are relative to. The list of files
+ * is not asked: a file that is another than it was still proves its blocks and records by the segment's id. */
+static int open_rows(struct opening *o)
+{
+    struct segment *s = o->s;
+    const struct segment_params *p = &s->params;
+    const struct section_entry *blocks, *keys, *index, *heap;
+    int rc = p->slot == QUIRE_SLOT_Q8 ? load_centres(o) : 0;
+    if (rc == 0)
+        rc = open_damaged(o, BLOCKS_NAME, FILE_BLOCKS, &s->blocks);
+    if (rc < 0)
+        return rc;
+    blocks = section_find(s->blocks, BLOCKS_BLOCKS);
+    s->blocks_at = blocks ? blocks->offset : SECTION_ALIGN; /* the first and only section */
+    struct quire_error *err = o->err, ignored;
+    o->err = &ignored; /* elements with short keys do without */
+    keys =
+        p->user_keys && open_damaged(o, KEYS_NAME, FILE_KEYS, &s->keys) == 0 ? section_find(s->keys, KEYS_HEAP) : NULL;
+    o->err = err;
+    if (keys) {
+        s->heap_at = keys->offset;
+        s->heap_bytes = keys->bytes;
+    } else {
+        section_file_close(s->keys);
+        s->keys = NULL;
+    }
+    if (!p->has_attributes)
+        return 0;
+    rc = open_damaged(o, ATTRIBUTES_NAME, FILE_ATTRIBUTES, &s->attributes);
+    if (rc == 0)
+        rc = format_section(s->attributes, ATTRIBUTES_INDEX, UINT64_MAX, &index, err);
+    if (rc == 0)
+        rc = format_section(s->attributes, ATTRIBUTES_HEAP, UINT64_MAX, &heap, err);
+    if (rc == 0) {
+        s->attribute_index_at = index->offset;
+        s->attribute_heap_at = heap->offset;
+        s->attribute_heap_bytes = heap->bytes;
+    }
+    return rc;
+}
+
 static void fill_info(struct segment *s)
 {
     const struct segment_whole *whole = segment_whole(s);
@@ -483,14 +557,17 @@ int segment_open(const char *path, const struct segment_options *options, struct
     pthread_mutex_init(&whole->selections.mutex, NULL);
     o.s->info.path = strdup(path);
     int rc = o.s->info.path ? load_meta(&o) : QUIRE_ENOMEM;
-    if (rc == 0)
+    if (rc == 0 && o.options->rows_only) {
+        rc = open_rows(&o);
+    } else if (rc == 0) {
         rc = load_columns(&o);
-    if (rc == 0)
-        rc = load_codes(&o);
-    if (rc == 0)
-        rc = open_disk_parts(&o);
-    if (rc == 0)
-        rc = make_cache(&o);
+        if (rc == 0)
+            rc = load_codes(&o);
+        if (rc == 0)
+            rc = open_disk_parts(&o);
+        if (rc == 0)
+            rc = make_cache(&o);
+    }
     if (rc < 0) {
         segment_free(o.s);
         if (err && err->code == 0)
@@ -498,7 +575,8 @@ int segment_open(const char *path, const struct segment_options *options, struct
         return rc;
     }
     fill_info(o.s);
-    assert(!o.s->lists == !o.s->postings && !o.s->columns == !o.s->params.has_columns);
+    assert(!o.s->lists == !o.s->postings);
+    assert(o.options->rows_only || !o.s->columns == !o.s->params.has_columns);
     assert(!o.s->nav_codes == !o.s->nav_factors && (!o.s->cells || o.s->nav_codes));
     *out = o.s;
     return 0;

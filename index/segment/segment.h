@@ -50,7 +50,10 @@ struct segment_options {
     bool edge_codes;       /* load none, use those of the edges; the index must have them */
     bool read_lists;       /* of inverted lists no codes of rows, whatever the budget */
     bool buffered;         /* no O_DIRECT, for tests */
-    struct io_fs *fs;      /* NULL: fs_real() */
+    bool rows_only;   /* for segment_scan alone, of a segment that is damaged: what that does without (codes, lists,
+                            * columns, the key table) is not opened, and blocks are taken as they lie, each by its own
+                            * checksum, whatever is wrong with their file */
+    struct io_fs *fs; /* NULL: fs_real() */
 };
 
 /* options may be NULL. The caller gets one reference. */

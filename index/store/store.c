@@ -160,6 +160,7 @@ static void take_out_locked(struct store *store, struct collection *collection)
     u->next = NULL;
     add_counted(store, u, false);
     store->n_collections--;
+    store->n_unavailable -= collection_available(collection, NULL) < 0;
     memset(&u->counted, 0, sizeof u->counted);
     u->due = 0;
     atomic_store(&u->backlog, BACKLOG_NONE);
@@ -363,8 +364,9 @@ void store_count(struct store *store, struct collection *c)
     bool flags[UINT8_MAX];
     struct upkeep *u = store_upkeep(c);
     struct view *view = collection_view(c);
-    unsigned due = store_seal_is_due(store, view) ? BUSY_SEAL : 0;
-    if (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0)
+    bool available = collection_available(c, NULL) == 0; /* otherwise nothing is done with it */
+    unsigned due = available && store_seal_is_due(store, view) ? BUSY_SEAL : 0;
+    if (available && (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0))
         due |= BUSY_MERGE;
     pthread_mutex_lock(&store->lock);
     if (store_lookup(store, collection_uid(c)) == c) { /* not dropped */
@@ -374,13 +376,14 @@ void store_count(struct store *store, struct collection *c)
             struct memtable_stats stats;
             memtable_get_stats(view->memtables[i]->memtable, &stats);
             u->counted.memtable_bytes += stats.bytes;
-            u->counted.memtable_rows += stats.rows;
+            u->counted.memtable_rows += available ? stats.rows : 0;
         }
         for (uint32_t i = 0; i < view->n_parts; i++) {
             u->counted.resident_bytes += part_bytes(view->parts[i]);
-            u->counted.disk_bytes += segment_info(view->parts[i]->segment)->index_bytes;
+            if (view->parts[i]->segment)
+                u->counted.disk_bytes += segment_info(view->parts[i]->segment)->index_bytes;
         }
-        u->counted.n_parts = view->n_parts;
+        u->counted.n_parts = available ? view->n_parts : 0;
         u->due = due;
         unsigned backlog = backlog_of(store, u);
         u->counted.is_behind = backlog != BACKLOG_NONE;
@@ -514,6 +517,7 @@ void store_get_stats(const struct store *store, struct store_stats *out)
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
     out->collections = s->n_collections;
+    out->unavailable = s->n_unavailable;
     out->memtable_bytes = s->memtable_bytes;
     out->resident_bytes = s->resident_bytes;
     out->segments = s->n_segments;

@@ -17,6 +17,7 @@
 #define QUIRE_INDEX_STORE_H
 
 #include "index/collection/collection.h"
+#include "index/segment/segment.h"
 #include "io/journal.h"
 
 /* Kinds of journal records, by who reads them. */
@@ -36,8 +37,9 @@ struct store_host {
     void (*enter)(void *context);
     void (*leave)(void *context);
     /* All has been read, the folder is still locked. folder: of store_repair the new one, which is whole but for what
-     * the host keeps in files, and gets its name afterwards; of store_verify the folder itself */
-    int (*complete)(void *context, const char *folder, struct quire_error *err);
+     * the host keeps in files, and gets its name afterwards; its journal has the host's records, and takes those of
+     * what could not be saved. Of store_verify the folder itself, and no journal */
+    int (*complete)(void *context, const char *folder, struct journal *journal, struct quire_error *err);
     void *context;
 };
 
@@ -58,10 +60,13 @@ struct store_options {
 struct store_report {
     struct journal_report journal;
     uint64_t collections, elements, segments, removed_folders, rows_replayed;
+    uint64_t unavailable; /* of collections: see collection_available */
     uint64_t duration_us;
 };
 
-/* Opens or makes a data folder. QUIRE_EBUSY: another process (its id in the message) has it open. */
+/* Opens or makes a data folder. A collection whose segments are damaged, missing or may not be read is there and
+ * unavailable (collection_available); the others serve. QUIRE_EBUSY: another process (its id in the message) has it
+ * open. */
 int store_open(const char *path, const struct store_options *options, const struct store_host *host, struct store **out,
                struct store_report *report, struct quire_error *err);
 /* Begins the work in the background of a store opened with no_maintenance, once: for a host whose `save` cannot be
@@ -85,9 +90,21 @@ void store_each(struct store *store, void (*visit)(void *context, struct collect
 /* Ends it: later calls on it answer QUIRE_ECLOSED or nothing; its files go when the record is durable and no reader is
  * left. */
 int store_drop_collection(struct store *store, struct collection *collection, uint64_t *lsn, struct quire_error *err);
-/* Adds a built index (a folder of `quire build`) to a collection of the same dimension, type and metric: by hard
- * links, or a copy where those are not possible. Keys that it shares with living elements replace those. Blocks: a
- * worker's. */
+/* Takes the files of a built index (a folder of `quire build`) into the data folder: by hard links, or a copy where
+ * those are not possible. Only plain files are taken, and no link is followed: QUIRE_EPERM. resolved: the path is a
+ * real path, and what is opened must lie just there. Blocks: a worker's. */
+struct store_import;
+int store_import_begin(struct store *store, const char *path, bool resolved, struct store_import **out,
+                       struct quire_error *err);
+/* The index, open, until it is adopted. */
+struct segment *store_import_segment(const struct store_import *import);
+/* Adds it to a collection of the same dimension, type and metric. Keys that it shares with living elements replace
+ * those. Blocks: a worker's. */
+int store_import_adopt(struct store_import *import, struct collection *collection, uint64_t *lsn,
+                       struct quire_error *err);
+/* Removes what was not adopted. NULL is fine. */
+void store_import_end(struct store_import *import);
+/* All three at once, of a path that is trusted. */
 int store_adopt(struct store *store, struct collection *collection, const char *path, uint64_t *lsn,
                 struct quire_error *err);
 
@@ -108,7 +125,7 @@ int store_check(struct store *store, struct collection *collection,
                 void (*finding)(void *context, const char *sentence), void *context, struct quire_error *err);
 
 struct store_stats {
-    uint64_t collections, memtable_bytes, resident_bytes, disk_bytes, segments;
+    uint64_t collections, unavailable, memtable_bytes, resident_bytes, disk_bytes, segments;
     uint64_t seals, merges, checkpoints, seal_us, merge_us, rows_sealed, rows_merged, failures;
     uint64_t last_snapshot_ms, snapshots; /* wall clock */
     bool sealing, merging, checkpointing;
@@ -119,6 +136,8 @@ void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_
 /* Whether writers should wait a little (log or seals are behind). Cheap. */
 bool store_is_behind(const struct store *store);
 
+/* What to do about a file of a data folder that cannot be used for this reason (a code). Static. */
+const char *store_remedy(int code);
 /* Hard links to all files of a folder in the new folder `to`, or copies where links are not possible and may_copy. */
 int store_link_folder(struct io_fs *fs, const char *from, const char *to, bool may_copy, struct quire_error *err);
 

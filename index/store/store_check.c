@@ -17,10 +17,12 @@
 #include "index/verify/verify.h"
 #include "io/array.h"
 #include "io/error.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 
 void store_found(struct store_check *check, const char *format, ...)
 {
@@ -185,6 +187,12 @@ static int pass_progress(void *context, const char *phase, uint64_t done, uint64
     return request->progress ? request->progress(request->context, phase, done, total) : 0;
 }
 
+/* What is no damage, but of the process that reads: nothing is proved then, and nothing may be given up. */
+static bool is_of_reader(int code)
+{
+    return code == QUIRE_ENOMEM || code == QUIRE_EPERM || code == QUIRE_ELIMIT || code == QUIRE_ECANCELLED;
+}
+
 int store_check_part(struct store_check *check, const struct collection *collection, const struct part *part,
                      struct quire_error *err)
 {
@@ -199,7 +207,7 @@ int store_check_part(struct store_check *check, const struct collection *collect
     free(path);
     add_report(&check->report.segments_total, &one);
     check->report.segments++;
-    if (rc == QUIRE_ENOMEM || rc == QUIRE_ECANCELLED)
+    if (is_of_reader(rc))
         return error_set(err, rc, "%s", rc == QUIRE_ECANCELLED ? "interrupted" : reason.message);
     if (rc < 0 && check->report.findings == before)
         store_found(check, "segment %llu of collection %llu cannot be read: %s", (unsigned long long)part->uid,
@@ -233,6 +241,9 @@ int store_check(struct store *store, struct collection *collection,
 {
     const struct store_check_request request = {.finding = finding, .context = context};
     struct store_check check = {.request = &request, .store = store};
+    int available = collection_available(collection, err);
+    if (available < 0)
+        return available;
     int rc = check_collection(&check, collection, err);
     if (rc == 0 && check.report.findings)
         rc = error_set(err, QUIRE_ECORRUPT, "collection %llu: %llu findings",
@@ -242,27 +253,55 @@ int store_check(struct store *store, struct collection *collection,
 
 /* ---- a folder ---------------------------------------------------------------------------------------------------- */
 
-static int open_parts(struct store_check *check, struct collection *c)
+static int open_parts(struct store_check *check, struct collection *c, struct quire_error *err)
 {
     struct view *view = collection_view(c);
     int rc = 0;
-    for (uint32_t i = 0; i < view->n_parts && rc != QUIRE_ENOMEM; i++) {
+    for (uint32_t i = 0; i < view->n_parts && !is_of_reader(rc); i++) {
         struct segment_options options = {.fs = check->store->fs, .memory_bytes = UINT64_MAX};
         struct quire_error reason = {0};
         char *path = store_segment_path(check->store, view->parts[i]->uid);
         rc = path ? part_open(view->parts[i], path, &options, &reason) : QUIRE_ENOMEM;
         free(path);
-        if (rc < 0 && rc != QUIRE_ENOMEM)
+        if (is_of_reader(rc))
+            error_set(err, rc, "segment %llu of collection %llu cannot be read: %s",
+                      (unsigned long long)view->parts[i]->uid, (unsigned long long)collection_uid(c), reason.message);
+        else if (rc < 0)
             store_found(check, "segment %llu of collection %llu cannot be opened: %s",
                         (unsigned long long)view->parts[i]->uid, (unsigned long long)collection_uid(c), reason.message);
     }
     view_unref(view);
-    return rc == QUIRE_ENOMEM ? rc : 0;
+    return is_of_reader(rc) ? rc : 0;
 }
 
 static int list_entry(void *context, const char *name)
 {
     *(bool *)context |= strcmp(name, LOCK_NAME) == 0;
+    return 0;
+}
+
+/* Nobody may have it open for writing meanwhile. It is only read, and so is its lock: the medium may be read-only. */
+static int lock_to_read(struct store *store, struct quire_error *err)
+{
+    char *path, owner[24] = "";
+    struct io_file *file = NULL;
+    if (asprintf(&path, "%s/" LOCK_NAME, store->path) < 0)
+        return error_set(err, QUIRE_ENOMEM, "no memory to read %s", store->path);
+    int rc = fs_open(store->fs, path, FS_READ, &file, err);
+    free(path);
+    if (rc < 0)
+        return rc;
+    assert(!store->lock_file);
+    if (file->fd >= 0 && flock(file->fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+        ssize_t read = file->fs->ops->read(file, owner, sizeof owner - 1, 0);
+        owner[read > 0 ? read : 0] = 0;
+        owner[strspn(owner, "0123456789")] = 0;
+        rc = error_set(err, QUIRE_EBUSY, "%s is open in process %s: stop it, or check a snapshot", store->path,
+                       owner[0] ? owner : "(unknown)");
+        fs_close(file);
+        return rc;
+    } /* a file system that knows no locks has nobody who holds one */
+    store->lock_file = file;
     return 0;
 }
 
@@ -281,7 +320,7 @@ int store_read_folder(struct store_check *check, const struct store_host *host, 
     if (rc < 0)
         error_set(err, rc, "cannot read the data folder %s: %s", store->path, quire_error_text(rc));
     else if (has_lock) /* a copy that was never opened has no lock, and nobody who holds it */
-        rc = store_lock_folder(store, false, err);
+        rc = lock_to_read(store, err);
     if (rc == 0) {
         struct store_recovery recovery = {.store = store, .lenient = true, .lost = take_finding, .context = check};
         struct journal_reader reader = store_reader(&recovery);
@@ -292,7 +331,7 @@ int store_read_folder(struct store_check *check, const struct store_host *host, 
     if (rc == 0)
         rc = store_list(store, &list, &n, err);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
-        rc = open_parts(check, list[i]);
+        rc = open_parts(check, list[i], err);
         collection_recount(list[i]);
     }
     store_list_free(list, n);
@@ -315,7 +354,7 @@ int store_verify(const struct store_check_request *request, struct store_verify_
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = check_collection(&check, list[i], err);
     if (rc == 0 && request->host && request->host->complete)
-        rc = request->host->complete(request->host->context, request->path, err);
+        rc = request->host->complete(request->host->context, request->path, NULL, err);
     store_list_free(list, n);
     store_free(check.store);
     if (report)

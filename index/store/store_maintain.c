@@ -66,7 +66,7 @@ static void note_result(struct store *store, struct collection *c, const char *w
 static bool upkeep_collection(struct store *store, struct collection *c, struct graph_scratch *scratch)
 {
     struct quire_error err = {0};
-    if (collection_is_dropped(c))
+    if (collection_is_dropped(c) || collection_available(c, NULL) < 0)
         return false;
     if (collection_remove_void(c, &err) < 0) /* tried again when there have been other writes */
         store_log(store, true, "elements of dropped tenants of set %llu stay for now: %s",

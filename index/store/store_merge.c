@@ -487,6 +487,9 @@ int store_merge_claimed(struct store *store, struct collection *collection, bool
 static int seal_on_request(struct store *store, struct collection *collection, bool compact, struct quire_error *err)
 {
     unsigned bits = compact ? BUSY_SEAL | BUSY_MERGE : BUSY_SEAL;
+    int available = collection_available(collection, err);
+    if (available < 0)
+        return available;
     store_claim(store, collection, bits, true);
     int rc = collection_is_dropped(collection) ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped",
                                                            (unsigned long long)collection_uid(collection))

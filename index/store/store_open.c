@@ -229,6 +229,8 @@ int store_recovery_end(struct store_recovery *r, int rc, struct quire_error *err
     return rc;
 }
 
+#define REASON_BYTES 240 /* of what is wrong with a segment: the remedy follows it in one sentence */
+
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
 struct opening {
@@ -239,10 +241,10 @@ struct opening {
     struct to_open {
         struct part *part;
         const struct view *view;
-        const struct collection *collection;
+        struct collection *collection;
     } * parts;
     uint64_t n_parts;
-    pthread_mutex_t lock; /* error */
+    pthread_mutex_t lock; /* error, and what is unavailable */
     struct quire_error error;
     uint64_t *uids; /* n_parts, ascending */
 };
@@ -300,6 +302,30 @@ static int open_one(struct opening *o, const struct to_open *item, struct quire_
     return store_open_part(o->store, item->part, (uint64_t)((double)budget * share), err);
 }
 
+const char *store_remedy(int code)
+{
+    return code == QUIRE_EPERM      ? "let this user read it (chmod, chown) and start again"
+           : code == QUIRE_EVERSION ? "start the version that wrote it"
+                                    : "put its files back from a snapshot and start again, or save the rest with "
+                                      "`quire repair`";
+}
+
+/* (lock) Its first segment that cannot be opened says why; what its memtables and other segments hold stays. */
+static int note_unavailable(struct opening *o, const struct to_open *item, const struct quire_error *why)
+{
+    struct quire_error reason = {0};
+    if (collection_available(item->collection, NULL) < 0)
+        return 0;
+    error_set(&reason, why->code, "segment %llu: %.*s: %s", (unsigned long long)item->part->uid, REASON_BYTES,
+              why->message, store_remedy(why->code));
+    store_log(o->store, true, "set %llu is unavailable: %s", (unsigned long long)collection_uid(item->collection),
+              reason.message);
+    o->store->n_unavailable++;
+    return collection_set_unavailable(item->collection, &reason);
+}
+
+/* What is wrong with a segment is its collection's, but for what is wrong with this process: no memory, no room for
+ * another open file. */
 static int open_range(void *context, uint64_t begin, uint64_t end)
 {
     struct opening *o = context;
@@ -307,11 +333,14 @@ static int open_range(void *context, uint64_t begin, uint64_t end)
     for (uint64_t i = begin; rc == 0 && i < end; i++) {
         struct quire_error err = {0};
         rc = open_one(o, &o->parts[i], &err);
-        if (rc < 0) {
-            pthread_mutex_lock(&o->lock);
+        if (rc == 0)
+            continue;
+        pthread_mutex_lock(&o->lock);
+        if (rc == QUIRE_ENOMEM || rc == QUIRE_ELIMIT)
             o->error = err;
-            pthread_mutex_unlock(&o->lock);
-        }
+        else
+            rc = note_unavailable(o, &o->parts[i], &err);
+        pthread_mutex_unlock(&o->lock);
     }
     return rc;
 }
@@ -322,9 +351,7 @@ static int open_parts(struct opening *o, struct quire_error *err)
     pthread_mutex_init(&o->lock, NULL);
     int rc = o->n_parts ? parallel_for(threads, o->n_parts, 1, open_range, o, NULL) : 0;
     pthread_mutex_destroy(&o->lock);
-    return rc < 0 ? error_set(err, rc, "a segment of %s cannot be opened, `quire repair` saves the rest: %s",
-                              o->store->path, o->error.message)
-                  : 0;
+    return rc < 0 ? error_set(err, rc, "a segment of %s cannot be opened: %s", o->store->path, o->error.message) : 0;
 }
 
 /* What is removed while a folder is read may be seen twice or never: names first. */
@@ -397,6 +424,7 @@ static int open_segments(struct store *store, struct store_report *report, struc
     }
     report->collections = o.n_collections;
     report->segments = o.n_parts;
+    report->unavailable = store->n_unavailable;
     for (uint32_t i = 0; o.views && i < o.n_collections; i++)
         view_unref(o.views[i]);
     store_list_free(o.collections, o.n_collections);

@@ -93,7 +93,7 @@ struct store {
     pthread_mutex_t lock;   /* all up to the next comment; the store's fields of collections */
     pthread_cond_t changed; /* a bit of busy was lowered */
     struct collection **buckets;
-    uint32_t n_buckets, n_collections, n_behind;
+    uint32_t n_buckets, n_collections, n_behind, n_unavailable;
     uint64_t next_collection, next_segment;
     uint64_t memtable_bytes, resident_bytes, segment_bytes, n_segments; /* sums of what collections were counted with */
     uint32_t n_due[2];                                                  /* collections with BUSY_SEAL, BUSY_MERGE due */
@@ -205,6 +205,16 @@ int store_start_maintenance(struct store *store, struct quire_error *err);
 int store_sync_folder(struct io_fs *fs, const char *path, struct quire_error *err);
 /* Removes a data folder that was not finished, as far as that is possible. Missing is fine. */
 void store_discard_folder(struct io_fs *fs, const char *folder);
+
+/* ---- store_import.c ---------------------------------------------------------------------------------------------- */
+
+struct store *store_import_store(const struct store_import *import);
+/* Where the index was. */
+const char *store_import_path(const struct store_import *import);
+/* Where its files are, and the number they were given; NULL: they were taken. */
+const char *store_import_folder(const struct store_import *import, uint64_t *uid);
+/* They have another name now. */
+void store_import_taken(struct store_import *import);
 
 /* ---- store_check.c ----------------------------------------------------------------------------------------------- */
 

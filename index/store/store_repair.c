@@ -7,7 +7,7 @@
  *   1. elements of memtables are put;
  *   2. segments that are sound are taken over whole, by links or copies, with the rows that are dead, or older
  *      than another of their key, marked as dead;
- *   3. of a segment that is not sound the rows of whole blocks are put one by one.
+ *   3. of a segment that is not sound, or does not even open, the rows of whole blocks are put one by one.
  * Keys that are there are remembered by their 64-bit hashes.
  *
  * Records of the host are not understood here; those that it refuses are left out. Those of the checkpoint go into a
@@ -299,21 +299,53 @@ static int take_over(struct repair *r)
     return rc;
 }
 
+/* Of a segment that is damaged the rows of whole blocks. */
+static int save_rows(struct repair *r, struct segment *segment)
+{
+    uint64_t saved = r->n_elements, rows = segment_info(segment)->rows, dead = atomic_load(&r->part->n_dead);
+    int rc = segment_scan(segment, NULL, save_row, lose, r, r->err);
+    store_found(&r->check, "of the %llu elements of segment %llu, collection %llu, %llu could be saved",
+                (unsigned long long)(rows > dead ? rows - dead : 0), (unsigned long long)r->part->uid,
+                (unsigned long long)collection_uid(r->source), (unsigned long long)(r->n_elements - saved));
+    return rc;
+}
+
+/* Of one that does not open, without what its rows do not need. */
+static int save_closed(struct repair *r)
+{
+    struct segment_options options = {
+        .fs = r->from->fs, .memory_bytes = UINT64_MAX, .no_cache = true, .rows_only = true};
+    struct quire_error reason = {0};
+    struct segment *segment = NULL;
+    char *path = store_segment_path(r->from, r->part->uid);
+    if (!path)
+        return error_set(r->err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    int rc = segment_open(path, &options, &segment, &reason);
+    free(path);
+    if (rc == QUIRE_ENOMEM || rc == QUIRE_EPERM)
+        return error_set(r->err, rc, "%s", reason.message);
+    bool is_own = rc == 0 && segment_info(segment)->dim == collection_config(r->source)->dim;
+    if (is_own)
+        rc = save_rows(r, segment);
+    else
+        store_found(&r->check, "none of the elements of segment %llu, collection %llu, could be saved: %s",
+                    (unsigned long long)r->part->uid, (unsigned long long)collection_uid(r->source),
+                    rc < 0 ? reason.message : "it is another collection's");
+    segment_unref(segment);
+    return is_own ? rc : 0;
+}
+
 static int save_part(struct repair *r, const struct part *part)
 {
     assert(!r->dead);
     r->part = part;
+    uint64_t before = r->check.report.findings;
     if (!part->segment) /* the sentence has been said when it was opened */
-        return 0;
-    uint64_t before = r->check.report.findings, saved = r->n_elements;
+        return save_closed(r);
     int rc = store_check_part(&r->check, r->source, part, r->err);
     if (rc < 0 || r->check.report.findings == before)
         return rc < 0 ? rc : take_over(r);
-    rc = segment_scan(part->segment, NULL, save_row, lose, r, r->err);
-    store_found(&r->check, "of the %llu elements of segment %llu, collection %llu, %llu could be saved",
-                (unsigned long long)part_living(part), (unsigned long long)part->uid,
-                (unsigned long long)collection_uid(r->source), (unsigned long long)(r->n_elements - saved));
-    return rc;
+    return save_rows(r, part->segment);
 }
 
 static int by_age(const void *a, const void *b)
@@ -389,6 +421,8 @@ static int write_folder(struct repair *r, const char *path)
     /* numbers that the damaged folder gave out are not given out again */
     if (r->to->next_collection < r->from->next_collection)
         r->to->next_collection = r->from->next_collection;
+    if (rc == 0 && r->host.complete)
+        rc = r->host.complete(r->host.context, path, r->to->journal, r->err);
     int closed = store_close(r->to, rc == 0 ? r->err : NULL);
     return rc < 0 ? rc : closed;
 }
@@ -424,8 +458,6 @@ int store_repair(const struct store_check_request *request, const char *to, stru
     if (rc == 0) {
         r.from = r.check.store;
         rc = write_folder(&r, building);
-        if (rc == 0 && r.host.complete)
-            rc = r.host.complete(r.host.context, building, err);
         if (rc == 0)
             rc = fs_publish(fs, building, to, err);
         if (rc < 0)

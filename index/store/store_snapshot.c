@@ -106,15 +106,29 @@ struct copy {
     uint32_t n_views;
 };
 
+static int is_there(void *context, const char *name)
+{
+    (void)context, (void)name;
+    return 0;
+}
+
+/* A segment that is missing, of a collection that is unavailable for it, is missing in the copy as well: all else that
+ * is known of the collection is in it, so that the segment may be put back into either. */
 static int link_parts(struct copy *copy, const struct view *view, struct quire_error *err)
 {
+    struct io_fs *fs = copy->store->fs;
     int rc = 0;
     assert(view);
     for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++) {
         char *from = store_segment_path(copy->store, view->parts[i]->uid), *to = NULL;
         rc = !from || asprintf(&to, "%s/%llu", copy->segments, (unsigned long long)view->parts[i]->uid) < 0
                  ? error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment")
-                 : store_link_folder(copy->store->fs, from, to, false, err);
+                 : 0;
+        bool missing = rc == 0 && !view->parts[i]->segment && fs->ops->list(fs, from, is_there, NULL) == QUIRE_ENOFILE;
+        if (missing)
+            store_log(copy->store, true, "%s is not there, nor in the snapshot", from);
+        else if (rc == 0)
+            rc = store_link_folder(fs, from, to, false, err);
         free(from);
         free(to);
     }
@@ -230,30 +244,30 @@ struct adoption {
     uint32_t n_confirmed;
 };
 
-static int refuse(const struct segment_info *info, const char *what, const char *index, const char *own,
-                  struct quire_error *err)
+static int refuse(const char *path, const char *what, const char *index, const char *own, struct quire_error *err)
 {
     return error_set(err, QUIRE_EINVALID,
-                     "%s has %s %s and the set has %s: build the index with that, or make a new set", info->path, what,
-                     index, own);
+                     "%s has %s %s and the set has %s: build the index with that, or make a new set", path, what, index,
+                     own);
 }
 
-static int check_index(const struct segment_info *info, const struct collection_config *c, struct quire_error *err)
+static int check_index(const struct segment_info *info, const char *path, const struct collection_config *c,
+                       struct quire_error *err)
 {
     if (info->dim != c->dim)
         return error_set(err, QUIRE_EDIM,
-                         "%s has dimension %u and the set has %u: build the index with that, or make a new set",
-                         info->path, info->dim, c->dim);
+                         "%s has dimension %u and the set has %u: build the index with that, or make a new set", path,
+                         info->dim, c->dim);
     if (info->type != c->type)
-        return refuse(info, "vectors of", quire_type_name(info->type), quire_type_name(c->type), err);
+        return refuse(path, "vectors of", quire_type_name(info->type), quire_type_name(c->type), err);
     if (info->metric != c->metric)
-        return refuse(info, "metric", quire_metric_name(info->metric), quire_metric_name(c->metric), err);
+        return refuse(path, "metric", quire_metric_name(info->metric), quire_metric_name(c->metric), err);
     if (info->slot != c->slot)
-        return refuse(info, "slots of", quire_slot_name(info->slot), quire_slot_name(c->slot), err);
+        return refuse(path, "slots of", quire_slot_name(info->slot), quire_slot_name(c->slot), err);
     return 0;
 }
 
-static int every_row_is_granted(const struct segment *segment, struct quire_error *err)
+static int every_row_is_granted(const struct segment *segment, const char *path, struct quire_error *err)
 {
     struct columns_stats stats = {.n_tenants = 0};
     roaring_bitmap_t *granted = NULL;
@@ -270,16 +284,17 @@ static int every_row_is_granted(const struct segment *segment, struct quire_erro
     part_rows_free(granted);
     free(all.tenants);
     if (rc < 0)
-        return error_set(err, rc, "no memory to look at the tenants of %s", segment_info(segment)->path);
+        return error_set(err, rc, "no memory to look at the tenants of %s", path);
     return n == rows ? 0
                      : error_set(err, QUIRE_EINVALID,
                                  "%llu of the %llu rows of %s are granted to nobody, and every element of this set is "
                                  "some tenant's: build the index with a tenant for each row",
-                                 (unsigned long long)(rows - n), (unsigned long long)rows, segment_info(segment)->path);
+                                 (unsigned long long)(rows - n), (unsigned long long)rows, path);
 }
 
 /* What an index grants must be as it would be if it were granted now. */
-static int check_tenants(const struct adoption *a, const struct segment *segment, struct quire_error *err)
+static int check_tenants(const struct adoption *a, const struct segment *segment, const char *path,
+                         struct quire_error *err)
 {
     struct grant grant;
     uint64_t rows;
@@ -288,36 +303,26 @@ static int check_tenants(const struct adoption *a, const struct segment *segment
             return error_set(err, QUIRE_EINVALID,
                              "%s grants rows to tenant %.*s, which was dropped from this set: put its elements one by "
                              "one, or load the index into a new set",
-                             segment_info(segment)->path, (int)grant.bytes, grant.name);
-    return collection_config(a->collection)->tenants ? every_row_is_granted(segment, err) : 0;
+                             path, (int)grant.bytes, grant.name);
+    return collection_config(a->collection)->tenants ? every_row_is_granted(segment, path, err) : 0;
 }
 
-/* Links to the files of `quire build` under a number of this store. */
-static int link_index(struct adoption *a, const char *path, struct quire_error *err)
+/* The files of an import become a part. */
+static int take_import(struct adoption *a, struct store_import *import, struct quire_error *err)
 {
     struct io_fs *fs = a->store->fs;
-    uint64_t rows = 0, uid = store_new_segment(a->store);
-    char *to = store_segment_path(a->store, uid), *building = NULL;
-    struct segment_options options = {.fs = fs, .memory_bytes = UINT64_MAX};
-    struct segment *segment = NULL;
-    int rc = to && asprintf(&building, "%s" BUILDING_MARK, to) >= 0
-                 ? segment_open(path, &options, &segment, err)
-                 : error_set(err, QUIRE_ENOMEM, "no memory to adopt %s", path);
-    if (rc == 0) { /* it is looked at where it is, before anything is linked */
-        rows = segment_info(segment)->rows;
-        rc = check_index(segment_info(segment), collection_config(a->collection), err);
-        if (rc == 0)
-            rc = check_tenants(a, segment, err);
-        segment_unref(segment);
-    }
+    const struct segment *segment = store_import_segment(import);
+    uint64_t uid, rows = segment_info(segment)->rows;
+    const char *from = store_import_folder(import, &uid), *path = store_import_path(import);
+    char *to = store_segment_path(a->store, uid);
+    int rc = to ? check_index(segment_info(segment), path, collection_config(a->collection), err)
+                : error_set(err, QUIRE_ENOMEM, "no memory for the name of a segment");
+    if (rc == 0)
+        rc = check_tenants(a, segment, path, err);
+    if (rc == 0)
+        rc = fs_publish(fs, from, to, err);
     if (rc == 0) {
-        rc = store_link_folder(fs, path, building, true, err);
-        if (rc == 0)
-            rc = fs_publish(fs, building, to, err);
-        if (rc < 0)
-            fs_remove_folder(fs, building, NULL);
-    }
-    if (rc == 0) {
+        store_import_taken(import);
         struct view *view = collection_view(a->collection);
         uint64_t share = store_share(a->store, a->collection, view->parts, view->n_parts, rows);
         view_unref(view);
@@ -327,7 +332,6 @@ static int link_index(struct adoption *a, const char *path, struct quire_error *
         if (rc < 0)
             fs_remove_folder(fs, to, NULL);
     }
-    free(building);
     free(to);
     return rc;
 }
@@ -405,10 +409,10 @@ static int commit_adoption(struct adoption *a, uint64_t seen, uint64_t *lsn, str
 }
 
 /* With both bits of busy: no seal or merge changes what was looked at. */
-static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, struct quire_error *err)
+static int adopt_claimed(struct adoption *a, struct store_import *import, uint64_t *lsn, struct quire_error *err)
 {
     assert((store_upkeep(a->collection)->busy & (BUSY_SEAL | BUSY_MERGE)) == (BUSY_SEAL | BUSY_MERGE));
-    int rc = link_index(a, path, err);
+    int rc = take_import(a, import, err);
     bool again = rc == 0;
     for (unsigned try = 0; again; try++) {
         uint64_t seen = collection_last_lsn(a->collection);
@@ -446,15 +450,30 @@ static int adopt_claimed(struct adoption *a, const char *path, uint64_t *lsn, st
     return rc;
 }
 
-int store_adopt(struct store *store, struct collection *collection, const char *path, uint64_t *lsn,
-                struct quire_error *err)
+int store_import_adopt(struct store_import *import, struct collection *collection, uint64_t *lsn,
+                       struct quire_error *err)
 {
+    struct store *store = store_import_store(import);
     struct adoption adoption = {.store = store, .collection = collection};
+    int available = collection_available(collection, err);
+    if (available < 0)
+        return available;
     store_claim(store, collection, BUSY_SEAL | BUSY_MERGE, true);
-    int rc = adopt_claimed(&adoption, path, lsn, err);
+    int rc = adopt_claimed(&adoption, import, lsn, err);
     store_release(store, collection, BUSY_SEAL | BUSY_MERGE);
     store_count(store, collection);
     store_apply_limits(store);
     store_signal(store);
+    return rc;
+}
+
+int store_adopt(struct store *store, struct collection *collection, const char *path, uint64_t *lsn,
+                struct quire_error *err)
+{
+    struct store_import *import = NULL;
+    int rc = store_import_begin(store, path, false, &import, err);
+    if (rc == 0)
+        rc = store_import_adopt(import, collection, lsn, err);
+    store_import_end(import);
     return rc;
 }

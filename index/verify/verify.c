@@ -80,6 +80,8 @@ static int verify_file(struct verification *v, const char *name, uint32_t kind)
         if (section_verify(file, section_at(file, i), &err) < 0)
             verify_found(v, "%s", err.message);
     }
+    if (section_verify_gaps(file, &err) < 0)
+        verify_found(v, "%s", err.message);
     section_file_close(file);
     return verify_progress(v, "check files", v->report.files,
                            FILES_MAX - !v->s->postings - !v->s->attributes - !v->s->columns);

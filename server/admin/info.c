@@ -20,6 +20,7 @@
 #include "server/call/fair_metrics.h"
 #include "server/keys/keyspace.h"
 #include "server/net/client.h"
+#include "server/protocol/label.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -210,6 +211,60 @@ static void section_persistence(struct page *p)
     line(p, "aof_base_size:%" PRIu64, log.checkpoint_bytes);
     line(p, "aof_buffer_length:%" PRIu64, log.unwritten_bytes);
     line(p, "aof_rewrites:%" PRIu64, stats.checkpoints);
+}
+
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
+
+enum { DAMAGE_SHOWN = 100 }; /* of what is unavailable; the rest is counted */
+
+struct damage {
+    struct page *page;
+    unsigned shown;
+};
+
+void info_count_unavailable(const struct server *server, uint64_t *sets, uint64_t *caches)
+{
+    struct store_stats stats = {0};
+    if (server->service.store)
+        store_get_stats(server->service.store, &stats);
+    *sets = stats.unavailable;
+    *caches = server->service.caches ? caches_count_unavailable(server->service.caches) : 0;
+}
+
+static void damage_line(struct damage *d, const char *kind, struct quire_bytes name, const struct quire_error *why)
+{
+    char label[LABEL_BYTES];
+    label_write(name, label);
+    if (d->shown < DAMAGE_SHOWN)
+        line(d->page, "unavailable%u:%s=%s,why=%s", d->shown, kind, label, why->message);
+    d->shown++;
+}
+
+static void show_set(void *context, const struct key_entry *entry)
+{
+    struct quire_error why;
+    if (entry->type == KEY_VECTOR_SET && collection_available(entry->set, &why) < 0)
+        damage_line(context, "set", (struct quire_bytes){entry->key, entry->node.key_bytes}, &why);
+}
+
+static void show_cache(void *context, struct cache *cache)
+{
+    struct quire_error why;
+    if (cache_available(cache, &why) < 0)
+        damage_line(context, "cache", cache_get_config(cache)->name, &why);
+}
+
+static void section_damage(struct page *p)
+{
+    struct damage d = {.page = p};
+    uint64_t sets, caches;
+    info_count_unavailable(p->server, &sets, &caches);
+    line(p, "unavailable_sets:%" PRIu64, sets);
+    line(p, "unavailable_caches:%" PRIu64, caches);
+    if (sets)
+        keyspace_each(&p->server->service.keyspace, show_set, &d);
+    if (caches)
+        caches_each(p->server->service.caches, show_cache, &d);
 }
 
 static void section_stats(struct page *p)
@@ -509,6 +564,7 @@ static const struct {
                 {"clients", "Clients", section_clients, true},
                 {"memory", "Memory", section_memory, true},
                 {"persistence", "Persistence", section_persistence, true},
+                {"damage", "Damage", section_damage, true},
                 {"stats", "Stats", section_stats, true},
                 {"replication", "Replication", section_replication, true},
                 {"cpu", "CPU", section_cpu, true},

@@ -35,4 +35,7 @@ void info_write(struct server *server, const struct resp_arg *sections, uint32_t
 /* "mimalloc" or "libc"; in cmd_memory.c. */
 const char *cmd_memory_allocator(void);
 
+/* How many vector sets and caches cannot be used because of their files: INFO damage names them. */
+void info_count_unavailable(const struct server *server, uint64_t *sets, uint64_t *caches);
+
 #endif

@@ -1,5 +1,5 @@
 /*
- * metrics.c - /metrics and /health.
+ * metrics.c - /metrics, /health and /ready.
  *
  * As much HTTP/1.1 as a scraper, a load balancer and a person with curl need: GET and HEAD, one request per connection,
  * at most 8 KiB of it, the rest of a request ignored, "Connection: close". Connections are few (32 at once; for one
@@ -139,6 +139,11 @@ static void put_server(struct server *server, const struct info_totals *f, struc
                (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                    (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
     number(text, "quire_healthy", "1 while /health says ok.", atomic_load(&server->unhealthy) ? 0 : 1);
+    uint64_t sets, caches;
+    info_count_unavailable(server, &sets, &caches);
+    head(text, "quire_unavailable", "Vector sets and caches that cannot be used because of their files.");
+    put(text, "quire_unavailable{what=\"set\"} %" PRIu64 "\n", sets);
+    put(text, "quire_unavailable{what=\"cache\"} %" PRIu64 "\n", caches);
     number(text, "quire_connected_clients", "Clients connected.", (double)f->clients);
     number(text, "quire_connections_total", "Connections accepted.", (double)f->connections);
     number(text, "quire_connections_rejected_total", "Connections refused for maxclients.",
@@ -538,6 +543,25 @@ static void answer_line(struct http_client *h, const char *status, const char *a
     resp_buffer_fini(&body);
 }
 
+/* /health says whether the server lives and can write: who answers 503 there is worth a restart or a look at the disk.
+ * What some files' damage makes unavailable no restart brings back, so it is told with 200 there, and is 503 at /ready
+ * only. */
+static void answer_state(struct http_client *h, bool get, bool ready, const char *unhealthy)
+{
+    uint64_t sets, caches;
+    char line[160];
+    info_count_unavailable(h->loop->server, &sets, &caches);
+    bool degraded = sets + caches > 0;
+    if (degraded)
+        snprintf(line, sizeof line,
+                 "degraded: %" PRIu64 " vector sets and %" PRIu64 " caches are unavailable, INFO damage names them",
+                 sets, caches);
+    answer_line(h, unhealthy || (degraded && ready) ? "503 Service Unavailable" : "200 OK", "", get,
+                unhealthy  ? unhealthy
+                : degraded ? line
+                           : "ok");
+}
+
 /* Answers once the request's head is whole. */
 static void take(struct http_client *h)
 {
@@ -565,10 +589,10 @@ static void take(struct http_client *h)
         metrics_write(server, &body);
         answer(h, "200 OK", "text/plain; version=0.0.4; charset=utf-8", "", get, &body);
         resp_buffer_fini(&body);
-    } else if (strcmp(path, "/health") == 0) {
-        answer_line(h, unhealthy ? "503 Service Unavailable" : "200 OK", "", get, unhealthy ? unhealthy : "ok");
+    } else if (strcmp(path, "/health") == 0 || strcmp(path, "/ready") == 0) {
+        answer_state(h, get, path[1] == 'r', unhealthy);
     } else {
-        answer_line(h, "404 Not Found", "", get, "there are /metrics and /health");
+        answer_line(h, "404 Not Found", "", get, "there are /metrics, /health and /ready");
     }
 }
 

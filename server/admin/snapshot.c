@@ -2,8 +2,9 @@
  * snapshot.c - making, naming and removing snapshots; SAVE, BGSAVE, LASTSAVE, and INFO persistence.
  *
  * The store makes the copy as `new` and renames it when it is whole and synced; it gets its final name, which holds the
- * LSN, after that. So whatever bears a final name is whole, and what a crash leaves of the other is removed by the next
- * snapshot. Only then older ones go, if `snapshots-keep` says so, and only folders named like a snapshot.
+ * LSN, after that. Only then older ones go, if `snapshots-keep` says so, and only folders named like a snapshot: each
+ * is renamed to `old` before anything of it is removed. So whatever bears a final name is whole; what a process that
+ * was killed leaves of the others is removed at the next start, or by the next snapshot.
  *
  * Age is decided by the time in the name. The LSN would not do: it goes back when a server is started on an older
  * snapshot.
@@ -28,24 +29,13 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { STAMP_BYTES = 16 }; /* 20261121T190512Z */
 
 static uint64_t now_s(void)
 {
     return (uint64_t)time(NULL);
-}
-
-int snapshots_init(struct server *server, struct quire_error *err)
-{
-    struct snapshots *s = server->snapshots = calloc(1, sizeof *s);
-    if (!s)
-        return error_set(err, QUIRE_ENOMEM, "no memory for snapshots");
-    pthread_mutex_init(&s->lock, NULL);
-    s->last_s = now_s();
-    s->seconds = -1;
-    s->lsn = server->service.journal ? journal_last_lsn(server->service.journal) : 0;
-    return 0;
 }
 
 void snapshots_fini(struct server *server)
@@ -57,13 +47,19 @@ void snapshots_fini(struct server *server)
 
 /* ---- folders ------------------------------------------------------------------------------------------------------*/
 
-/* The folder of snapshots, made where it is not there; owned by the caller. */
-static char *snapshot_folder(const struct config *config, struct quire_error *err)
+static char *path_of(const struct config *config)
 {
     char *path;
     const char *name = config->snapshot_dir;
     int bytes = name[0] == '/' ? asprintf(&path, "%s", name) : asprintf(&path, "%s/%s", config->dir, name);
-    if (bytes < 0) {
+    return bytes < 0 ? NULL : path;
+}
+
+/* The folder of snapshots, made where it is not there; owned by the caller. */
+static char *snapshot_folder(const struct config *config, struct quire_error *err)
+{
+    char *path = path_of(config);
+    if (!path) {
         error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
         return NULL;
     }
@@ -129,6 +125,20 @@ static int oldest_first(const void *left, const void *right)
     return order ? order : (x > y) - (x < y);
 }
 
+/* One that is whole until it has another name. */
+static int remove_snapshot(const char *folder, const char *name, struct quire_error *err)
+{
+    char *from = NULL, *to = NULL;
+    int rc = remove_tree(folder, "old", err); /* of a process that was killed */
+    if (rc == 0 && (asprintf(&from, "%s/%s", folder, name) < 0 || asprintf(&to, "%s/old", folder) < 0))
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
+    if (rc == 0)
+        rc = fs_publish(fs_real(), from, to, err);
+    free(from);
+    free(to);
+    return rc == 0 ? remove_tree(folder, "old", err) : rc;
+}
+
 /* All but the youngest `keep`, and never the one that was just made. */
 static int remove_older(const char *folder, const char *made, uint64_t keep, struct quire_error *err)
 {
@@ -141,11 +151,44 @@ static int remove_older(const char *folder, const char *made, uint64_t keep, str
         qsort(names.list, names.n, sizeof *names.list, oldest_first);
     for (size_t i = 0; rc == 0 && i + keep < names.n; i++)
         if (strcmp(names.list[i], made) != 0)
-            rc = remove_tree(folder, names.list[i], err);
+            rc = remove_snapshot(folder, names.list[i], err);
     while (names.n > 0)
         free(names.list[--names.n]);
     free(names.list);
     return rc;
+}
+
+static int remove_leftovers(const char *folder, struct quire_error *err)
+{
+    static const char *const names[] = {"new.building", "new", "old"};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof names / sizeof *names; i++)
+        rc = remove_tree(folder, names[i], err);
+    return rc;
+}
+
+/* What is in the way is said, and tried again by the next snapshot. */
+static void remove_unfinished(struct server *server)
+{
+    struct quire_error err = {0};
+    const struct config *config = server->service.config;
+    char *folder = config->dir[0] ? path_of(config) : NULL;
+    if (folder && access(folder, F_OK) == 0 && remove_leftovers(folder, &err) < 0)
+        log_line(server->service.log, LOG_LEVEL_WARNING, "an unfinished snapshot stays for now: %s", err.message);
+    free(folder);
+}
+
+int snapshots_init(struct server *server, struct quire_error *err)
+{
+    struct snapshots *s = server->snapshots = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(err, QUIRE_ENOMEM, "no memory for snapshots");
+    pthread_mutex_init(&s->lock, NULL);
+    s->last_s = now_s();
+    s->seconds = -1;
+    s->lsn = server->service.journal ? journal_last_lsn(server->service.journal) : 0;
+    remove_unfinished(server);
+    return 0;
 }
 
 /* ---- making one ---------------------------------------------------------------------------------------------------*/
@@ -173,7 +216,7 @@ static int make_in(struct server *server, const char *folder, uint64_t *lsn, str
     uint64_t keep = server->service.config->snapshots_keep;
     if (asprintf(&path, "%s/new", folder) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for the name of a snapshot");
-    int rc = remove_tree(folder, "new", err);
+    int rc = remove_leftovers(folder, err);
     caches_pin_files(server->service.caches);
     if (rc == 0)
         rc = store_snapshot(server->service.store, path, lsn, err);

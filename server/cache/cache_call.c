@@ -25,6 +25,13 @@ struct cache *cache_call_find(struct caller *c, struct resp_arg name)
     if (!cache)
         caller_error(c, "ERR no such cache '%.*s': SC.CREATE makes one, SC.LIST shows those there are",
                      ARG_SHOWN(name, 64u));
+    struct quire_error why = {0};
+    if (cache && cache_available(cache, &why) < 0) {
+        caller_error(c, "DAMAGED cache '%.*s' is unavailable: %s; SC.DROP removes it", ARG_SHOWN(name, 64u),
+                     why.message);
+        cache_unref(cache);
+        return NULL;
+    }
     return cache;
 }
 

@@ -16,6 +16,7 @@
 #include "io/error.h"
 #include "io/journal.h"
 #include "server/keys/keyspace_log.h"
+#include "server/protocol/label.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,18 @@ static int bind_keys(struct service *s, struct quire_error *err)
     }
     free(b.uids);
     return b.failed ? error_set(err, QUIRE_ENOMEM, "no memory to bind keys to collections") : 0;
+}
+
+/* What the log says of keys whose sets cannot be used; the store has said why. */
+static void name_unavailable(void *context, const struct key_entry *entry)
+{
+    struct service *s = context;
+    char name[LABEL_BYTES];
+    if (entry->type != KEY_VECTOR_SET || !entry->set || collection_available(entry->set, NULL) == 0)
+        return;
+    label_write((struct quire_bytes){entry->key, entry->node.key_bytes}, name);
+    log_line(s->log, LOG_LEVEL_WARNING, "set %llu is the key %s: its commands answer DAMAGED",
+             (unsigned long long)collection_uid(entry->set), name);
 }
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
@@ -210,6 +223,8 @@ int data_open(struct service *s, struct quire_error *err)
         report.journal.torn_bytes ? "; cut a torn end of the log" : "");
     data_journal_set(s, store_journal(s->store), close_store, s);
     rc = bind_keys(s, err);
+    if (rc == 0 && report.unavailable)
+        keyspace_each(&s->keyspace, name_unavailable, s);
     if (rc == 0)
         rc = caches_begin(s->caches, store_journal(s->store), err);
     s->caches_begun = rc == 0;
@@ -220,13 +235,9 @@ int data_open(struct service *s, struct quire_error *err)
 /* ---- indexes made offline ---------------------------------------------------------------------------------------- */
 
 /* The settings of a set that is made of an index. */
-static int config_of(const char *path, uint64_t memory_bytes, struct collection_config *out, struct quire_error *err)
+static int config_of(const struct segment_info *info, uint64_t memory_bytes, struct collection_config *out,
+                     struct quire_error *err)
 {
-    struct segment *segment;
-    int rc = segment_open(path, NULL, &segment, err);
-    if (rc < 0)
-        return rc;
-    const struct segment_info *info = segment_info(segment);
     *out = (struct collection_config){.dim = info->dim,
                                       .type = info->type,
                                       .metric = info->metric,
@@ -237,7 +248,6 @@ static int config_of(const char *path, uint64_t memory_bytes, struct collection_
                                       .memory_bytes = memory_bytes ? memory_bytes : info->memory_bytes,
                                       .seed = info->seed,
                                       .index = info->index};
-    segment_unref(segment);
     return collection_config_validate(out, err);
 }
 
@@ -260,35 +270,43 @@ static int bind_new(struct service *s, struct resp_arg name, struct collection *
     return rc;
 }
 
-int data_adopt(struct service *s, struct resp_arg name, const char *path, uint64_t memory_bytes, uint64_t *lsn,
-               struct quire_error *err)
+/* The key comes last: the set is there whole or not at all. */
+static int adopt_new(struct service *s, struct resp_arg name, struct store_import *import, uint64_t memory_bytes,
+                     uint64_t *lsn, struct quire_error *err)
 {
     struct collection *set;
     struct collection_config config;
     uint64_t made = 0;
-    bool other;
-    int rc;
-    set = keyspace_get_vectors(&s->keyspace, name, &other);
-    if (other)
-        return error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set");
-    if (set) {
-        rc = store_adopt(s->store, set, path, lsn, err);
-        collection_unref(set);
-        return rc;
-    }
-    rc = config_of(path, memory_bytes, &config, err);
+    int rc = config_of(segment_info(store_import_segment(import)), memory_bytes, &config, err);
     if (rc == 0)
         rc = store_create_collection(s->store, &config, NULL, &set, &made, err);
     if (rc < 0)
         return rc;
-    /* the key comes last: the set is there whole or not at all */
-    rc = store_adopt(s->store, set, path, lsn, err);
+    rc = store_import_adopt(import, set, lsn, err);
     if (rc == 0)
         rc = bind_new(s, name, set, lsn, err);
     if (rc < 0)
         drop_now(s, set);
     else
         collection_unref(set);
+    return rc;
+}
+
+int data_adopt(struct service *s, struct resp_arg name, const char *path, bool resolved, uint64_t memory_bytes,
+               uint64_t *lsn, struct quire_error *err)
+{
+    struct store_import *import = NULL;
+    bool other;
+    struct collection *set = keyspace_get_vectors(&s->keyspace, name, &other);
+    if (other)
+        return error_set(err, QUIRE_EEXISTS, "Target key name already exists, and is no vector set");
+    int rc = set ? collection_available(set, err) : 0;
+    if (rc == 0)
+        rc = store_import_begin(s->store, path, resolved, &import, err);
+    if (rc == 0)
+        rc = set ? store_import_adopt(import, set, lsn, err) : adopt_new(s, name, import, memory_bytes, lsn, err);
+    store_import_end(import);
+    collection_unref(set);
     return rc;
 }
 
@@ -307,7 +325,7 @@ static int load_line(struct service *s, const char *line, size_t bytes, struct q
         return 0;
     }
     char *path = strndup(space + 1, bytes - name.bytes - 1);
-    int rc = path ? data_adopt(s, name, path, s->config->memory, &lsn, err)
+    int rc = path ? data_adopt(s, name, path, false, s->config->memory, &lsn, err)
                   : error_set(err, QUIRE_ENOMEM, "no memory for a path");
     if (rc == 0)
         log_line(s->log, LOG_LEVEL_NOTICE, "loaded %.*s", (int)bytes, line);

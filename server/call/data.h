@@ -7,9 +7,10 @@
 /* Opens `dir`, reads keys and collections, and has writes logged from then on. Nothing with dir "". Before the lanes
  * start. */
 int data_open(struct service *service, struct quire_error *err);
-/* Adds an index made offline to the set under a key, or makes the set. Blocks: at start, or on the worker. */
-int data_adopt(struct service *service, struct resp_arg key, const char *path, uint64_t memory_bytes, uint64_t *lsn,
-               struct quire_error *err);
+/* Adds an index made offline to the set under a key, or makes the set. resolved: as of store_import_begin. Blocks: at
+ * start, or on the worker. */
+int data_adopt(struct service *service, struct resp_arg key, const char *path, bool resolved, uint64_t memory_bytes,
+               uint64_t *lsn, struct quire_error *err);
 /* What the setting `load` names; keys that are there already are left as they are. */
 int data_load(struct service *service, struct quire_error *err);
 

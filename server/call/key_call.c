@@ -2,6 +2,7 @@
  * key_call.c - from the key of a command to its entry, with the errors that every command of keys has.
  */
 #include "server/call/key_call.h"
+#include "index/collection/collection.h"
 #include "io/error.h"
 
 static void reply_wrong_type(struct caller *c)
@@ -37,12 +38,29 @@ bool key_failed(struct caller *c, struct keyspace_lock *lock, int rc, const stru
     return true;
 }
 
+bool key_is_unavailable(struct resp_buffer *out, struct resp_arg key, const struct collection *set)
+{
+    struct quire_error why = {0};
+    if (collection_available(set, &why) == 0)
+        return false;
+    resp_error(out, "DAMAGED vector set '%.*s' is unavailable: %s; DEL removes it", ARG_SHOWN(key, 64u), why.message);
+    return true;
+}
+
+/* And is available, where that matters: what only asks for a key, or removes it, says KEY_ANY. */
 static bool has_type(struct key_call *call, int type)
 {
-    if (!call->entry || type == KEY_ANY || call->entry->type == type)
+    const struct key_entry *entry = call->entry;
+    const struct resp_arg name = {call->key.data, call->key.bytes};
+    if (!entry || type == KEY_ANY)
         return true;
+    if (entry->type != type)
+        reply_wrong_type(call->caller);
+    else if (type != KEY_VECTOR_SET || collection_available(entry->set, NULL) == 0)
+        return true;
+    else
+        key_is_unavailable(caller_reply(call->caller), name, entry->set);
     keyspace_unlock(&call->lock);
-    reply_wrong_type(call->caller);
     return false;
 }
 

@@ -33,6 +33,9 @@ void key_end(struct key_call *call);
 bool key_fits(struct caller *c, struct resp_arg key);
 /* The reply to a change that failed (rc < 0), after which the keys have been released; false where rc is 0. */
 bool key_failed(struct caller *c, struct keyspace_lock *lock, int rc, const struct quire_error *err);
+/* The error reply of every command that would look into a set, or write to it, whose files cannot be used. False, with
+ * nothing written, where they can. */
+bool key_is_unavailable(struct resp_buffer *out, struct resp_arg key, const struct collection *set);
 /* Notes a hit or a miss of a command that reads. */
 void key_count_look_up(struct caller *c, bool found);
 /* How the value is stored, as OBJECT ENCODING says it. */

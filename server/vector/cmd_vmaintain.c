@@ -254,8 +254,8 @@ static void load(struct worker_call *base)
     struct vload_call *call = (struct vload_call *)base;
     struct service *service = base->base.lane->service;
     char *real = resolve(service->config->import_dir, call->path, &base->error);
-    base->code =
-        real ? data_adopt(service, call->key, real, call->memory_bytes, &base->lsn, &base->error) : base->error.code;
+    base->code = real ? data_adopt(service, call->key, real, true, call->memory_bytes, &base->lsn, &base->error)
+                      : base->error.code;
     free(real);
 }
 

@@ -175,6 +175,10 @@ static void look_at(struct vector_plan *plan, const struct note *note, struct co
 
 static void look_at_all(struct vector_plan *plan, struct collection *set, const struct note *only)
 {
+    if (set && collection_available(set, NULL) < 0) { /* its commands will say so */
+        collection_unref(set);
+        return;
+    }
     for (size_t i = 0; set && !only && i < plan->n_notes; i++)
         look_at(plan, &plan->notes[i], set);
     if (set && only)

@@ -9,6 +9,7 @@
 #include "index/store/store.h"
 #include "index/vector/space.h"
 #include "io/error.h"
+#include "server/call/key_call.h"
 #include "server/keys/keyspace.h"
 #include "server/protocol/resp.h"
 #include "server/vector/links.h"
@@ -346,6 +347,8 @@ enum vector_write_result vector_write_try(struct service *service, struct vector
         resp_error(out, "WRONGTYPE Operation against a key holding the wrong kind of value");
     else if (w->only_uid && (!entry || entry->type != KEY_VECTOR_SET || collection_uid(entry->set) != w->only_uid))
         w->is_gone = true;
+    else if (entry && key_is_unavailable(out, w->key, entry->set))
+        result = VECTOR_WRITE_DONE;
     else if (entry)
         result = locate_and_commit(service, w, &lock, entry, out);
     else if (w->kind == VECTOR_ADD)

@@ -628,24 +628,70 @@ static void entries_without_vectors_stay(void **state)
     close_bed(b);
 }
 
-/* A segment that is lost costs its entries, nothing else. */
-static void a_lost_segment_costs_its_entries(void **state)
+static int note_entry(void *context, const char *name)
+{
+    (void)name;
+    *(bool *)context = true;
+    return 0;
+}
+
+/* A segment that is lost makes its cache unavailable, over a checkpoint and a restart; nothing is given up: it answers
+ * all when the segment is back. */
+static void a_lost_segment_makes_its_cache_unavailable(void **state)
 {
     struct bed *b = sealed_bed();
-    uint64_t sealed = stats(b).sealed_entries;
+    struct quire_error err = {0};
     (void)state;
     char *path = sealed_path("/data", b->w.cache->uid, b->w.cache->sealed[0]->number);
-    unsigned in_first = b->w.cache->sealed[0]->n_living;
+    world_close(&b->w);
+    assert_int_equal(b->fs->ops->rename(b->fs, path, "/away"), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        world_open_again(&b->w);
+        assert_int_equal(cache_available(b->w.cache, &err), QUIRE_ENOFILE);
+        assert_non_null(strstr(err.message, path));
+        assert_int_equal(caches_count_unavailable(b->w.caches), 1);
+        world_work(&b->w);
+        caches_pin_files(b->w.caches);
+        assert_int_equal(b->fs->ops->mkdir(b->fs, i ? "/copy1" : "/copy0"), 0);
+        assert_int_equal(caches_link_documents(b->w.caches, i ? "/copy1" : "/copy0", &err), 0);
+        caches_unpin_files(b->w.caches);
+        assert_int_equal(store_checkpoint(b->w.store, &err), 0);
+        world_close(&b->w);
+    }
+    assert_int_equal(b->fs->ops->rename(b->fs, "/away", path), 0);
+    free(path);
+    world_open_again(&b->w);
+    assert_int_equal(cache_available(b->w.cache, &err), 0);
+    world_check(&b->w);
+    assert_int_equal(stats(b).entries, 300);
+    assert_int_equal(count_hits(b, 0, 300, "a"), 300);
+    close_bed(b);
+}
+
+/* One that is unavailable can be dropped, with all of its files. */
+static void an_unavailable_cache_can_be_dropped(void **state)
+{
+    struct bed *b = sealed_bed();
+    struct quire_error err = {0};
+    uint64_t lsn;
+    (void)state;
+    char *path = sealed_path("/data", b->w.cache->uid, b->w.cache->sealed[0]->number);
     world_close(&b->w);
     assert_int_equal(fs_remove_folder(b->fs, path, NULL), 0);
     free(path);
     world_open_again(&b->w);
-    world_check(&b->w);
-    assert_int_equal(stats(b).entries, 300 - in_first);
-    assert_int_equal(stats(b).sealed_entries, sealed - in_first);
-    assert_int_equal(stats_of(&b->w, "k").lost, in_first);
-    assert_int_equal(count_hits(b, 0, 300, "a"), 300 - in_first);
-    close_bed(b);
+    assert_true(cache_available(b->w.cache, NULL) < 0);
+    assert_int_equal(caches_drop(b->w.caches, text_of("c"), &lsn, &err), 0);
+    cache_unref(b->w.cache);
+    b->w.cache = NULL;
+    assert_int_equal(caches_count_unavailable(b->w.caches), 0);
+    bool there = false;
+    assert_int_equal(b->fs->ops->list(b->fs, "/data/sealed", note_entry, &there), 0);
+    assert_int_equal(b->fs->ops->list(b->fs, "/data/documents", note_entry, &there), 0);
+    assert_false(there);
+    world_close(&b->w);
+    fault_fs_destroy(b->fs);
+    free(b);
 }
 
 /* ---- cuts of power ----------------------------------------------------------------------------------------------- */
@@ -825,7 +871,8 @@ int main(void)
         cmocka_unit_test(folders_go_with_their_entries),
         cmocka_unit_test(memory_that_is_short_is_what_seals),
         cmocka_unit_test(entries_without_vectors_stay),
-        cmocka_unit_test(a_lost_segment_costs_its_entries),
+        cmocka_unit_test(a_lost_segment_makes_its_cache_unavailable),
+        cmocka_unit_test(an_unavailable_cache_can_be_dropped),
         cmocka_unit_test(every_cut_recovers),
     };
     cmocka_set_test_filter(getenv("QUIRE_TEST"));

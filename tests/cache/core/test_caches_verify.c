@@ -2,6 +2,7 @@
  * test_caches_verify.c - checks of the caches of a folder, and saving their documents: what is whole counts, each kind
  * of damage is found, what a crash leaves is none, and entries whose documents were saved answer in the new folder.
  */
+#include "cache/core/cache_priv.h"
 #include "cache/core/caches_verify.h"
 #include "index/store/store_check.h"
 #include "tests/cache/support_cache.h"
@@ -46,21 +47,29 @@ static void hear_note(void *context, const char *sentence)
     snprintf(r->heard.last, sizeof r->heard.last, "%s", sentence);
 }
 
+/* As if nothing of the documents had been synced before the power went: what the journal keeps of that is in records of
+ * one kind. */
+static bool forgets_syncs;
+
 static int restore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
+    if (kind == CACHE_LOG_DURABLE && forgets_syncs)
+        return 0;
     return caches_restore(((struct reading *)context)->caches, kind, lsn, bytes, n, err);
 }
 
 static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
+    if (kind == CACHE_LOG_DURABLE && forgets_syncs)
+        return 0;
     return caches_replay(((struct reading *)context)->caches, kind, lsn, bytes, n, err);
 }
 
-static int complete(void *context, const char *folder, struct quire_error *err)
+static int complete(void *context, const char *folder, struct journal *journal, struct quire_error *err)
 {
     struct reading *r = context;
     struct caches_check check = {
-        .finding = hear_finding, .note = hear_note, .context = r, .to = r->saves ? folder : NULL};
+        .finding = hear_finding, .note = hear_note, .context = r, .to = r->saves ? folder : NULL, .journal = journal};
     return caches_verify(r->caches, &check, &r->report, err);
 }
 
@@ -264,35 +273,118 @@ static void damaged_headers(void **state)
     support_folder_remove(temp);
 }
 
-/* What was never written is no damage; a file that is missing between others is. */
+/* What was on the disk once and is missing is damage; what a crash kept from being written is none. */
 static void missing_documents(void **state)
 {
     struct world world;
     struct reading r;
-    char *temp = support_folder_make(), folder[256], documents[600], segment[600], later[700];
+    char *temp = support_folder_make(), folder[256], saved[256], documents[600], segment[600], later[700];
     (void)state;
     snprintf(folder, sizeof folder, "%s/data", temp);
+    snprintf(saved, sizeof saved, "%s/saved", temp);
     fill(&world, folder);
     find_segment(folder, documents, segment);
     assert_int_equal(truncate(segment, HEADER + 30 * UNIT), 0);
+    forgets_syncs = true;
     read_folder(&world, NULL, &r);
     assert_int_equal(r.heard.findings, 0);
     assert_int_equal(r.heard.notes, 1);
     assert_int_equal(r.report.entries_lost, 10);
     assert_int_equal(r.report.entries, N);
-    snprintf(later, sizeof later, "%s/%016x.docs", documents, UINT32_MAX);
+    snprintf(later, sizeof later, "%s.away", segment);
     assert_int_equal(rename(segment, later), 0);
     read_folder(&world, NULL, &r);
-    assert_int_equal(r.heard.findings, 2); /* the file that has another number in it, and the one that is missing */
+    assert_int_equal(r.heard.findings, 0);
+    assert_int_equal(r.report.entries_lost, N);
+    forgets_syncs = false;
+    read_folder(&world, NULL, &r);
+    assert_int_equal(r.heard.findings, 1);
+    assert_non_null(strstr(r.heard.last, "is not there: the documents of 40 entries"));
     assert_int_equal(r.report.entries_damaged, N);
     assert_int_equal(rename(later, segment), 0);
-    /* opening removes the ten for good */
+    read_folder(&world, NULL, &r);
+    assert_int_equal(r.heard.findings, 1);
+    assert_non_null(strstr(r.heard.last, "10 of its 40 entries"));
+    assert_int_equal(r.report.entries_damaged, 10);
+    /* unavailable, and nothing is given up */
+    struct quire_error err = {0};
     reopen_at(&world, folder);
-    assert_int_equal(count_answers(&world), 30);
+    assert_int_equal(cache_available(world.cache, &err), QUIRE_ECORRUPT);
+    assert_non_null(strstr(err.message, segment));
+    assert_int_equal(store_checkpoint(world.store, &err), 0);
     world_close(&world);
+    read_folder(&world, saved, &r);
+    assert_int_equal(r.report.entries_damaged, 10);
+    /* what was saved is sound, and the ten are gone */
+    snprintf(world.folder, sizeof world.folder, "%s", saved);
     read_folder(&world, NULL, &r);
     assert_int_equal(r.heard.findings + r.heard.notes, 0);
     assert_int_equal(r.report.entries, 30);
+    reopen_at(&world, saved);
+    assert_int_equal(cache_available(world.cache, &err), 0);
+    assert_int_equal(count_answers(&world), 30);
+    world_check(&world);
+    world_close(&world);
+    support_folder_remove(temp);
+}
+
+/* A header of zeros with documents behind it: damage, and every one of them is served and saved. */
+static void zeroed_headers(void **state)
+{
+    static const uint8_t zeros[HEADER];
+    struct world world;
+    struct reading r;
+    char *temp = support_folder_make(), folder[256], saved[256], documents[600], segment[600];
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/data", temp);
+    snprintf(saved, sizeof saved, "%s/saved", temp);
+    fill(&world, folder);
+    find_segment(folder, documents, segment);
+    overwrite(segment, 0, zeros, sizeof zeros);
+    read_folder(&world, NULL, &r);
+    assert_int_equal(r.heard.findings, 1);
+    assert_non_null(strstr(r.heard.last, "header"));
+    assert_int_equal(r.report.entries_damaged + r.report.entries_lost, 0);
+    read_folder(&world, saved, &r);
+    assert_int_equal(r.heard.findings, 1);
+    reopen_at(&world, folder);
+    assert_int_equal(count_answers(&world), N);
+    world_close(&world);
+    reopen_at(&world, folder); /* and after the log's thread has looked for what to remove */
+    assert_int_equal(count_answers(&world), N);
+    world_close(&world);
+    snprintf(world.folder, sizeof world.folder, "%s", saved);
+    read_folder(&world, NULL, &r);
+    assert_int_equal(r.heard.findings + r.heard.notes, 0);
+    reopen_at(&world, saved);
+    assert_int_equal(count_answers(&world), N);
+    world_close(&world);
+    support_folder_remove(temp);
+}
+
+/* Nothing but zeros: no document can be had, and that is told instead of taken for a file that never was. */
+static void zeroed_files(void **state)
+{
+    static uint8_t zeros[HEADER + N * 2 * UNIT];
+    struct world world;
+    struct reading r;
+    struct quire_error err = {0};
+    struct stat status;
+    char *temp = support_folder_make(), folder[256], documents[600], segment[600];
+    (void)state;
+    snprintf(folder, sizeof folder, "%s/data", temp);
+    fill(&world, folder);
+    find_segment(folder, documents, segment);
+    assert_int_equal(stat(segment, &status), 0);
+    assert_in_range(status.st_size, HEADER, sizeof zeros);
+    overwrite(segment, 0, zeros, (size_t)status.st_size);
+    read_folder(&world, NULL, &r);
+    assert_int_equal(r.heard.findings, 2);
+    assert_int_equal(r.report.entries_damaged, N);
+    reopen_at(&world, folder);
+    assert_int_equal(cache_available(world.cache, &err), QUIRE_ECORRUPT);
+    world_close(&world);
+    assert_int_equal(access(segment, F_OK), 0);
     support_folder_remove(temp);
 }
 
@@ -375,13 +467,30 @@ static void damage_sealed(const char *folder, const char *file)
     close(fd);
 }
 
-/* Whole: nothing is found, and a repair takes the segment along. Damaged: it is found, and a repair goes without it. */
+/* What is saved is sound: verified before a server has seen it. */
+static void check_saved(struct world *world, const char *to, unsigned n_answers)
+{
+    struct world saved = *world;
+    struct reading r;
+    snprintf(saved.folder, sizeof saved.folder, "%s", to);
+    read_folder(&saved, NULL, &r);
+    assert_int_equal(r.heard.findings + r.heard.notes, 0);
+    assert_int_equal(r.report.entries, n_answers);
+    world_open_again(&saved);
+    assert_int_equal(cache_available(saved.cache, NULL), 0);
+    assert_int_equal(count_answers(&saved), n_answers);
+    world_check(&saved);
+    world_close(&saved);
+}
+
+/* Whole: nothing is found, and a repair takes the segment along. Damaged: it is found, and a repair saves the vectors
+ * of whole blocks, all of them where only what can be made anew is damaged. */
 static void sealed_vectors_are_proved_and_saved(void **state)
 {
+    static const char *const files[] = {"codes", "keys", "blocks", "meta"};
     struct world world;
     struct reading r;
-    char *temp = support_folder_make(), *folder = support_path(temp, "from"), *to = support_path(temp, "to"),
-         *to2 = support_path(temp, "to2");
+    char *temp = support_folder_make(), *folder = support_path(temp, "from"), *to = support_path(temp, "to");
     (void)state;
     fill_sealed(&world, folder);
     read_folder(&world, NULL, &r);
@@ -389,27 +498,25 @@ static void sealed_vectors_are_proved_and_saved(void **state)
     assert_int_equal(r.report.sealed_segments, 1);
     read_folder(&world, to, &r);
     assert_int_equal(r.report.findings, 0);
-    struct world saved = world;
-    snprintf(saved.folder, sizeof saved.folder, "%s", to);
-    world_open_again(&saved);
-    assert_int_equal(count_answers(&saved), N);
-    assert_true(saved.n_searches > 0);
-    world_check(&saved);
-    world_close(&saved);
-    damage_sealed(folder, "blocks");
-    read_folder(&world, NULL, &r);
-    assert_true(r.report.findings > 0);
-    read_folder(&world, to2, &r);
-    assert_true(r.report.findings > 0);
-    snprintf(saved.folder, sizeof saved.folder, "%s", to2);
-    world_open_again(&saved);
-    assert_int_equal(stats_of(&saved, "").sealed_segments, 0);
-    assert_in_range(count_answers(&saved), N / 4, N - N / 4);
-    world_check(&saved);
-    world_close(&saved);
+    check_saved(&world, to, N);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "to%zu", i);
+        char *part = support_path(temp, name);
+        damage_sealed(folder, files[i]);
+        read_folder(&world, NULL, &r);
+        assert_true(r.report.findings > 0);
+        read_folder(&world, part, &r);
+        assert_true(r.report.findings > 0);
+        bool needed = strcmp(files[i], "blocks") == 0 || strcmp(files[i], "meta") == 0;
+        assert_true(needed || r.report.vectors_lost == 0);
+        assert_true(!needed || r.report.vectors_lost > 0);
+        check_saved(&world, part, N - (unsigned)r.report.vectors_lost);
+        damage_sealed(folder, files[i]); /* the same bits back */
+        free(part);
+    }
     free(folder);
     free(to);
-    free(to2);
     support_folder_remove(temp);
 }
 
@@ -418,7 +525,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_folders),     cmocka_unit_test(repair_keeps_removals),
         cmocka_unit_test(damaged_documents), cmocka_unit_test(damaged_headers),
-        cmocka_unit_test(missing_documents), cmocka_unit_test(folders_of_nobody),
+        cmocka_unit_test(missing_documents), cmocka_unit_test(zeroed_headers),
+        cmocka_unit_test(zeroed_files),      cmocka_unit_test(folders_of_nobody),
         cmocka_unit_test(expired_entries),   cmocka_unit_test(sealed_vectors_are_proved_and_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

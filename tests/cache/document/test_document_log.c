@@ -16,6 +16,7 @@
 #include <stdlib.h>
 /* cmocka wants the headers above first */
 #include <cmocka.h>
+#include <xxhash.h>
 
 enum { MINUTE = 60000 };
 
@@ -400,17 +401,149 @@ static void test_foreign_files(void **state)
     host_close(host);
     memcpy(page, "SOMEBODY", 8);
     put_file(host, "/docs/0000000000000005.docs", page, sizeof page);
-    assert_int_equal(document_log_open(&host->options, &log, &err), QUIRE_EFORMAT);
-    assert_non_null(strstr(err.message, "0000000000000005.docs"));
+    host_open(host); /* it is left alone */
+    work(host);
+    assert_int_equal(host->warnings, 1);
+    assert_int_equal(host_stats(host).segments, 0);
+    assert_int_equal(count_files(host), 2);
+    host_close(host);
     memcpy(page, "QUIREDOC\2", 9);
+    bytes_store_u64(page + 32, XXH3_64bits(page, 32)); /* its own checksum */
     put_file(host, "/docs/0000000000000005.docs", page, sizeof page);
     assert_int_equal(document_log_open(&host->options, &log, &err), QUIRE_EVERSION);
     assert_non_null(strstr(err.message, "0000000000000005.docs"));
-    page[8] = 1; /* this version, but no right checksum */
+    page[8] = 1; /* this version, but no right checksum, and nothing in it */
     put_file(host, "/docs/0000000000000005.docs", page, sizeof page);
     host_open(host);
-    assert_int_equal(host->warnings, 1);
+    assert_int_equal(host->warnings, 2);
     assert_false(document_log_adopt(host->log, &(struct document_at){5, 16, DOCUMENT_UNIT}));
+}
+
+struct synced {
+    struct document_extent extents[64];
+    uint32_t n;
+    bool refuse;
+};
+
+static bool note_synced(void *context, const struct document_extent *extents, uint32_t n)
+{
+    struct synced *s = context;
+    for (uint32_t i = 0; i < n && !s->refuse; i++) {
+        uint32_t at = 0;
+        while (at < s->n && s->extents[at].segment != extents[i].segment)
+            at++;
+        assert_true(at < 64);
+        assert_true(at == s->n || s->extents[at].bytes < extents[i].bytes);
+        s->extents[at] = extents[i];
+        s->n += at == s->n;
+    }
+    return !s->refuse;
+}
+
+static void path_of_segment(char path[64], uint32_t number)
+{
+    snprintf(path, 64, "/docs/%016x.docs", number);
+}
+
+/* What was synced is told, once, and again where it was not kept; by this what is missing is damage or not. */
+static void test_damage_and_crashes(void **state)
+{
+    static const uint8_t zeros[4096];
+    struct doc_host *host = *state;
+    struct synced synced = {.refuse = true};
+    struct quire_error err = {0};
+    char path[64];
+    uint32_t n;
+    host->options.synced = note_synced;
+    host->options.synced_context = &synced;
+    host_open(host);
+    host_put_many(host, 20, 0);
+    assert_int_equal(host_sync(host), 0);
+    assert_int_equal(synced.n, 0);
+    synced.refuse = false;
+    assert_int_equal(host_sync(host), 0);
+    assert_int_equal(synced.n, 1);
+    struct document_extent *extents = document_log_extents(host->log, &n);
+    assert_int_equal(n, 1);
+    assert_int_equal(extents->segment, synced.extents[0].segment);
+    assert_int_equal(extents->bytes, synced.extents[0].bytes);
+    free(extents);
+    struct document_at first = host->documents[1].at, last = host->documents[20].at;
+    assert_int_equal(synced.extents[0].bytes, (uint64_t)last.unit * DOCUMENT_UNIT + last.bytes);
+    synced.refuse = true; /* what follows is written, and nobody was told: as if a crash had come */
+    host_put_many(host, 5, 0);
+    work(host);
+    struct document_at behind = host->documents[25].at;
+    host_close(host);
+    host->options.extents = synced.extents;
+    host->options.n_extents = synced.n;
+    path_of_segment(path, first.segment);
+
+    /* A header of zeros: the documents are served. */
+    put_file(host, path, zeros, sizeof zeros);
+    assert_int_equal(host_open(host), 0);
+    assert_int_equal(host->warnings, 1);
+    host_check(host);
+    work(host);
+    assert_int_equal(host_stats(host).documents, 25);
+    extents = document_log_extents(host->log, &n); /* not more than was told */
+    assert_int_equal(n, 1);
+    assert_int_equal(extents->bytes, synced.extents[0].bytes);
+    free(extents);
+    host_close(host);
+
+    /* Cut: what was told of is lacking, what was not told of is only not there. */
+    struct io_file *file;
+    struct document_log *log;
+    assert_int_equal(fs_open(host->fs, path, FS_WRITE, &file, NULL), 0);
+    assert_int_equal(host->fs->ops->truncate(file, (uint64_t)last.unit * DOCUMENT_UNIT), 0);
+    fs_close(file);
+    assert_int_equal(document_log_open(&host->options, &log, &err), 0);
+    assert_true(document_log_adopt(log, &first));
+    assert_false(document_log_lacks(log, &first, &err));
+    assert_false(document_log_adopt(log, &last));
+    assert_true(document_log_lacks(log, &last, &err));
+    assert_non_null(strstr(err.message, path));
+    assert_false(document_log_adopt(log, &behind));
+    assert_false(document_log_lacks(log, &behind, &err));
+    document_log_close(log, NULL);
+
+    /* Gone altogether. */
+    assert_int_equal(host->fs->ops->unlink(host->fs, path), 0);
+    assert_int_equal(document_log_open(&host->options, &log, &err), 0);
+    assert_true(document_log_lacks(log, &first, &err));
+    assert_int_equal(err.code, QUIRE_ENOFILE);
+    assert_false(document_log_lacks(log, &behind, &err));
+    document_log_close(log, NULL);
+    for (unsigned id = 1; id <= 25; id++)
+        host->documents[id].at.segment = 0;
+}
+
+/* The rule itself. */
+static void test_judgement(void **state)
+{
+    struct document_judgement j;
+    (void)state;
+    document_judge(DOCUMENT_HEADER_WHOLE, false, 0, &j);
+    assert_true(j.use == DOCUMENTS_SERVED && !j.is_damaged && !j.what);
+    document_judge(DOCUMENT_HEADER_WHOLE, false, 8192, &j);
+    assert_true(j.use == DOCUMENTS_SERVED && !j.is_damaged && !j.what);
+    document_judge(DOCUMENT_HEADER_NONE, false, 0, &j); /* never begun */
+    assert_true(j.use == DOCUMENTS_NONE && !j.is_damaged && !j.what);
+    document_judge(DOCUMENT_HEADER_NONE, true, 0, &j); /* torn */
+    assert_true(j.use == DOCUMENTS_SERVED && !j.is_damaged && j.what);
+    for (enum document_header header = DOCUMENT_HEADER_NONE; header <= DOCUMENT_HEADER_OTHER; header++) {
+        document_judge(header, true, 8192, &j);
+        assert_true(j.use == DOCUMENTS_SERVED && j.is_damaged && j.what);
+        document_judge(header, false, 8192, &j);
+        assert_true(j.use == DOCUMENTS_NONE && j.is_damaged && j.what);
+        document_judge(header, header != DOCUMENT_HEADER_NONE, 0, &j);
+        assert_true(!j.is_damaged);
+    }
+    document_judge(DOCUMENT_HEADER_OTHER, false, 0, &j);
+    assert_true(j.use == DOCUMENTS_OTHERS && j.what);
+    assert_true(document_was_durable(16, 256, 4352));
+    assert_false(document_was_durable(16, 257, 4352));
 }
 
 static void test_options(void **state)
@@ -626,6 +759,8 @@ int main(void)
         TEST(test_removal),
         TEST(test_removal_at_opening),
         TEST(test_foreign_files),
+        TEST(test_damage_and_crashes),
+        TEST(test_judgement),
         TEST(test_options),
         TEST(test_links),
         TEST(test_compaction),

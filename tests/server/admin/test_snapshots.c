@@ -207,6 +207,36 @@ struct writer {
     atomic_uint acknowledged;
 };
 
+/* What a process that was killed leaves goes at the start, and a snapshot that is whole stays; what was being removed has
+ * no name of one. */
+static void test_leftovers_of_a_kill(void **state)
+{
+    static const char *const leftovers[] = {"new", "new.building", "new.building/segments",
+                                            "old", "old/segments", "old/segments/7"};
+    char *folder = support_folder_make(), path[600], snapshots[300], names[SNAPSHOTS_MAX][64];
+    struct connection c;
+    (void)state;
+    struct test_server *s = serve(folder);
+    connect_to(&c, s->port);
+    expect_text(&c, "SET a 1", "OK");
+    expect_text(&c, "SAVE", "OK");
+    disconnect(&c);
+    support_server_end(s);
+    snprintf(snapshots, sizeof snapshots, "%s/snapshots", folder);
+    for (size_t i = 0; i < sizeof leftovers / sizeof *leftovers; i++) {
+        snprintf(path, sizeof path, "%s/%s", snapshots, leftovers[i]);
+        assert_int_equal(mkdir(path, 0755), 0);
+    }
+    snprintf(path, sizeof path, "%s/old/segments/7/meta", snapshots);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+    s = serve(folder);
+    assert_int_equal(list_snapshots(snapshots, names), 1);
+    support_server_end(s);
+    support_folder_remove(folder);
+}
+
 /* Counts up: a string, a field and an element each time, one after the other. */
 static void *write_on(void *context)
 {
@@ -343,8 +373,11 @@ static void test_while_writers_write(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_commands), cmocka_unit_test(test_without_folder),
-                                       cmocka_unit_test(test_failure), cmocka_unit_test(test_keep),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_commands),
+                                       cmocka_unit_test(test_without_folder),
+                                       cmocka_unit_test(test_failure),
+                                       cmocka_unit_test(test_keep),
+                                       cmocka_unit_test(test_leftovers_of_a_kill),
                                        cmocka_unit_test(test_while_writers_write)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

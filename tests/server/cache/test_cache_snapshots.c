@@ -60,11 +60,12 @@ static void no_finding(void *context, const char *sentence)
     fail_msg("%s", sentence);
 }
 
-static int complete(void *caches, const char *folder, struct quire_error *err)
+static int complete(void *caches, const char *folder, struct journal *journal, struct quire_error *err)
 {
     struct caches_check check = {.finding = no_finding, .note = no_finding};
     struct caches_report report;
     (void)folder;
+    assert_null(journal);
     int rc = caches_verify(caches, &check, &report, err);
     assert_int_equal(report.caches, 1);
     assert_int_equal(report.entries_lost + report.entries_damaged, 0);

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -101,6 +103,66 @@ static void test_outside_is_refused(void **state)
 }
 
 /* A folder whose name begins with that of import-dir lies outside of it. */
+/* An index folder that is whole but for one file, which is something else: refused with a sentence, at once, and
+ * nothing of it stays. What was refused before is answered by the same worker afterwards. */
+static void test_only_plain_files(void **state)
+{
+    static const char *const files[] = {"meta", "blocks", "codes", "keys"};
+    static const char *const kinds[] = {"a symbolic link", "a pipe", "a socket", "a folder", "a device"};
+    struct test_server *s = start();
+    struct connection c;
+    char from[600], to[600], words[100], data[600];
+    (void)state;
+    connect_to(&c, s->port);
+    snprintf(data, sizeof data, "%s/segments", s->data);
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
+        for (size_t odd = 0; odd < sizeof files / sizeof *files; odd++) {
+            snprintf(to, sizeof to, "%s/odd", imports);
+            assert_int_equal(mkdir(to, 0755), 0);
+            for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+                snprintf(from, sizeof from, "%s/one/%s", imports, files[i]);
+                snprintf(to, sizeof to, "%s/odd/%s", imports, files[i]);
+                struct sockaddr_un address = {.sun_family = AF_UNIX};
+                if (i != odd) {
+                    assert_int_equal(link(from, to), 0);
+                } else if (kind == 0) { /* into another folder, as of who wants a file from outside */
+                    snprintf(from, sizeof from, "../../outside/%s", files[i]);
+                    assert_int_equal(symlink(from, to), 0);
+                } else if (kind == 1) {
+                    assert_int_equal(mkfifo(to, 0644), 0);
+                } else if (kind == 2) {
+                    assert_true(strlen(to) < sizeof address.sun_path);
+                    memcpy(address.sun_path, to, strlen(to) + 1);
+                    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+                    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+                    close(fd);
+                } else if (kind == 3) {
+                    assert_int_equal(mkdir(to, 0755), 0);
+                } else if (mknod(to, S_IFCHR | 0666, makedev(1, 5)) != 0) { /* not as root: /dev/zero by a link */
+                    assert_int_equal(symlink("/dev/zero", to), 0);
+                }
+            }
+            struct reply reply = ask(&c, "VLOAD k odd");
+            assert_int_equal(reply.type, '-');
+            if (!strstr(reply.text, files[odd]) || !strstr(reply.text, kind < 4 ? kinds[kind] : "must be plain files"))
+                fail_msg("%s", reply.text);
+            reply_free(&reply);
+            expect_integer(&c, "EXISTS k", 0);
+            assert_int_equal(support_count_entries(data), 0);
+            for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+                snprintf(to, sizeof to, "%s/odd/%s", imports, files[i]);
+                assert_int_equal(remove(to), 0);
+            }
+            snprintf(to, sizeof to, "%s/odd", imports);
+            assert_int_equal(rmdir(to), 0);
+        }
+    snprintf(words, sizeof words, "VLOAD k one");
+    expect_text(&c, words, "OK");
+    expect_integer(&c, "VCARD k", SUPPORT_ROWS);
+    disconnect(&c);
+    support_server_end(s);
+}
+
 static void test_sibling_with_the_same_beginning(void **state)
 {
     (void)state;
@@ -552,12 +614,19 @@ static void test_damaged_before_opening(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outside_is_refused),     cmocka_unit_test(test_sibling_with_the_same_beginning),
-        cmocka_unit_test(test_options_and_errors),     cmocka_unit_test(test_requests_behind_wait),
-        cmocka_unit_test(test_two_loads_of_one_key),   cmocka_unit_test(test_load_again_while_searching),
-        cmocka_unit_test(test_delete_while_searching), cmocka_unit_test(test_stop_while_searching),
-        cmocka_unit_test(test_stop_while_loading),     cmocka_unit_test(test_damaged_block),
-        cmocka_unit_test(test_damaged_before_opening), cmocka_unit_test(test_kinds_of_indexes),
+        cmocka_unit_test(test_outside_is_refused),
+        cmocka_unit_test(test_sibling_with_the_same_beginning),
+        cmocka_unit_test(test_only_plain_files),
+        cmocka_unit_test(test_options_and_errors),
+        cmocka_unit_test(test_requests_behind_wait),
+        cmocka_unit_test(test_two_loads_of_one_key),
+        cmocka_unit_test(test_load_again_while_searching),
+        cmocka_unit_test(test_delete_while_searching),
+        cmocka_unit_test(test_stop_while_searching),
+        cmocka_unit_test(test_stop_while_loading),
+        cmocka_unit_test(test_damaged_block),
+        cmocka_unit_test(test_damaged_before_opening),
+        cmocka_unit_test(test_kinds_of_indexes),
     };
     engine = "auto";
     int failed = cmocka_run_group_tests_name("vload, engine auto", tests, set_up, tear_down);
