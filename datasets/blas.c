@@ -21,6 +21,9 @@
  * Householder reflections and not Cholesky QR, though that would be all matrix products: a small text has duplicate and
  * dependent rows, where Cholesky breaks down and reflections still give an orthonormal basis.
  *
+ * Panels. LAPACK would factorise a hundred thousand texts in seconds that nobody can interrupt, so the loop over panels
+ * of PANEL columns, which sgelqf and sorglq have inside, is here: between two the caller is asked whether to go on.
+ *
  * One thread: the dense part is a small share of a fit (most is sparse products, parallel in embed_sparse.c), and the
  * order of its sums must not depend on the number of cores.
  */
@@ -32,6 +35,7 @@
 #include <string.h>
 
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 }; /* CBLAS */
+enum { PANEL = 32 };                                           /* what LAPACK takes for these routines */
 
 static int resolve(void *library, const char *symbol, void *pointer, const char *path, struct quire_error *err)
 {
@@ -51,6 +55,8 @@ static int load(struct blas *blas, const char *path, struct quire_error *err)
         rc = resolve(blas->library, "sgelqf_", &blas->sgelqf, path, err);
     if (rc == 0)
         rc = resolve(blas->library, "sorglq_", &blas->sorglq, path, err);
+    if (rc == 0)
+        rc = resolve(blas->library, "sormlq_", &blas->sormlq, path, err);
     if (rc == 0)
         rc = resolve(blas->library, "ssyevd_", &blas->ssyevd, path, err);
     return rc;
@@ -105,35 +111,89 @@ static int lapack_failed(const char *routine, int info, struct quire_error *err)
                      info < 0 ? "an argument is wrong" : "it did not converge");
 }
 
-int blas_orthonormalise(const struct blas *blas, float *a, int n, int width, struct quire_error *err)
+/* Row-major rows 0..width-1 of Fortran's matrix, `at` the first of a panel of n_panel. */
+struct panels {
+    const struct blas *blas;
+    float *a, *tau, *work;
+    int width, n, capacity, info;
+    const struct progress *progress; /* or NULL */
+    uint64_t done, total;
+};
+
+static int panel_rows(const struct panels *p, int at)
 {
-    int info = 0, capacity = -1, rc = 0;
-    float wanted[2] = {0};
-    /* Both routines say how much work space they like best. */
-    blas->sgelqf(&width, &n, a, &width, NULL, &wanted[0], &capacity, &info);
-    if (info == 0)
-        blas->sorglq(&width, &n, &width, a, &width, NULL, &wanted[1], &capacity, &info);
-    if (info != 0)
-        return lapack_failed("sgelqf", info, err);
-    capacity = (int)(wanted[0] > wanted[1] ? wanted[0] : wanted[1]);
-    float *tau = malloc(memory_size_mul((size_t)width, sizeof *tau));
-    float *work = malloc(memory_size_mul((size_t)capacity, sizeof *work));
-    if (!tau || !work) {
+    return p->width - at < PANEL ? p->width - at : PANEL;
+}
+
+static float *panel_place(const struct panels *p, int row, int column)
+{
+    return p->a + (size_t)column * (size_t)p->width + row; /* column-major */
+}
+
+/* The rows below a panel by its reflections (trans "T") or by their inverse ("N"). */
+static void panel_apply(struct panels *p, int at, const char *trans)
+{
+    int rows = panel_rows(p, at), below = p->width - at - rows, columns = p->n - at;
+    if (below > 0)
+        p->blas->sormlq("R", trans, &below, &columns, &rows, panel_place(p, at, at), &p->width, p->tau + at,
+                        panel_place(p, at + rows, at), &p->width, p->work, &p->capacity, &p->info, 1, 1);
+}
+
+static int panel_end(struct panels *p)
+{
+    p->done++;
+    if (p->info == 0 && p->progress && p->progress->report &&
+        p->progress->report(p->progress->context, p->progress->phase, p->done, p->total) != 0)
+        return QUIRE_ECANCELLED;
+    return p->info == 0 ? 0 : QUIRE_EINTERNAL;
+}
+
+/* A panel is factorised, and the rows below it are reflected; from the first to the last. */
+static int panel_factorise(struct panels *p, int at)
+{
+    int rows = panel_rows(p, at), columns = p->n - at;
+    p->blas->sgelqf(&rows, &columns, panel_place(p, at, at), &p->width, p->tau + at, p->work, &p->capacity, &p->info);
+    if (p->info == 0)
+        panel_apply(p, at, "T");
+    return panel_end(p);
+}
+
+/* A panel's rows of Q in place of its reflections; from the last to the first, as sorglq does. */
+static int panel_form(struct panels *p, int at)
+{
+    int rows = panel_rows(p, at), columns = p->n - at;
+    panel_apply(p, at, "N");
+    if (p->info == 0)
+        p->blas->sorglq(&rows, &columns, &rows, panel_place(p, at, at), &p->width, p->tau + at, p->work, &p->capacity,
+                        &p->info);
+    for (int column = 0; column < at; column++)
+        memset(panel_place(p, at, column), 0, (size_t)rows * sizeof *p->a);
+    return panel_end(p);
+}
+
+int blas_orthonormalise(const struct blas *blas, float *a, int n, int width, const struct progress *progress,
+                        uint64_t done, uint64_t total, struct quire_error *err)
+{
+    struct panels p = {blas, a, NULL, NULL, width, n, width * PANEL, 0, progress, done, total};
+    int rc = 0, last = (width - 1) / PANEL * PANEL;
+    p.tau = malloc(memory_size_mul((size_t)width, sizeof *p.tau));
+    p.work = malloc(memory_size_mul((size_t)p.capacity, sizeof *p.work));
+    if (!p.tau || !p.work)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the workspace of a QR factorisation");
-        goto out;
-    }
-    blas->sgelqf(&width, &n, a, &width, tau, work, &capacity, &info);
-    if (info != 0) {
-        rc = lapack_failed("sgelqf", info, err);
-        goto out;
-    }
-    blas->sorglq(&width, &n, &width, a, &width, tau, work, &capacity, &info);
-    if (info != 0)
-        rc = lapack_failed("sorglq", info, err);
-out:
-    free(tau);
-    free(work);
+    for (int at = 0; rc == 0 && at <= last; at += PANEL)
+        rc = panel_factorise(&p, at);
+    for (int at = last; rc == 0 && at >= 0; at -= PANEL)
+        rc = panel_form(&p, at);
+    if (p.info != 0)
+        lapack_failed("factorisation of a panel", p.info, err);
+    free(p.tau);
+    free(p.work);
     return rc;
+}
+
+uint64_t blas_orthonormalise_steps(int width)
+{
+    return 2 * (uint64_t)((width + PANEL - 1) / PANEL);
 }
 
 int blas_eigen_symmetric(const struct blas *blas, float *a, int n, float *values, struct quire_error *err)

@@ -7,7 +7,7 @@
 #ifndef QUIRE_DATASETS_BLAS_H
 #define QUIRE_DATASETS_BLAS_H
 
-#include "quire.h"
+#include "index/vector/parallel.h"
 
 struct blas {
     void *library;
@@ -17,6 +17,9 @@ struct blas {
                    int *info);
     void (*sorglq)(const int *m, const int *n, const int *k, float *a, const int *lda, const float *tau, float *work,
                    const int *lwork, int *info);
+    void (*sormlq)(const char *side, const char *trans, const int *m, const int *n, const int *k, const float *a,
+                   const int *lda, const float *tau, float *c, const int *ldc, float *work, const int *lwork, int *info,
+                   size_t side_bytes, size_t trans_bytes);
     void (*ssyevd)(const char *jobz, const char *uplo, const int *n, float *a, const int *lda, float *w, float *work,
                    const int *lwork, int *iwork, const int *liwork, int *info, size_t jobz_bytes, size_t uplo_bytes);
 };
@@ -31,8 +34,11 @@ void blas_multiply(const struct blas *blas, const float *a, const float *b, floa
 /* gram (width x width) = transpose(a) * a, for a of n x width. */
 void blas_gram(const struct blas *blas, const float *a, float *gram, int n, int width);
 /* Replaces the columns of a (n x width, n >= width) by an orthonormal basis of their span; where they are dependent it
- * is filled up with other directions. QUIRE_ENOMEM, QUIRE_EINTERNAL. */
-int blas_orthonormalise(const struct blas *blas, float *a, int n, int width, struct quire_error *err);
+ * is filled up with other directions. progress (NULL: none) is asked after each of blas_orthonormalise_steps(width)
+ * steps, of which `done` of `total` are behind the caller before. QUIRE_ENOMEM, QUIRE_EINTERNAL, QUIRE_ECANCELLED. */
+int blas_orthonormalise(const struct blas *blas, float *a, int n, int width, const struct progress *progress,
+                        uint64_t done, uint64_t total, struct quire_error *err);
+uint64_t blas_orthonormalise_steps(int width);
 /* Eigenvalues of a symmetric matrix, ascending, into values (n); row i of `a` becomes the unit eigenvector of value i.
  * QUIRE_ENOMEM, QUIRE_EINTERNAL (no convergence). */
 int blas_eigen_symmetric(const struct blas *blas, float *a, int n, float *values, struct quire_error *err);

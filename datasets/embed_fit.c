@@ -39,6 +39,7 @@
 #define FEATURES_MAX 65536u
 #define DF_MIN       2u
 #define DF_BINS      65536u
+#define REPORT_EVERY 4096u
 
 /* Lengths of the groups' parts in a row: words, pairs, parts. */
 static const float GROUP_WEIGHT[EMBED_GROUPS] = {1.0f, 0.5f, 1.5f};
@@ -194,10 +195,18 @@ static int choose_vocabulary(const struct embed_fit *fit, struct vocabulary *v, 
     return embed_vocabulary_index(v, err);
 }
 
+/* How many texts are weighed, from the choice of the vocabulary on. */
+static int report(const struct embed_fit *fit, uint64_t done)
+{
+    const struct embed_fit_options *o = &fit->options;
+    return o->progress && o->progress(o->context, "weigh words", done, fit->kept) != 0 ? QUIRE_ECANCELLED : 0;
+}
+
 /* Weighted rows of the kept texts; those without a known feature are left out. */
 static int make_rows(const struct embed_fit *fit, const struct vocabulary *v, struct sparse *out,
                      struct quire_error *err)
 {
+    uint64_t seen = 0;
     struct sparse a = {.columns = v->n};
     uint64_t most = fit->used - 2 * fit->kept;
     a.start = malloc(memory_size_mul(fit->kept + 1, sizeof *a.start));
@@ -214,6 +223,10 @@ static int make_rows(const struct embed_fit *fit, const struct vocabulary *v, st
         n += known;
         if (known > 0)
             a.start[++a.rows] = n;
+        if (++seen % REPORT_EVERY == 0 && report(fit, seen) != 0) {
+            embed_sparse_fini(&a);
+            return QUIRE_ECANCELLED;
+        }
     }
     *out = a;
     return 0;
@@ -225,8 +238,9 @@ int embed_fit_finish(struct embed_fit *fit, struct embed_model **out, struct qui
     float *basis = NULL;
     struct progress progress = {fit->options.progress, fit->options.context, "decompose"};
     struct embed_model *model = calloc(1, sizeof *model);
-    int rc =
-        model ? choose_vocabulary(fit, &model->vocabulary, err) : error_set(err, QUIRE_ENOMEM, "no memory for a model");
+    int rc = model ? report(fit, 0) : error_set(err, QUIRE_ENOMEM, "no memory for a model");
+    if (rc == 0)
+        rc = choose_vocabulary(fit, &model->vocabulary, err);
     if (rc == 0)
         rc = make_rows(fit, &model->vocabulary, &rows, err);
     if (rc != 0)
@@ -244,6 +258,8 @@ int embed_fit_finish(struct embed_fit *fit, struct embed_model **out, struct qui
                                       .seed = fit->options.seed};
     rc = embed_model_pack(model, basis, err);
 out:
+    if (rc == QUIRE_ECANCELLED)
+        error_set(err, rc, "the fit was cancelled");
     embed_sparse_fini(&rows);
     free(basis);
     if (rc == 0)

@@ -44,8 +44,10 @@ struct work {
     uint32_t width;
     unsigned threads;
     struct progress progress;
-    uint64_t products; /* done, of 2 * POWER_PASSES + 2 */
+    uint64_t done, total; /* hundredths of a product, and steps of an orthonormalisation; what the bar shows */
 };
+
+#define PRODUCT_PARTS 100u /* of a product in the bar */
 
 struct noise {
     float *out;
@@ -63,15 +65,31 @@ static int fill_noise(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
+/* Progress within a product as part of the whole. */
+static int report_product(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    const struct work *w = context;
+    if (!w->progress.report)
+        return 0;
+    return w->progress.report(w->progress.context, phase, w->done + done * PRODUCT_PARTS / total, w->total);
+}
+
 /* over_rows = A over_columns, or the other way with `back`. */
 static int product(struct work *w, bool back)
 {
-    int rc = back ? embed_sparse_multiply(&w->transposed, w->over_rows, w->over_columns, w->width, w->threads, NULL)
-                  : embed_sparse_multiply(w->a, w->over_columns, w->over_rows, w->width, w->threads, NULL);
-    w->products++;
-    if (rc == 0 && w->progress.report &&
-        w->progress.report(w->progress.context, w->progress.phase, w->products, 2 * POWER_PASSES + 2) != 0)
-        rc = QUIRE_ECANCELLED;
+    struct progress progress = {report_product, w, w->progress.phase};
+    int rc = back
+                 ? embed_sparse_multiply(&w->transposed, w->over_rows, w->over_columns, w->width, w->threads, &progress)
+                 : embed_sparse_multiply(w->a, w->over_columns, w->over_rows, w->width, w->threads, &progress);
+    w->done += PRODUCT_PARTS;
+    return rc;
+}
+
+static int orthonormalise(struct work *w, struct quire_error *err)
+{
+    int rc = blas_orthonormalise(&w->blas, w->over_rows, (int)w->a->rows, (int)w->width, &w->progress, w->done,
+                                 w->total, err);
+    w->done += blas_orthonormalise_steps((int)w->width);
     return rc;
 }
 
@@ -87,7 +105,7 @@ static int find_range(struct work *w, uint64_t seed, struct quire_error *err)
         if (rc == 0)
             rc = product(w, false);
         if (rc == 0)
-            rc = blas_orthonormalise(&w->blas, w->over_rows, (int)w->a->rows, (int)w->width, err);
+            rc = orthonormalise(w, err);
     }
     return rc;
 }
@@ -164,6 +182,7 @@ int embed_svd_right(const struct sparse *a, uint32_t dim, uint64_t seed, unsigne
     w.width = smaller - dim < OVERSAMPLING ? smaller : dim + OVERSAMPLING;
     if (progress)
         w.progress = *progress;
+    w.total = (2 * POWER_PASSES + 2) * PRODUCT_PARTS + (POWER_PASSES + 1) * blas_orthonormalise_steps((int)w.width);
     int rc = work_init(&w, err);
     if (rc == 0)
         rc = find_range(&w, seed, err);

@@ -299,9 +299,10 @@ static void find_row(const struct nearest *n, uint32_t row, uint32_t count, uint
 }
 
 int stream_nearest(const struct stream_data *data, const uint32_t *const *orders, uint32_t n_orders,
-                   struct stream_request *const *requests)
+                   struct stream_request *const *requests, const struct progress *progress)
 {
     struct nearest n = {.data = data};
+    struct parallel_advance advance = {progress, progress ? progress->phase : "", 0, data->rows};
     int rc = QUIRE_ENOMEM;
     n.place = calloc(n_orders, sizeof *n.place);
     n.members = calloc(data->rows, sizeof *n.members);
@@ -320,8 +321,11 @@ int stream_nearest(const struct stream_data *data, const uint32_t *const *orders
         for (uint32_t row = 0; row < data->rows; row++)
             if (data->category[row] == c)
                 n.members[count++] = row;
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count; i++) {
             find_row(&n, n.members[i], count, n_orders, requests);
+            if ((rc = parallel_report(&advance, 1)) < 0)
+                goto out;
+        }
     }
     rc = 0;
 out:

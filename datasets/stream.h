@@ -12,6 +12,7 @@
 #define QUIRE_DATASETS_STREAM_H
 
 #include "datasets/vecfile.h"
+#include "index/vector/parallel.h"
 
 #define STREAM_NO_ANSWER      UINT32_MAX
 #define STREAM_CATEGORIES_MAX 4096u
@@ -51,8 +52,8 @@ struct stream_request {
 };
 
 /* What each of n_orders streams would meet: requests[o][i] for the row orders[o][i]. rows^2 / categories products, but
- * once for all orders. QUIRE_ENOMEM. */
+ * once for all orders. progress (NULL: none) is asked after each row. QUIRE_ENOMEM, QUIRE_ECANCELLED. */
 int stream_nearest(const struct stream_data *data, const uint32_t *const *orders, uint32_t n_orders,
-                   struct stream_request *const *requests);
+                   struct stream_request *const *requests, const struct progress *progress);
 
 #endif

@@ -13,8 +13,10 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define ROW_HEAD_BYTES   4u                    /* the u32 dimension before each row of fvecs, bvecs, ivecs */
 #define PIPE_BYTES_FIRST (16u * 1024u * 1024u) /* memory for a pipe before any of it was read */
@@ -79,11 +81,11 @@ int vecfile_resolve(const char *path, enum vecfile_format format, enum vecfile_f
     if (format == VECFILE_AUTO)
         format = vecfile_format_from_path(path);
     if (format == VECFILE_AUTO)
-        return error_set(
-            err, QUIRE_EINVALID,
-            "%s has no extension that names a format: name one of fbin, u8bin, i8bin, bf16bin, fvecs, bvecs, ivecs, "
-            "npy",
-            path);
+        return error_set(err, QUIRE_EINVALID,
+                         "%s has no extension that names a format of vectors: fbin, u8bin, i8bin, bf16bin, fvecs, "
+                         "bvecs, npy (ivecs: "
+                         "ground truth); texts, keys and attributes come in files of their own",
+                         path);
     *out = format;
     return 0;
 }
@@ -160,6 +162,12 @@ static int open_headed(struct vecfile *file, struct quire_error *err)
 
 int vecfile_open(const char *path, enum vecfile_format format, struct vecfile **out, struct quire_error *err)
 {
+    struct stat status;
+    /* before its name is judged: a name that is misspelt has no file */
+    if (strcmp(path, "-") != 0 && stat(path, &status) != 0)
+        return error_set_errno(err, errno, "cannot open", path);
+    if (strcmp(path, "-") != 0 && S_ISDIR(status.st_mode))
+        return error_set(err, QUIRE_EINVALID, "%s is a folder, not a file of vectors", path);
     int rc = vecfile_resolve(path, format, &format, err);
     if (rc < 0)
         return rc;

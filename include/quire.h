@@ -196,8 +196,8 @@ struct quire_build_options {
     /* The tenants that each row is granted to, as one text per row, separated by single spaces, or NULL; an entry may
      * be NULL: nobody's. The rows of a tenant that has few of them lie side by side, so that they are read at once. */
     const char *const *tenants;
-    /* NULL, or called now and then from the calling thread: phase ("graph", ...), done of total. Non-zero stops with
-     * QUIRE_ECANCELLED and leaves nothing behind. */
+    /* NULL, or called now and then from the calling thread: phase ("graph", ...), done of total (0: how much there is
+     * to do is not known). Non-zero stops with QUIRE_ECANCELLED and leaves nothing behind. */
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);
     void *context;
     /* Bound on the resident memory of the process while it builds, what is resident before included; 0: none. Rows and

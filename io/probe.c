@@ -35,7 +35,6 @@
 #define BLOCK_MAX          (64u << 20)
 #define DEPTH_MAX          4096u
 #define LANES_MAX          256u
-#define NEARLY_BEST        0.95 /* of the worth of block sizes */
 #define LATENCY_SUB_BITS   6u
 #define LATENCY_BITS       40u /* 2^40 ns: 18 minutes */
 
@@ -356,7 +355,7 @@ uint32_t probe_best_block(const struct probe_report *report, double exponent)
     }
     for (uint32_t i = 0; i < report->n_points; i++) {
         uint32_t bytes = report->points[i].block_bytes;
-        bool good = probe_rate(report, bytes) * pow(bytes, exponent) >= NEARLY_BEST * best;
+        bool good = probe_rate(report, bytes) * pow(bytes, exponent) >= PROBE_NEARLY_BEST * best;
         if (good && (block == 0 || bytes < block))
             block = bytes;
     }

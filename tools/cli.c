@@ -4,8 +4,11 @@
  * Options are "--name value" or "--name=value"; "--" ends them. A value is never taken from what looks like another
  * option, so that a forgotten value is noticed where it was forgotten.
  *
- * Signals only set a flag: the work stops at its next progress call, and whoever runs it removes what is unfinished.
- * The third signal gets its usual effect back, for a user who has had enough.
+ * Signals only set a flag: the work stops at its next progress call, and whoever runs it removes what is unfinished;
+ * the exit code is then 128 and the signal's number, as a shell has it: 130 after Ctrl-C. A second signal ends the
+ * process at once and leaves what is unfinished, for a user who has had enough. What comes within SAME_NS of the first
+ * is the same wish: `timeout` signals a process and its group. While a verb reads and has written nothing, the first
+ * signal ends it, too (cli_may_end).
  *
  * The bar is redrawn at most ten times a second; the time left is what the present phase's rate so far promises. Where
  * a phase is one of several whose shares of the whole are known, the time left for all follows from them.
@@ -23,11 +26,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BAR_WIDTH       24u
-#define DRAW_EVERY_NS   100000000u
-#define SIGNALS_TO_KILL 3
-#define HELP_COLUMN     26
-#define TIME_BYTES      64u
+#define BAR_WIDTH     24u
+#define DRAW_EVERY_NS 100000000u
+#define SAME_NS       200000000
+#define HELP_COLUMN   26
+#define TIME_BYTES    64u
 
 enum when { WHEN_AUTO, WHEN_ALWAYS, WHEN_NEVER };
 
@@ -167,7 +170,7 @@ static bool set_value(const struct cli_option *option, const char *text, char *w
         *(bool *)option->value = true;
         return true;
     case CLI_TEXT:
-        snprintf(wanted, capacity, "something");
+        snprintf(wanted, capacity, "something, not empty");
         *(const char **)option->value = text;
         return *text != 0;
     case CLI_TEXTS:
@@ -272,7 +275,7 @@ static int parse_option(struct parsing *p)
         text = p->argv[++p->at];
     }
     if (!set_value(option, text, wanted, sizeof wanted))
-        return cli_mistake(p->cli, "--%s %s: it must be %s", option->name, text, wanted);
+        return cli_mistake(p->cli, "--%s %s: it must be %s", option->name, *text ? text : "''", wanted);
     return 0;
 }
 
@@ -327,18 +330,43 @@ bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **ar
 
 /* ---- signals and progress ---------------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t signals;
+static volatile sig_atomic_t first_signal; /* its number; 0: none came */
+static volatile sig_atomic_t may_end;
+static volatile time_t first_s; /* when it came; written and read by the handler alone, which blocks itself */
+static volatile long first_ns;
+
+static void end_by(int number)
+{
+    signal(number, SIG_DFL);
+    raise(number); /* takes effect when the handler returns */
+}
 
 static void on_signal(int number)
 {
-    if (++signals >= SIGNALS_TO_KILL)
-        signal(number, SIG_DFL);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (first_signal == 0) {
+        first_signal = number;
+        first_s = now.tv_sec;
+        first_ns = now.tv_nsec;
+        if (may_end)
+            end_by(number);
+    } else if ((now.tv_sec - first_s) * 1000000000 + now.tv_nsec - first_ns > SAME_NS) {
+        end_by(number);
+    }
+}
+
+void cli_may_end(bool may)
+{
+    may_end = may;
 }
 
 void cli_catch_signals(void)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
+        sigaddset(&action.sa_mask, caught[i]);
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
         if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup stays in force */
             sigaction(caught[i], &action, NULL);
@@ -347,7 +375,7 @@ void cli_catch_signals(void)
 
 static bool interrupted(void)
 {
-    return signals > 0;
+    return first_signal != 0;
 }
 
 int cli_cancelled(struct quire_error *err)
@@ -388,14 +416,16 @@ static const char *short_time(double seconds, char out[TIME_BYTES])
 }
 
 /* ", 1:23 in all" where the whole is known, or nothing. */
-static const char *time_in_all(const struct cli *cli, uint64_t now, char out[TIME_BYTES + 16])
+static const char *time_in_all(const struct cli *cli, double phase_s, uint64_t now, char out[TIME_BYTES + 16])
 {
     char left[TIME_BYTES];
     double share = cli->work_done - cli->work_first;
     out[0] = 0;
-    if (cli->work_ns && share > 0)
-        snprintf(out, TIME_BYTES + 16, ", %s in all",
-                 short_time((1 - cli->work_done) / share * (double)(now - cli->work_ns) / 1e9, left));
+    if (cli->work_ns && share > 0) {
+        double all = (1 - cli->work_done) / share * (double)(now - cli->work_ns) / 1e9;
+        /* both are estimates, and the whole takes no less than the phase */
+        snprintf(out, TIME_BYTES + 16, ", %s in all", short_time(phase_s > all ? phase_s : all, left));
+    }
     return out;
 }
 
@@ -404,6 +434,7 @@ static void draw_bar(struct cli *cli, uint64_t done, uint64_t total, uint64_t no
     char bar[BAR_WIDTH + 1], rate[16], count[16], left[TIME_BYTES], all[TIME_BYTES + 16];
     double seconds = (double)(now - cli->phase_ns) / 1e9, fraction = total ? (double)done / (double)total : 0;
     double per_second = seconds > 0 ? (double)done / seconds : 0;
+    double phase_s = per_second > 0 && total ? (double)(total - done) / per_second : (double)NAN;
     unsigned full = (unsigned)(fraction * BAR_WIDTH);
     full = full > BAR_WIDTH ? BAR_WIDTH : full;
     memset(bar, '.', BAR_WIDTH);
@@ -417,8 +448,7 @@ static void draw_bar(struct cli *cli, uint64_t done, uint64_t total, uint64_t no
         fprintf(stderr, "\r%-12s [%s] 100%%  %s/s  %.1f s\033[K\n", cli->phase, bar, rate, seconds);
     else
         fprintf(stderr, "\r%-12s [%s] %3.0f%%  %s/s  %s left%s\033[K", cli->phase, bar, 100 * fraction, rate,
-                short_time(per_second > 0 ? (double)(total - done) / per_second : NAN, left),
-                time_in_all(cli, now, all));
+                short_time(phase_s, left), time_in_all(cli, phase_s, now, all));
     cli->bar_open = !total || done < total;
     fflush(stderr);
 }
@@ -611,12 +641,13 @@ int cli_fail(struct cli *cli, int rc, const struct quire_error *err)
     fprintf(stderr, "%s: %s\n", cli->verb->name, sentence);
     json_decref(cli->report);
     cli->report = NULL;
+    int code = rc == QUIRE_ECANCELLED && interrupted() ? CLI_SIGNAL + first_signal : CLI_FAILED;
     if (cli->json) {
         cli_put_text(cli, NULL, "error", quire_error_name(rc));
         cli_put_text(cli, NULL, "message", sentence);
-        return cli_finish(cli, CLI_FAILED);
+        return cli_finish(cli, code);
     }
-    return CLI_FAILED;
+    return code;
 }
 
 int cli_end(struct cli *cli, int rc, const struct quire_error *err)

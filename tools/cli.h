@@ -13,7 +13,8 @@
 #include "quire.h"
 #include <jansson.h>
 
-enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_DAMAGED = 3 };
+/* CLI_SIGNAL + number: interrupted by that signal, 130 for Ctrl-C. */
+enum cli_exit { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_DAMAGED = 3, CLI_SIGNAL = 128 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
@@ -107,7 +108,8 @@ extern const struct cli_choice cli_metrics[], cli_engines[];
 
 /* Prints the report and returns `code`, or CLI_FAILED when standard output takes no more. */
 int cli_finish(struct cli *cli, int code);
-/* "quire build: sentence" on standard error, with --json also as an object on standard output. Returns CLI_FAILED. */
+/* "quire build: sentence" on standard error, with --json also as an object on standard output. Returns CLI_FAILED,
+ * or after a signal that stopped the work CLI_SIGNAL and its number. */
 int cli_fail(struct cli *cli, int rc, const struct quire_error *err);
 /* cli_fail where rc < 0, cli_finish with CLI_OK otherwise. */
 int cli_end(struct cli *cli, int rc, const struct quire_error *err);
@@ -133,8 +135,12 @@ json_t *cli_put_row(struct cli *cli, json_t *object, const char *array);
 
 /* ---- progress and interruption ----------------------------------------------------------------------------------- */
 
-/* SIGINT, SIGTERM and SIGHUP set a flag; the third one kills. Writing beyond a file size limit becomes an error. */
+/* SIGINT, SIGTERM and SIGHUP set a flag; the second one ends the process. Writing beyond a file size limit becomes an
+ * error. */
 void cli_catch_signals(void);
+/* Whether the first signal may end the process at once: while something long is read that nobody can stop, and nothing
+ * is written that would be left. */
+void cli_may_end(bool may);
 /* A progress callback of the library; context is the struct cli. 1 when interrupted. */
 int cli_progress(void *context, const char *phase, uint64_t done, uint64_t total);
 /* The same for what computes ground truth, which has no phases. */

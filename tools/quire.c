@@ -2,7 +2,8 @@
  * quire.c - the program: finds the verb, hands over, returns its exit code.
  *
  * Each verb lives in a file of its own, with its table of options, its help and its results (cli.h). Exit codes: 0
- * done, 1 the operation failed, 2 it was asked for wrongly, 3 verify or repair found damage.
+ * done, 1 the operation failed, 2 it was asked for wrongly, 3 verify or repair found damage, 130 interrupted by Ctrl-C
+ * (128 and the number of the signal).
  */
 #include "tools/cli.h"
 #include <stdio.h>
@@ -35,7 +36,8 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < N_VERBS; i++)
         fprintf(out, "  %-15s%s\n", verbs[i].name, verbs[i].summary);
     fprintf(out, "\nquire VERB --help explains a verb, with examples; quire --version prints the version.\n"
-                 "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify or repair found damage.\n");
+                 "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify or repair found damage, 130 interrupted\n"
+                 "(143 by SIGTERM). A second Ctrl-C ends a verb at once, and may leave what is unfinished.\n");
 }
 
 int main(int argc, char **argv)

@@ -247,7 +247,10 @@ static void report(struct build_work *w)
 
 static const char summary[] =
     "Builds an index in the new folder --out. The folder appears whole or not at all; interrupting leaves nothing, or\n"
-    "with --resume what is finished, in OUT.building-resume: the same command goes on from there.";
+    "with --resume the phases that are finished, in OUT.building-resume: the same command goes on from there. The\n"
+    "first to be kept are the rows in their order, after `partition` (or `cluster`) and `order input`; a build that "
+    "is\n"
+    "stopped before leaves nothing.";
 static const char examples[] =
     "  quire build --base base.fbin --out index\n"
     "  quire build --base base.u8bin --out index --memory 15% --threads 4\n"
@@ -299,12 +302,17 @@ int quire_build_verb(int argc, char **argv)
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
+    if (w.block_bytes % QUIRE_BLOCK_BYTES_MIN)
+        return cli_mistake(&cli, "--block %llu: it must be a multiple of %u up to %u",
+                           (unsigned long long)w.block_bytes, QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
     if (w.build_memory) {
         mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
         mallopt(M_TRIM_THRESHOLD, MAPPED_BYTES);
         mallopt(M_ARENA_MAX, 2);
     }
+    cli_may_end(true);
     int rc = load(&w, &err);
+    cli_may_end(false);
     if (rc == 0)
         rc = build(&w, &err);
     if (rc == 0)

@@ -134,9 +134,10 @@ static void free_streams(struct streams *s)
     }
 }
 
-static int make_streams(const struct stream_data *data, enum stream_order order, struct streams *s,
+static int make_streams(struct cli *cli, const struct stream_data *data, enum stream_order order, struct streams *s,
                         struct quire_error *err)
 {
+    struct progress progress = {cli_progress, cli, "hindsight"};
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < s->n; i++) {
         s->orders[i] = calloc(data->rows, sizeof *s->orders[i]);
@@ -144,7 +145,9 @@ static int make_streams(const struct stream_data *data, enum stream_order order,
         rc = s->orders[i] && s->requests[i] ? stream_order(data, order, s->seeds[i], s->orders[i]) : QUIRE_ENOMEM;
     }
     if (rc == 0)
-        rc = stream_nearest(data, (const uint32_t *const *)s->orders, s->n, s->requests);
+        rc = stream_nearest(data, (const uint32_t *const *)s->orders, s->n, s->requests, &progress);
+    if (rc == QUIRE_ECANCELLED)
+        return cli_cancelled(err);
     return rc < 0 ? error_set(err, rc, "no memory for %u streams of %u rows", s->n, data->rows) : 0;
 }
 
@@ -252,7 +255,7 @@ static int evaluate_order(struct evaluation *e, uint32_t order)
 {
     const struct eval_options *o = &e->options;
     choose_seeds(o, &e->streams);
-    int rc = make_streams(&e->data, o->orders[order], &e->streams, e->err);
+    int rc = make_streams(e->cli, &e->data, o->orders[order], &e->streams, e->err);
     for (uint32_t d = 0; rc == 0 && d < o->n_deltas; d++) {
         rc = find_hindsight(e, order, d);
         for (enum eval_policy policy = 0; rc == 0 && policy < EVAL_POLICIES; policy++)
@@ -343,7 +346,9 @@ static int load_and_evaluate(struct cli *cli, const struct eval_options *options
         e->options = *options;
         e->cli = cli;
         e->err = &err;
+        cli_may_end(true);
         rc = stream_load(cli->arguments[0], cli->arguments[1], columns, &e->data, &err);
+        cli_may_end(false);
     }
     if (rc == 0) {
         rc = evaluate(e);

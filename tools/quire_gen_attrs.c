@@ -68,7 +68,9 @@ static int write_file(struct labels_work *w, const char *ending, text_fn *text, 
 
 static int make(struct labels_work *w, struct quire_error *err)
 {
+    cli_may_end(true);
     int rc = w->base_path ? vecfile_vectors_load(w->base_path, VECFILE_AUTO, &w->base, err) : 0;
+    cli_may_end(false);
     if (rc < 0)
         return rc;
     if (w->base_path)

@@ -211,6 +211,7 @@ int quire_inspect(int argc, char **argv)
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
+    cli_may_end(true); /* it writes nothing */
     int rc = inspect(&cli, &memory, &err);
     return cli_end(&cli, rc, &err);
 }

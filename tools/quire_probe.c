@@ -6,6 +6,7 @@
 #include "io/error.h"
 #include "io/probe.h"
 #include "tools/cli.h"
+#include <sys/stat.h>
 
 #define FILE_BYTES_MIN (1u << 20)
 #define LANES_MAX      64u
@@ -78,6 +79,12 @@ int quire_probe(int argc, char **argv)
                                   .progress = on_progress,
                                   .context = &cli};
     struct probe_report r = {0};
+    struct stat status;
+    if (stat(cli.arguments[0], &status) == 0 && !S_ISDIR(status.st_mode)) {
+        int wrong = error_set(&err, QUIRE_EINVALID, "%s is not a folder: name the one whose device is to be measured",
+                              cli.arguments[0]);
+        return cli_fail(&cli, wrong, &err);
+    }
     int rc = probe_run(cli.arguments[0], &config, &r, &err);
     if (rc == QUIRE_ECANCELLED)
         cli_cancelled(&err);

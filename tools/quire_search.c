@@ -412,6 +412,7 @@ static int run_pass(struct search_work *w, struct vecfile *file, struct quire_er
 static int run(struct search_work *w, struct quire_error *err)
 {
     struct vecfile *file = NULL;
+    cli_may_end(true); /* until the first query */
     int rc = name_engine(w, err);
     if (rc == 0)
         rc = open_index(w, err);
@@ -426,6 +427,7 @@ static int run(struct search_work *w, struct quire_error *err)
     if (rc == 0) /* no queries: makes the lanes */
         rc = quire_search_batch(w->index, w->queries, 0, NULL, (unsigned)w->lanes, (unsigned)w->inflight, w->hits,
                                 w->n_hits, NULL, err);
+    cli_may_end(false);
     for (uint64_t pass = 0; rc == 0 && pass < w->repeat; pass++) {
         if (pass > 0) {
             vecfile_close(file);

@@ -118,7 +118,9 @@ int quire_truth(int argc, char **argv)
     int code;
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
+    cli_may_end(true);
     int rc = load(&w, &err);
+    cli_may_end(false);
     if (rc == 0)
         rc = compute(&w, &err);
     if (rc == 0)

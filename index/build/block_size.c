@@ -65,9 +65,9 @@ static void decide(const struct probe_report *report, size_t first, struct block
     for (uint32_t i = 0; i < out->n_rates; i++)
         out->rates[i].worth /= best;
     snprintf(out->why, sizeof out->why,
-             "most queries per second by a probe of the device: reads per second times "
-             "bytes to the power of %.2f",
-             READS_EXPONENT);
+             "most queries per second by a probe of the device: reads per second times bytes to the power of %.2f; of "
+             "sizes that are worth %.2f of the best or more, the smallest, whose reads take least memory",
+             READS_EXPONENT, PROBE_NEARLY_BEST);
 }
 
 void block_choose(const char *path, uint64_t rows, uint32_t dim, enum quire_type type,

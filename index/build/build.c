@@ -50,22 +50,38 @@ static const struct phase graph_phases[] = {{"check input", 1},
                                             {"graph", 47},
                                             {"place rows", 3},
                                             {"turn edges", 2},
+                                            {"write keys", 1},
+                                            {"write attributes", 1},
+                                            {"write columns", 1},
                                             {"write codes", 15},
                                             {"write blocks (to calibrate)", 5},
                                             {"exact answers (to calibrate)", 5},
                                             {"calibrate", 5},
                                             {"write blocks", 4}};
 /* Names that both kinds use are those of steps before they differ: a phase says of which kind the build is. */
-static const struct phase lists_phases[] = {
-    {"check input", 1},     {"find mean", 1},         {"encode", 6},        {"cluster", 27},
-    {"order vectors", 1},   {"centres of blocks", 2}, {"replicas", 11},     {"link heads", 2},
-    {"place list rows", 3}, {"write lists", 21},      {"write vectors", 2}, {"exact answers for lists", 8},
-    {"calibrate lists", 18}};
+static const struct phase lists_phases[] = {{"check input", 1},
+                                            {"find mean", 1},
+                                            {"encode", 6},
+                                            {"cluster", 27},
+                                            {"order vectors", 1},
+                                            {"centres of blocks", 2},
+                                            {"replicas", 11},
+                                            {"link heads", 2},
+                                            {"place list rows", 3},
+                                            {"write list keys", 1},
+                                            {"write list attributes", 1},
+                                            {"write list columns", 1},
+                                            {"write lists", 21},
+                                            {"write vectors", 2},
+                                            {"exact answers for lists", 8},
+                                            {"calibrate lists", 18}};
 static const struct {
     const char *phase, *of_lists;
-} renamed[] = {{"order input", "order vectors"},  {"centres", "centres of blocks"},
-               {"write blocks", "write vectors"}, {"exact answers (to calibrate)", "exact answers for lists"},
-               {"calibrate", "calibrate lists"},  {"place rows", "place list rows"}};
+} renamed[] = {{"order input", "order vectors"},       {"centres", "centres of blocks"},
+               {"write blocks", "write vectors"},      {"exact answers (to calibrate)", "exact answers for lists"},
+               {"calibrate", "calibrate lists"},       {"place rows", "place list rows"},
+               {"write keys", "write list keys"},      {"write attributes", "write list attributes"},
+               {"write columns", "write list columns"}};
 
 /* A step that both kinds share has a name for each, see above. */
 static const char *phase_name(const struct build *b, const char *phase)

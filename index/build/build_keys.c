@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define BUCKET_ENTRIES_WANTED 226u
+#define REPORT_EVERY          65536u /* rows */
 
 struct hashed {
     uint64_t hash;
@@ -85,6 +86,12 @@ static int write_buckets(struct build *b, struct section_writer *writer, const s
     return rc == 0 ? section_end(writer, b->err) : rc;
 }
 
+/* After a row of the whole. */
+static int report_row(const struct build *b, const char *phase, uint32_t row)
+{
+    return row % REPORT_EVERY == 0 || row + 1 == b->n ? build_report(b, phase, row + 1, b->n) : 0;
+}
+
 /* A record of a heap. */
 static int write_record(struct build *b, struct section_writer *writer, const void *bytes, uint32_t n)
 {
@@ -134,6 +141,8 @@ static int write_user_keys(struct build *b, struct section_writer *writer)
     for (uint32_t i = 0; rc == 0 && i < b->n; i++) {
         assert(b->external_at[i] == at);
         rc = write_record(b, writer, b->options.keys[i], b->options.key_bytes[i]);
+        if (rc == 0)
+            rc = report_row(b, "write keys", i);
         at += RECORD_HEADER_BYTES + b->options.key_bytes[i];
     }
     return rc == 0 ? section_end(writer, b->err) : rc;
@@ -206,6 +215,8 @@ static int write_attributes(struct build *b)
             rc = write_record(b, writer, b->options.attributes[b->order[row]], bytes);
             heap_bytes += RECORD_HEADER_BYTES + bytes;
         }
+        if (rc == 0)
+            rc = report_row(b, "write attributes", row);
     }
     assert(rc < 0 || heap_bytes == heap_at);
     if (rc == 0)
@@ -218,6 +229,9 @@ static int give_attributes(void *context, uint32_t row, const char **text, uint3
 {
     const struct build *b = context;
     (void)err;
+    /* asked for several times, in order each time */
+    if (row % REPORT_EVERY == 0 && build_report(b, "write columns", row, 0) < 0)
+        return QUIRE_ECANCELLED;
     *text = b->options.attributes[b->order[row]];
     *bytes = attribute_bytes(b, row);
     return 0;

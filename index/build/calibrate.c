@@ -22,10 +22,13 @@
 #include "index/segment/segment_view.h"
 #include "io/array.h"
 #include "io/bitmap.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include "io/random.h"
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,8 +103,13 @@ struct calibration {
     struct near *truth; /* n_held x TRUTH_K, nearest first */
     float *queries;     /* n_held x dim */
     struct segment *segment;
-    unsigned width; /* of its codes */
-    bool resident;  /* those of lists */
+    unsigned width;           /* of its codes */
+    bool resident;            /* those of lists */
+    struct progress progress; /* of the caller, which is asked on its own thread only */
+    pthread_t caller;
+    uint64_t asked_ns;            /* when it was asked last */
+    atomic_bool stopped;          /* it wants to stop */
+    atomic_uint_fast64_t n_asked; /* queries so far */
     struct ladder ladders[LADDER_KS];
     struct ladder widths[NAV_WIDTHS + SPREADS]; /* of narrower codes, then of edge codes, at WIDTH_K */
 };
@@ -268,10 +276,36 @@ static float recall_of(const struct ladder *l)
     return recall > 0 ? (float)recall : 0;
 }
 
-/* Asks every step-th query. */
+/* How often the caller is told how many queries were asked, and asked whether to go on. A ladder may take minutes, and
+ * how many queries it will need is not known before its end. */
+#define TELL_EVERY_NS 100000000u
+
+/* A struct progress for the loops over ladders, whose own numbers say little. */
+static int tell(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    struct calibration *c = context;
+    (void)done;
+    (void)total;
+    assert(pthread_equal(pthread_self(), c->caller));
+    c->asked_ns = clock_ns();
+    if (c->progress.report && !atomic_load(&c->stopped) &&
+        c->progress.report(c->progress.context, phase, atomic_load_explicit(&c->n_asked, memory_order_relaxed), 0) != 0)
+        atomic_store(&c->stopped, true);
+    return atomic_load(&c->stopped);
+}
+
+/* Between any two steps of whatever takes long, on any thread: QUIRE_ECANCELLED when the caller wants to stop. */
+static int look_for_stop(struct calibration *c)
+{
+    if (pthread_equal(pthread_self(), c->caller) && clock_ns() - c->asked_ns >= TELL_EVERY_NS)
+        tell(c, c->progress.phase, 0, 0);
+    return atomic_load_explicit(&c->stopped, memory_order_relaxed) ? QUIRE_ECANCELLED : 0;
+}
+
+/* Asks every step-th query. Searches that a stop leaves under way are run_ladder's to cancel. */
 static int ask(struct ladder *l, uint32_t effort, uint32_t step)
 {
-    const struct calibration *c = l->c;
+    struct calibration *c = l->c;
     l->n_found = l->squares = 0;
     l->reads = 0;
     for (uint32_t q = 0; q < l->n_queries; q += step) {
@@ -284,13 +318,18 @@ static int ask(struct ladder *l, uint32_t effort, uint32_t step)
         r->done = on_answer;
         r->owner = l;
         int rc = search_start(l->searcher, r, &l->error);
+        if (rc == 0)
+            rc = look_for_stop(c);
         if (rc < 0)
             return rc;
+        atomic_fetch_add_explicit(&c->n_asked, 1, memory_order_relaxed);
     }
     while (searcher_running(l->searcher) > 0) {
-        int rc = engine_poll(l->engine, 1, UINT64_MAX);
+        int rc = engine_poll(l->engine, 1, TELL_EVERY_NS / 1000);
         if (rc < 0)
             return error_set(&l->error, rc, "the engine failed: %s", quire_error_text(rc));
+        if ((rc = look_for_stop(c)) < 0)
+            return rc;
     }
     return l->code;
 }
@@ -402,7 +441,7 @@ static int run_ladders(void *context, uint64_t begin, uint64_t end)
 
 static void take_error(const struct calibration *c, const struct ladder *l, int rc)
 {
-    if (l->code == rc && l->error.code == rc && c->b->err)
+    if (rc != QUIRE_ECANCELLED && l->code == rc && l->error.code == rc && c->b->err)
         *c->b->err = l->error;
 }
 
@@ -451,7 +490,7 @@ static uint32_t sample_blocks(const struct calibration *c, uint32_t query, struc
 }
 
 /* The samples of all held-out rows, `each` of one; *found: how many true neighbours lie in them. */
-static int sample_queries(const struct calibration *c, uint32_t each, struct spread_sample *samples, uint64_t *found)
+static int sample_queries(struct calibration *c, uint32_t each, struct spread_sample *samples, uint64_t *found)
 {
     const struct build *b = c->b;
     uint32_t dim = b->params.code_dim, blocks = b->params.n_blocks;
@@ -471,6 +510,7 @@ static int sample_queries(const struct calibration *c, uint32_t each, struct spr
         }
         for (uint32_t q = 0; q < n; q++)
             *found += sample_blocks(c, at + q, near + (size_t)q * blocks, samples + (size_t)(at + q) * each, each);
+        rc = look_for_stop(c);
     }
     array_free_all(near, queries, centre);
     return rc;
@@ -595,7 +635,8 @@ static int measure_widths(struct calibration *c)
         l->effort_first = w < narrower ? (uint32_t)effort : EFFORT_FIRST;
         l->recall_wanted = recall;
     }
-    int rc = parallel_for(searchers(c->b), n_widths, 1, run_widths, c, NULL);
+    struct progress progress = {tell, c, c->progress.phase};
+    int rc = parallel_for(searchers(c->b), n_widths, 1, run_widths, c, &progress);
     for (unsigned w = 0; w < narrower && rc == 0; w++)
         c->b->params.effort_factor[w] = effort_factor(&c->widths[w], recall, effort);
     if (rc == 0 && n_widths > narrower)
@@ -636,7 +677,6 @@ static int search_ladders(struct calibration *c)
 {
     struct build *b = c->b;
     struct segment_options options = {.fs = b->fs, .memory_bytes = b->plan.segment_bytes, .no_cache = true};
-    struct progress progress;
     bool lists = build_is_lists(b);
     int rc = segment_open(b->folder, &options, &c->segment, b->err);
     if (rc < 0)
@@ -662,7 +702,8 @@ static int search_ladders(struct calibration *c)
         if (l->n_before && ladder_ks[i].share > 1)
             l->n_queries /= 2; /* still thousands of neighbours */
     }
-    build_progress(b, "calibrate", &progress);
+    build_progress(b, "calibrate", &c->progress);
+    struct progress progress = {tell, c, c->progress.phase};
     rc = parallel_for(searchers(b), LADDER_KS, 1, run_ladders, c, &progress);
     bool known = (!lists || c->resident) && take_widths(c);
     if (rc == 0 && b->params.edge_code_bytes && !known)
@@ -672,7 +713,8 @@ static int search_ladders(struct calibration *c)
         rc = lists ? measure_lists(c) : measure_widths(c);
     for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
         take_error(c, &c->ladders[i], rc);
-    return rc;
+    uint64_t n_asked = atomic_load(&c->n_asked);
+    return rc == 0 && n_asked > 0 ? build_report(b, "calibrate", n_asked, n_asked) : rc;
 }
 
 /* Recall must not fall as effort rises: noise of the sample is smoothed by the running maximum. Returns the bytes
@@ -704,6 +746,7 @@ int build_calibrate(struct build *b)
     if (!c)
         return QUIRE_ENOMEM;
     c->b = b;
+    c->caller = pthread_self();
     assert(!b->calibration && b->step == STEP_TABLES);
     int rc = choose_held_out(c);
     if (rc < 0 || (!lists && (rc = build_write_blocks(b, c->bitmap)) < 0) || (rc = build_write_meta(b, NULL, 0)) < 0 ||

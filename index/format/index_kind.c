@@ -53,7 +53,7 @@ enum quire_index_kind index_kind_choose(const struct index_kind_facts *facts, en
 const char *index_kind_reason_text(uint32_t reason)
 {
     static const char *const texts[KIND_REASONS] = {
-        "it was asked for",
+        "asked for, or the default",
         "auto: the codes of all rows fit into the memory of searches, which then wait for one round of reads",
         "auto: the codes of lists do not fit into the memory of searches, but narrow ones of a page graph do, which "
         "reads "

@@ -63,7 +63,7 @@ static void load(char **files, enum stream_order order, struct streams *out)
         if (stream_order(&data, order, out->first + i, orders[i]) < 0)
             fail("no memory");
     }
-    if (stream_nearest(&data, (const uint32_t *const *)orders, out->n, out->requests) < 0)
+    if (stream_nearest(&data, (const uint32_t *const *)orders, out->n, out->requests, NULL) < 0)
         fail("no memory");
     for (uint32_t i = 0; i < out->n; i++)
         free(orders[i]);

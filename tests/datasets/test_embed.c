@@ -289,7 +289,7 @@ static void test_orthonormalise_dependent_columns(void **state)
         a[i * WIDTH + 2] = 0;
         a[i * WIDTH + 3] = (float)i;
     }
-    assert_ok(blas_orthonormalise(&blas, a, N, WIDTH, &err), &err);
+    assert_ok(blas_orthonormalise(&blas, a, N, WIDTH, NULL, 0, 0, &err), &err);
     blas_gram(&blas, a, gram, N, WIDTH);
     for (int i = 0; i < WIDTH * WIDTH; i++)
         assert_true(fabsf(gram[i] - (i % (WIDTH + 1) == 0)) < 1e-5f);
@@ -301,6 +301,66 @@ static void test_orthonormalise_dependent_columns(void **state)
         held += sum * sum;
     }
     assert_true(fabs(held - length) < 1e-3 * length);
+    blas_close(&blas);
+}
+
+/* Counts steps, and stops at one of them. */
+struct steps {
+    uint64_t seen, stop_at, before, total;
+};
+
+static int on_step(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    struct steps *steps = context;
+    assert_string_equal(phase, "steps");
+    assert_int_equal(done, steps->before + ++steps->seen);
+    assert_int_equal(total, steps->total);
+    return steps->seen == steps->stop_at;
+}
+
+/* More columns than a panel holds, so that panels have others before and behind them: the result is an orthonormal
+ * basis that spans the columns, and each step is told. */
+static void test_orthonormalise_by_panels(void **state)
+{
+    (void)state;
+    enum { N = 150, WIDTH = 75 };
+    static float before[N * WIDTH], a[N * WIDTH], gram[WIDTH * WIDTH];
+    struct blas blas;
+    struct quire_error err;
+    struct random random;
+    random_init(&random, 11);
+    for (int i = 0; i < N * WIDTH; i++)
+        before[i] = (float)(random_next(&random) >> 40) * 0x1p-23f - 1.0f;
+    memcpy(a, before, sizeof a);
+    struct steps steps = {.before = 5, .total = 99};
+    struct progress progress = {on_step, &steps, "steps"};
+    assert_ok(blas_open(&blas, &err), &err);
+    assert_ok(blas_orthonormalise(&blas, a, N, WIDTH, &progress, 5, 99, &err), &err);
+    assert_int_equal(steps.seen, blas_orthonormalise_steps(WIDTH));
+    assert_int_equal(steps.seen, 6);
+    blas_gram(&blas, a, gram, N, WIDTH);
+    for (int i = 0; i < WIDTH * WIDTH; i++)
+        assert_true(fabsf(gram[i] - (i % (WIDTH + 1) == 0)) < 1e-4f);
+    for (int c = 0; c < WIDTH; c++) { /* what of a column is outside of the basis' span */
+        double outside[N];
+        for (int i = 0; i < N; i++)
+            outside[i] = before[i * WIDTH + c];
+        for (int w = 0; w < WIDTH; w++) {
+            double along = 0;
+            for (int i = 0; i < N; i++)
+                along += (double)a[i * WIDTH + w] * before[i * WIDTH + c];
+            for (int i = 0; i < N; i++)
+                outside[i] -= along * a[i * WIDTH + w];
+        }
+        for (int i = 0; i < N; i++)
+            assert_true(fabs(outside[i]) < 1e-4);
+    }
+    for (uint64_t at = 1; at <= 6; at++) {
+        memcpy(a, before, sizeof a);
+        steps = (struct steps){.stop_at = at, .before = 5, .total = 99};
+        assert_int_equal(blas_orthonormalise(&blas, a, N, WIDTH, &progress, 5, 99, &err), QUIRE_ECANCELLED);
+        assert_int_equal(steps.seen, at);
+    }
     blas_close(&blas);
 }
 
@@ -570,31 +630,50 @@ static void test_nothing_to_learn_from(void **state)
     assert_int_equal(fit_of(empty, 3, 1, &err), QUIRE_EDIM);
 }
 
+struct stop {
+    uint64_t calls, stop_at, decomposed;
+};
+
 static int stop(void *context, const char *phase, uint64_t done, uint64_t total)
 {
-    (void)total;
-    assert_string_equal(phase, "decompose");
-    *(uint64_t *)context = done;
-    return done >= 2;
+    struct stop *s = context;
+    assert_true(done <= total);
+    assert_true(strcmp(phase, s->calls == 0 ? "weigh words" : "decompose") == 0 || strcmp(phase, "weigh words") == 0);
+    assert_true(strcmp(phase, "decompose") != 0 || done >= s->decomposed);
+    s->decomposed = strcmp(phase, "decompose") == 0 ? done : 0;
+    return ++s->calls == s->stop_at;
 }
 
+/* Stopped at each of its calls in turn; the last one is at the end of the last product. */
 static void test_cancel(void **state)
 {
     (void)state;
-    uint64_t done = 0;
-    struct embed_fit_options options = options_of(DIM, 1, 2);
-    options.progress = stop;
-    options.context = &done;
-    struct embed_fit *fit;
-    struct embed_model *model = NULL;
-    struct quire_error err;
-    assert_ok(embed_fit_create(&options, &fit, &err), &err);
-    for (unsigned i = 0; i < n_lines; i++)
-        assert_ok(embed_fit_line(fit, line[i], strlen(line[i]), &err), &err);
-    assert_int_equal(embed_fit_finish(fit, &model, &err), QUIRE_ECANCELLED);
-    assert_null(model);
-    assert_int_equal(done, 2);
-    embed_fit_destroy(fit);
+    struct stop all = {0};
+    for (uint64_t at = 1; at == 1 || at <= all.calls; at++) {
+        struct stop s = {.stop_at = at - 1};
+        struct embed_fit_options options = options_of(DIM, 1, 2);
+        options.progress = stop;
+        options.context = &s;
+        struct embed_fit *fit;
+        struct embed_model *model = NULL;
+        struct quire_error err;
+        assert_ok(embed_fit_create(&options, &fit, &err), &err);
+        for (unsigned i = 0; i < n_lines; i++)
+            assert_ok(embed_fit_line(fit, line[i], strlen(line[i]), &err), &err);
+        int rc = embed_fit_finish(fit, &model, &err);
+        if (at == 1) {
+            assert_ok(rc, &err);
+            assert_true(s.calls > 12); /* eight products and four orthonormalisations of several steps */
+            all = s;
+        } else {
+            assert_int_equal(rc, QUIRE_ECANCELLED);
+            assert_string_equal(err.message, "the fit was cancelled");
+            assert_null(model);
+            assert_int_equal(s.calls, s.stop_at);
+        }
+        embed_model_free(model);
+        embed_fit_destroy(fit);
+    }
 }
 
 /* More texts than are kept: all are counted, a sample is decomposed, and the result still works. */
@@ -885,6 +964,7 @@ int main(void)
         cmocka_unit_test(test_sparse_products),
         cmocka_unit_test(test_svd),
         cmocka_unit_test(test_orthonormalise_dependent_columns),
+        cmocka_unit_test(test_orthonormalise_by_panels),
         cmocka_unit_test(test_no_blas),
         cmocka_unit_test(test_unit_vectors),
         cmocka_unit_test(test_near_duplicates_are_near),

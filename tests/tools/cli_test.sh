@@ -163,7 +163,7 @@ for _ in $(seq 200); do
 done
 kill -INT $pid
 wait $pid
-check "an interrupted cache-eval fails" test $? = 1
+check "an interrupted cache-eval ends with 130" test $? = 130
 set +m
 check "no cache is left behind" rmdir caches
 unset TMPDIR
@@ -216,8 +216,14 @@ expect "build shows progress when asked" 0 "^rows *2000" build --base a.fbin --o
 check "the bar has phases and rates" grep -q "graph .*100%.*/s" err
 expect "build refuses a folder that is there" 1 "a.index is there already" build --base a.fbin --out a.index
 expect "build without a base" 1 "no.fbin: No such file" build --base no.fbin --out x
+expect "build with a base that is misspelt" 1 "cannot open nope: No such file" build --base nope --out x
+mkdir indexes
+expect "build with a folder for a base" 1 "indexes is a folder, not a file of vectors" build --base indexes --out x
+expect "build with lines of text for a base" 1 "files of their own" build --base keys --out x
+expect "build without a name" 2 "--out '': it must be something, not empty" build --base a.fbin --out ''
+expect "probe of a file" 1 "keys is not a folder" probe keys
 expect "build with an unknown metric" 2 "it must be l2|cosine|ip" build --base a.fbin --out x --metric hamming
-expect "build with an odd block" 1 "multiple of 4096" build --base a.fbin --out x --block 5000
+expect "build with an odd block" 2 "multiple of 4096" build --base a.fbin --out x --block 5000
 expect "build with a wrong size" 2 "--memory lots: it must be a size" build --base a.fbin --out x --memory lots
 expect "build with an option that is not there" 2 "no option --bass" build --bass a.fbin --out x
 expect "build with a value forgotten" 2 "--base needs a value" build --base --out x
@@ -621,7 +627,7 @@ done
 check "a build works in a folder of another name" compgen -G 'long.index.building*'
 kill -INT $pid
 wait $pid
-check "an interrupted build fails" test $? = 1
+check "an interrupted build ends with 130" test $? = 130
 set +m
 check "and says so" grep -q "quire build: " err
 check "and leaves nothing" test -z "$(find . -name 'long.index*' -print)"

@@ -358,7 +358,7 @@ static void test_clinc(void **state)
         assert_true(orders[i] && streams[i]);
         assert_int_equal(stream_order(&data, STREAM_RANDOM, i + 1, orders[i]), 0);
     }
-    assert_int_equal(stream_nearest(&data, (const uint32_t *const *)orders, 5, streams), 0);
+    assert_int_equal(stream_nearest(&data, (const uint32_t *const *)orders, 5, streams, NULL), 0);
     check_clinc(streams, data.rows, data.n_categories, 0.02, false, 1.05);
     check_clinc(streams, data.rows, data.n_categories, 0.02, true, 1.07);
     check_clinc(streams, data.rows, data.n_categories, 0.05, false, 1.00);

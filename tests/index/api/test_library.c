@@ -512,7 +512,7 @@ static void test_calibration(void **state)
 static int count_progress(void *context, const char *phase, uint64_t done, uint64_t total)
 {
     assert_non_null(phase);
-    assert_true(done <= total);
+    assert_true(total == 0 || done <= total);
     ++*(unsigned *)context;
     return 0;
 }
