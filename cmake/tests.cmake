@@ -79,12 +79,13 @@ else()
   message(STATUS "bench_cache_load is left out: there is no hiredis")
 endif()
 
-# tests that are scripts: each gets the build folder and prints "ok - ..." or "FAIL - ..." per check
+# tests that are scripts: each gets the build folder and prints "ok - ..." or "FAIL - ..." per check. They wait for
+# processes more than they compute, so one of them runs beside the programs, and they are begun first.
 function(quire_script name script seconds)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${script})
     add_test(NAME ${name} COMMAND bash ${PROJECT_SOURCE_DIR}/${script} ${PROJECT_BINARY_DIR})
     math(EXPR seconds "${seconds} * ${script_factor}")
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} RUN_SERIAL ON)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} RESOURCE_LOCK scripts COST ${seconds})
     if(QUIRE_SANITIZE)
       set_tests_properties(${name} PROPERTIES ENVIRONMENT "QUIRE_SANITIZE_FLAGS=-fsanitize=${QUIRE_SANITIZE}")
     endif()
@@ -92,6 +93,7 @@ function(quire_script name script seconds)
 endfunction()
 quire_script(tools/cli tests/tools/cli_test.sh 600)
 quire_script(tools/stop tests/tools/stop_test.sh 600)
+quire_script(tools/scripts tests/tools/scripts_test.sh 300)
 quire_script(recall tests/recall/run.sh 600)
 quire_script(library/example tests/library/run.sh 120)
 quire_script(e2e/clients tests/e2e/run.sh 600)

@@ -294,6 +294,9 @@ struct quire_search_options {
     /* Only elements granted to one of these tenants. NULL: all elements; not NULL with n_tenants 0: none. */
     const struct quire_bytes *tenants;
     uint32_t n_tenants;
+    /* Dimensions of the query, or of each of a batch: QUIRE_EDIM unless the index or collection has as many. 0: not
+     * checked, and the query is read for as many floats as the index has. */
+    uint32_t dim;
 };
 QUIRE_API void quire_search_options_init(struct quire_search_options *options);
 

@@ -70,24 +70,60 @@ if (($(id -u) != 0)); then
     command -v sudo >/dev/null || fail "needs root or sudo to install: ${missing[*]}"
     as_root=(sudo)
 fi
+log=$(mktemp)
 # a package of a server must not start it
 policy=/usr/sbin/policy-rc.d
 made_policy=
-if [[ " ${missing[*]} " =~ \ (redis-server|prometheus-redis-exporter)\  && ! -e $policy ]]; then
-    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
-    "${as_root[@]}" chmod 755 "$policy"
-    made_policy=1
-fi
-restore() {
+leave() {
+    rm -f "$log"
     if [[ $made_policy ]]; then "${as_root[@]}" rm -f "$policy"; fi
 }
-trap restore EXIT
-echo "installing: ${missing[*]}"
-log=$(mktemp)
-if ! { "${as_root[@]}" apt-get update -q &&
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
-    tail -20 "$log" >&2
-    rm -f "$log"
-    fail "apt-get failed, see above"
+trap leave EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+if [[ " ${missing[*]} " =~ \ (redis-server|prometheus-redis-exporter)\  && ! -e $policy ]]; then
+    made_policy=1
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+    "${as_root[@]}" chmod 755 "$policy"
 fi
-rm -f "$log"
+
+# Runs apt-get with its output in the log; meanwhile a line at least every 5 seconds says how far it has come.
+apt() {
+    local fetched=0 unpacked=0 set_up=0 total=$1 begin=$SECONDS said=$SECONDS line status=0
+    shift
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q "$@" 2>&1 | {
+        while :; do
+            if IFS= read -r -t 1 line; then
+                printf '%s\n' "$line" >>"$log"
+                case $line in
+                Get:* | Hit:*) fetched=$((fetched + 1)) ;;
+                Unpacking\ *) unpacked=$((unpacked + 1)) ;;
+                Setting\ up\ *) set_up=$((set_up + 1)) ;;
+                esac
+            elif (($? <= 128)); then
+                break # the end; above 128 the second is over
+            fi
+            if ((SECONDS - said >= 5)); then
+                said=$SECONDS
+                if ((total)); then
+                    echo "  $fetched of $total fetched, $unpacked unpacked, $set_up set up, $((SECONDS - begin)) s"
+                else
+                    echo "  $fetched lists, $((SECONDS - begin)) s"
+                fi
+            fi
+        done
+    } || status=$?
+    if ((status != 0)); then
+        tail -20 "$log" >&2
+        fail "apt-get $1 failed, see above"
+    fi
+}
+
+echo "missing: ${missing[*]}"
+echo "package lists are brought up to date"
+apt 0 update
+# what it would do: how many packages, how much to download, how much space
+plan=$("${as_root[@]}" env LC_ALL=C apt-get install --assume-no --no-install-recommends "${missing[@]}" 2>&1 || true)
+grep -E '^[0-9]+ upgraded|^Need to get|^After this operation' <<<"$plan" | sed 's/^/  /' || true
+count=$(sed -n 's/^[0-9]* upgraded, \([0-9]*\) newly installed.*/\1/p' <<<"$plan")
+apt "${count:-${#missing[@]}}" install -y --no-install-recommends "${missing[@]}"

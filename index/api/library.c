@@ -257,7 +257,7 @@ static void *batch_run(void *argument)
     return NULL;
 }
 
-int library_search_validate(const struct quire_search_options *options, struct quire_error *err)
+int library_search_validate(const struct quire_search_options *options, uint32_t dim, struct quire_error *err)
 {
     int rc = library_struct_validate(options->struct_bytes, sizeof *options, "quire_search_options", err);
     if (rc < 0)
@@ -267,6 +267,8 @@ int library_search_validate(const struct quire_search_options *options, struct q
         return rc;
     if (options->n_tenants > 0 && !options->tenants)
         return error_set(err, QUIRE_EINVALID, "n_tenants is %u, but tenants is NULL", options->n_tenants);
+    if (options->dim != 0 && options->dim != dim)
+        return error_set(err, QUIRE_EDIM, "the query has %u dimensions, what is searched has %u", options->dim, dim);
     return 0;
 }
 
@@ -317,7 +319,7 @@ int quire_search_batch(struct quire_index *index, const float *queries, uint64_t
     if (options)
         batch.options = *options;
     batch.inflight = inflight ? inflight : INFLIGHT_DEFAULT;
-    int rc = library_search_validate(&batch.options, err);
+    int rc = library_search_validate(&batch.options, segment_info(index->segment)->dim, err);
     if (rc < 0)
         return rc;
     if (pthread_mutex_init(&batch.mutex, NULL) != 0)
@@ -407,7 +409,7 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
     quire_search_options_init(&defaults);
     if (!options)
         options = &defaults;
-    int rc = library_search_validate(options, err);
+    int rc = library_search_validate(options, segment_info(index->segment)->dim, err);
     if (rc < 0)
         return rc;
     struct loop_search *search = calloc(1, sizeof *search);

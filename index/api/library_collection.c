@@ -610,7 +610,7 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
         o = *options;
     if (!c || !query || !result)
         return error_set(err, QUIRE_EINVALID, "collection, query and result must be given");
-    int rc = library_search_validate(&o, err);
+    int rc = library_search_validate(&o, collection_config(c->collection)->dim, err);
     if (rc == 0 && snapshot && snapshot->of != c)
         rc = error_set(err, QUIRE_EINVALID, "the snapshot is of another collection");
     if (rc == 0 && (with & ~(unsigned)(QUIRE_WITH_ATTRIBUTES | QUIRE_WITH_VECTORS)))

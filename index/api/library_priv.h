@@ -10,7 +10,8 @@
 
 struct selection;
 
-int library_search_validate(const struct quire_search_options *options, struct quire_error *err);
+/* dim: of what is searched. */
+int library_search_validate(const struct quire_search_options *options, uint32_t dim, struct quire_error *err);
 
 /* Tenants' names as a scope, or as grants, of generation 0; *out is freed by free(out->tenants). QUIRE_ERANGE: a name's
  * length. n may be 0. */

@@ -336,6 +336,8 @@ static void test_places(void **state)
     expect_load_error(path_of("none.fbin"), VECFILE_AUTO, QUIRE_ENOFILE, "none.fbin|No such file");
     assert_int_equal(mkdir(path_of("folder.fbin"), 0700), 0);
     expect_load_error(path_of("folder.fbin"), VECFILE_AUTO, QUIRE_EINVALID, "folder.fbin is a folder");
+    expect_load_error(path_of("a.txt"), VECFILE_AUTO, QUIRE_ENOFILE, "a.txt|No such file");
+    write_file("a.txt", fbin, sizeof fbin);
     expect_load_error(path_of("a.txt"), VECFILE_AUTO, QUIRE_EINVALID, "a.txt|fbin, u8bin");
     expect_load_error("-", VECFILE_AUTO, QUIRE_EINVALID, "fbin, u8bin");
     write_file("secret.fbin", fbin, sizeof fbin);

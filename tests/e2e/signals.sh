@@ -191,7 +191,7 @@ END
 notified "sd_notify over a path" "$QUIRE_WORK/notify"
 notified "sd_notify over an abstract name" "@quire-notify-$$"
 if command -v systemd-analyze >/dev/null; then
-    sed "s|^ExecStart=[^ ]*|ExecStart=$server_binary|" "$here/../../tools/quire-server.service" \
+    sed "s|^ExecStart=[^ ]*|ExecStart=$server_binary|" "$here/../../tools/quire-server.service.in" \
         >"$QUIRE_WORK/quire-server.service"
     matches "systemd finds nothing wrong with the unit" '^$' systemd-analyze verify "$QUIRE_WORK/quire-server.service"
 else

@@ -53,5 +53,67 @@ expect "C++ program runs" "$work/cpp"
 expect "the shared library shows quire_ symbols only" only_quire_symbols
 expect "a program needs none of the server's libraries" only_its_own_libraries
 expect "pkg-config and header name one version" version_agrees
+# ---- the programs that README.md and docs/library.md show: they compile with warnings as errors, run, and print ------
+mkdir "$work/read" "$work/shown"
+"$build/quire" gen --rows 2000 --dim 128 --clusters 30 --intrinsic 24 --seed 1 --out "$work/read/demo" >"$work/log" 2>&1 &&
+    "$build/quire" build --base "$work/read/demo.fbin" --out "$work/read/demo-index" --metric l2 >>"$work/log" 2>&1
+compile() { gcc "${flags[@]}" -g "${sanitize[@]}" "$@" $(pkg-config --cflags --libs quire) -lm; }
+run_shown() { (cd "$work/read" && "./$1" >"$work/printed") && [[ -s $work/printed ]]; }
+for document in README.md docs/library.md; do
+    shown=$(/usr/bin/python3 "$here/documents.py" "$here/../../$document" "$work/shown")
+    for name in $shown; do
+        if [[ $name == fragment-* ]]; then
+            expect "$document: $name compiles" compile -Wno-unused -c "$work/shown/$name.c" -o "$work/shown/$name.o"
+            continue
+        fi
+        expect "$document: $name compiles" compile "$work/shown/$name.c" -o "$work/read/$name"
+        expect "$document: $name runs and prints" run_shown "$name"
+        [[ $name != colours ]] || expect "it prints what the page says" grep -qx 'red at 0.024' "$work/printed"
+        [[ $name != nearest ]] || expect "ten rows" test "$(grep -c '^row ' "$work/printed")" = 10
+    done
+    rm -f "$work/shown"/*
+done
+"$build/quire" gen --rows 1000 --dim 3 --clusters 10 --intrinsic 3 --queries 0 --out "$work/read/other" >/dev/null 2>&1 && rm -r "$work/read/demo-index" &&
+    "$build/quire" build --base "$work/read/other.fbin" --out "$work/read/demo-index" >/dev/null 2>&1
+expect "an index of other dimensions is refused, not read beyond the array" bash -c \
+    "cd '$work/read' && ! ./nearest 2>said && grep -q 'the query has 128 dimensions, what is searched has 3' said"
+
+# ---- what an install holds besides ----------------------------------------------------------------------------------
+doc=$work/prefix/share/doc/quire
+links_of() { # PAGE: links to other pages and settings that are not there
+    local page=$1 link
+    grep -oE '\]\([a-zA-Z0-9_./-]+\.(md|conf|svg)' "$page" | sed 's/^](//' | sort -u | while read -r link; do
+        [[ -e ${page%/*}/$link ]] || case $link in
+        ../*README.md | ../tests/* | ../CONTRIBUTING.md) ;; # of the sources, which are not installed
+        *) echo "$page: $link" ;;
+        esac
+    done
+}
+no_dangling_links() { ! for page in "$doc"/docs/*.md; do links_of "$page"; done | grep .; }
+expect "pages that the installed ones link to are installed" no_dangling_links
+expect "licence, changes and settings are installed" ls "$doc/LICENSE" "$doc/CHANGELOG.md" "$doc/README.md" "$doc/tools/quire.conf"
+unit=$work/prefix/lib/systemd/system/quire-server.service
+expect "the unit starts the installed program" grep -q "^ExecStart=$work/prefix/bin/quire-server " "$unit"
+if command -v systemd-analyze >/dev/null; then
+    expect "systemd-analyze has nothing to say about it" bash -c \
+        "systemd-analyze verify '$unit' >'$work/said' 2>&1; ! grep -F quire '$work/said'"
+else
+    echo "skip - systemd-analyze verify: there is no systemd-analyze"
+fi
+# as the unit runs it: settings that only root may read, given to a user that has nothing
+if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
+    credentials=$work/credentials
+    install -d -m 0700 -o 65534 -g 65534 "$credentials" "$work/state"
+    install -m 0400 -o 65534 -g 65534 "$doc/tools/quire.conf" "$credentials/quire.conf"
+    chmod 755 "$work" "$work/prefix"
+    started=$(sed -n "s|^ExecStart=||p" "$unit" | sed "s|%d|$credentials|")
+    expect "its settings are found where systemd puts them" grep -q "^LoadCredential=quire.conf:/etc/quire/quire.conf" "$unit"
+    (cd "$work/state" && exec setpriv --reuid=65534 --regid=65534 --clear-groups $started --port 0 --port-file "$work/state/port") >"$work/log" 2>&1 &
+    server=$!
+    for _ in $(seq 200); do [[ -s $work/state/port ]] && break; sleep 0.05; done
+    expect "the command of the unit starts as another user" test -s "$work/state/port"
+    kill $server 2>/dev/null
+    wait $server 2>/dev/null
+fi
 echo "$passed passed, $failed failed"
 ((failed == 0))
