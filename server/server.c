@@ -33,6 +33,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,6 +97,27 @@ static int start_lanes(struct server *s, struct quire_error *err)
     return rc;
 }
 
+/* The line that an operator looks for where everything works, but slower. */
+static void warn_of_engine(const struct server *s)
+{
+    const struct loop *loop = &s->loops[0];
+    if (strcmp(loop->engine_name, "uring") != 0 && s->service.config->engine == QUIRE_ENGINE_AUTO)
+        log_line(s->service.log, LOG_LEVEL_WARNING,
+                 "io_uring is not used: %s. Everything works, with more system calls (docs/operations.md, \"Containers "
+                 "and the kernel\")",
+                 loop->engine_note);
+}
+
+static int check_dir(const struct config *config, struct quire_error *err)
+{
+    struct stat status;
+    if (config->dir[0] && stat(config->dir, &status) == 0 && !S_ISDIR(status.st_mode))
+        return error_set(err, QUIRE_EINVALID, "dir: %s is a file, not a folder", config->dir);
+    if (!config->dir[0] && config->load[0])
+        return error_set(err, QUIRE_EINVALID, "load needs a data folder: set dir");
+    return 0;
+}
+
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
 static void run_later(void *context, void (*run)(void *argument), void *argument)
@@ -143,13 +165,18 @@ int server_create(struct config *config, struct log *log, struct server **out, s
         rc = gate_init(&s->service.gate, s->service.n_lanes + 1, err);
     if (rc == 0)
         rc = fair_init(&s->service, err);
-    if (rc == 0)
-        rc = acl_init(&s->acl, err);
-    if (rc == 0 && config->tls_port)
-        rc = tls_create(config, &s->tls, err);
     if (rc == 0) {
-        fit_clients_to_files(s);
-        rc = listen_open(s, err);
+        /* what settings say that only a look at the machine refutes; nothing is made before */
+        rc = check_dir(config, err);
+        if (rc == 0)
+            rc = acl_init(&s->acl, err);
+        if (rc == 0 && config->tls_port)
+            rc = tls_create(config, &s->tls, err);
+        if (rc == 0) {
+            fit_clients_to_files(s);
+            rc = listen_open(s, err);
+        }
+        config->refused = rc < 0 && rc != QUIRE_ENOMEM && rc != QUIRE_EADDRINUSE;
     }
     if (rc == 0)
         rc = worker_start(&s->service.worker, err);
@@ -165,6 +192,8 @@ int server_create(struct config *config, struct log *log, struct server **out, s
         rc = data_load(&s->service, err);
     if (rc == 0)
         rc = start_lanes(s, err);
+    if (rc == 0)
+        warn_of_engine(s);
     if (rc < 0) {
         server_destroy(s);
         return rc;

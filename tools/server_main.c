@@ -3,7 +3,7 @@
  *
  * The main thread waits for SIGTERM, SIGINT or a client's SHUTDOWN and then stops the server; lanes and worker have all
  * signals blocked, since they are started with this thread's mask. A second signal during the stop ends the process at
- * once. Exit status: 0 after a graceful stop, 1 when the server could not start, 2 for wrong arguments.
+ * once. Exit status: 0 after a graceful stop, 1 when the server could not start, 2 for wrong arguments and settings.
  */
 #include "io/error.h"
 #include "server/process/notify.h"
@@ -16,6 +16,8 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+
+#define IGNORED_BYTES 700 /* of names in a line of the log, about */
 
 static void print_setting(void *context, const char *name, const char *value, const char *help)
 {
@@ -82,11 +84,24 @@ static int wait_for_stop(const struct server *server, const struct log *log, int
     return 0;
 }
 
+/* In as many lines as the names need. */
+static void log_ignored(const struct config *config, const struct log *log)
+{
+    for (const char *at = config->ignored; *at;) {
+        int bytes = (int)strnlen(at, IGNORED_BYTES);
+        while (at[bytes] && at[bytes] != ' ')
+            bytes++;
+        log_line(log, LOG_LEVEL_WARNING, "ignored, as these settings of Redis mean nothing here: %.*s", bytes, at);
+        at += bytes + (at[bytes] == ' ');
+    }
+}
+
 static int serve(struct config *config, struct log *log, int signals, struct quire_error *err)
 {
     struct server *server = NULL;
     sigset_t stops;
     char ready[160];
+    log_ignored(config, log);
     int rc = server_create(config, log, &server, err);
     if (rc < 0)
         return rc;
@@ -173,6 +188,7 @@ int main(int argc, char **argv)
     log_close(&log);
     if (signals >= 0)
         close(signals);
+    bool refused = config.refused;
     config_fini(&config);
-    return rc < 0 ? 1 : 0;
+    return rc == 0 ? 0 : refused ? 2 : 1;
 }

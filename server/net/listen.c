@@ -46,12 +46,15 @@ struct sockets {
     bool guarded;       /* commands are run there: beyond loopback a password is needed */
 };
 
+/* 1: the machine has no such address, and `optional` says that this is fine. */
 static int bind_and_listen(const struct server *server, const struct sockets *s, const struct addrinfo *info,
-                           const char *name, struct quire_error *err)
+                           const char *name, bool optional, struct quire_error *err)
 {
     int one = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     char where[160];
     snprintf(where, sizeof where, "%.100s port %u", name, *s->port);
+    if (fd < 0 && optional && errno == EAFNOSUPPORT)
+        return 1;
     if (fd < 0)
         return error_set_errno(err, errno, "make a socket for", where);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -63,6 +66,8 @@ static int bind_and_listen(const struct server *server, const struct sockets *s,
     }
     int errnum = errno;
     close(fd);
+    if (optional && errnum == EADDRNOTAVAIL)
+        return 1;
     if (errnum == EADDRINUSE)
         return error_set(err, QUIRE_EADDRINUSE, "%s is in use: stop what listens there, or choose another with --%s%s",
                          where, s->port_setting, s->guarded ? " (0: any free one)" : "");
@@ -77,6 +82,8 @@ static int open_one(struct server *server, const struct sockets *s, const char *
     if (*s->n == LISTENERS_MAX)
         return error_set(err, QUIRE_ELIMIT, "%s: more than %d addresses and ports", s->setting, LISTENERS_MAX);
     snprintf(port, sizeof port, "%u", *s->port);
+    bool optional = name[0] == '-'; /* as in redis.conf: left out where the machine has no such address */
+    name += optional;
     if (getaddrinfo(name, port, &hints, &info) != 0 || !info)
         return error_set(err, QUIRE_EINVALID, "%s: '%.100s' is not an IPv4 or IPv6 address", s->setting, name);
     int rc;
@@ -87,9 +94,11 @@ static int open_one(struct server *server, const struct sockets *s, const char *
                        "protected-mode no where the network itself keeps strangers out",
                        name);
     else
-        rc = bind_and_listen(server, s, info, name, err);
+        rc = bind_and_listen(server, s, info, name, optional, err);
     freeaddrinfo(info);
     server->listens_beyond |= rc == 0 && beyond;
+    if (rc == 1)
+        return 0;
     if (rc == 0)
         *s->port = port_of(s->fds[*s->n - 1]); /* with port 0 the first address chooses for all */
     return rc;

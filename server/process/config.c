@@ -7,6 +7,8 @@
  *
  * Nothing is guessed: an unknown name, a number out of range or a size with an unknown unit ends the start with a
  * sentence that names file and line. A setting that is silently ignored is worse than a server that does not start.
+ * What a redis.conf has and means nothing here (FOREIGN, and other values of FIXED ones) may stand in a file: `ignored`
+ * names all of it, for one line of the log.
  *
  * Lanes read fields without a lock while CONFIG SET changes them. A number is one atomic; of a text the pointer is, and
  * what it pointed to stays until the end, since nobody counts readers. CONFIG SET understands and checks all of its
@@ -40,6 +42,20 @@ const struct setting config_settings[N_SETTINGS] = {
 #define CHOICE(field, name, change, value, choices, help)                                                              \
     {KIND_CHOICE, name, change, AT(field), value, 0, 0, choices, help},
 #define FIXED(name, value, help) {KIND_FIXED, name, IMMUTABLE, 0, 0, 0, 0, value, help},
+#include "server/process/config.def"
+};
+
+#define STRING(...)
+#define LIST(...)
+#define NUMBER(...)
+#define INTEGER(...)
+#define BYTES(...)
+#define OUTPUT(...)
+#define BOOL(...)
+#define CHOICE(...)
+#define FIXED(...)
+#define FOREIGN(name) name,
+static const char *const foreign_settings[] = {
 #include "server/process/config.def"
 };
 
@@ -112,7 +128,11 @@ int config_init(struct config *config, struct quire_error *err)
             atomic_store(number_of(config, s), s->number);
         }
     }
-    return 0;
+    config->ignored = keep_text(config, "");
+    if (config->ignored)
+        return 0;
+    config_fini(config);
+    return error_set(err, QUIRE_ENOMEM, "no memory for the settings");
 }
 
 void config_fini(struct config *config)
@@ -286,6 +306,8 @@ int config_setting_parse(const struct config *config, const struct setting *s, c
     switch (s->kind) {
     case KIND_STRING:
     case KIND_LIST:
+        if (strcmp(s->name, "load") == 0 && (text[0] == ' ' || !strchr(text, ' ')))
+            return error_set(err, QUIRE_EINVALID, "load: '%.200s' is not a key and a path", text);
         return strpbrk(text, "\r\n") ? error_set(err, QUIRE_EINVALID, "%s: a value may not hold a line end", s->name)
                                      : 0;
     case KIND_NUMBER:
@@ -381,6 +403,37 @@ int config_set(struct config *config, const char *name, const char *value, struc
     return 0;
 }
 
+/* ---- what means nothing here ------------------------------------------------------------------------------------- */
+
+static bool is_foreign(const char *name)
+{
+    for (size_t i = 0; i < sizeof foreign_settings / sizeof *foreign_settings; i++)
+        if (strcasecmp(foreign_settings[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* A line of a file that is no mistake, and has no effect: its name is kept for the log. */
+static bool is_ignored(const struct config *config, const char *name, const char *value)
+{
+    const struct setting *s = config_setting_find(name);
+    return s ? s->kind == KIND_FIXED && strcasecmp(fixed_text(config, s), value) != 0 : is_foreign(name);
+}
+
+static int ignore(struct config *config, const char *name, const char *value, struct quire_error *err)
+{
+    const struct setting *fixed = config_setting_find(name);
+    char *joined = NULL;
+    int n = asprintf(&joined, "%s%s%s%s%.32s", config->ignored, *config->ignored ? ", " : "", name, fixed ? " " : "",
+                     fixed ? value : "");
+    char *text = n < 0 ? NULL : keep_text(config, joined);
+    free(joined);
+    if (!text)
+        return error_set(err, QUIRE_ENOMEM, "no memory for the settings");
+    config->ignored = text;
+    return 0;
+}
+
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
 enum { CHANGES_MAX = 64 };
@@ -420,7 +473,9 @@ static int check_change(const struct config *config, const struct config_change 
     refusal->reason[0] = 0;
     if (!found)
         return QUIRE_ENOTFOUND;
-    if (!(found->change & MUTABLE)) {
+    struct quire_error none;
+    bool is_so = found->kind == KIND_FIXED && config_setting_parse(config, found, changes[i].value, value, &none) == 0;
+    if (!(found->change & MUTABLE) && !is_so) { /* tools say what is fixed, such as save "" */
         snprintf(refusal->reason, sizeof refusal->reason, "can't set immutable config");
         return QUIRE_EPERM;
     }
@@ -456,6 +511,8 @@ static int put_changes(struct config *config, struct planned_change *planned, co
         struct planned_change *p = &planned[i];
         if (is_text(p->setting))
             p->old_text = atomic_load(text_of(config, p->setting));
+        else if (p->setting->kind == KIND_FIXED)
+            continue;
         else if (p->setting->kind == KIND_BOOL)
             p->old_value.number = atomic_load(flag_of(config, p->setting));
         else
@@ -536,7 +593,9 @@ static int parse_file(struct config *config, const char *path, struct quire_erro
     for (unsigned number = 1; rc == 0 && getline(&line, &capacity, file) >= 0; number++) {
         char *name, *value;
         config_setting_split(line, &name, &value);
-        rc = *name ? config_set(config, name, value, &inner) : 0;
+        if (*name)
+            rc = is_ignored(config, name, value) ? ignore(config, name, value, &inner)
+                                                 : config_set(config, name, value, &inner);
         if (rc < 0)
             error_set(err, rc, "%s, line %u: %.300s", path, number, inner.message);
     }
@@ -555,6 +614,8 @@ static int parse_option(struct config *config, int n, char *const *arguments, in
     const char *name = arguments[(*at)++];
     if (strncmp(name, "--", 2) != 0 || name[2] == 0)
         return error_set(err, QUIRE_EINVALID, "'%.64s' is not an option: options begin with --", name);
+    if (!config_setting_find(name + 2))
+        return config_set(config, name + 2, "", err); /* unknown, whatever follows */
     int words = 0;
     for (; *at < n && (strncmp(arguments[*at], "--", 2) != 0 || words == 0); (*at)++, words++) {
         int more = snprintf(value + used, sizeof value - used, "%s%s", words ? " " : "", arguments[*at]);

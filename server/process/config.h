@@ -29,6 +29,8 @@ struct config {
 #include "server/process/config.def"
     char *file;                /* real path of the file it was read from; NULL: none. Owned */
     bool port_found;           /* `port` was 0 and is what the system chose: CONFIG REWRITE leaves the 0 alone */
+    bool refused;              /* the start has failed over a setting, before anything was made */
+    char *ignored;             /* what the file has that means nothing here, ", " between; "" or names. Of texts */
     struct config_text *texts; /* every text that a field has held; owned */
     pthread_mutex_t lock;      /* of changes */
 };

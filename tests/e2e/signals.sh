@@ -109,9 +109,9 @@ fails "a port in use: status 1 and a sentence" 1 "port $server_port is in use.*-
 absent "a server that could not start leaves no pidfile" "$pidfile"
 matches "the first server did not notice" '^PONG$' redis-cli -p "$server_port" PING
 server_stop "$server_pid"
-fails "--bind 0.0.0.0 without password is refused" 1 'beyond loopback.*requirepass' \
+fails "--bind 0.0.0.0 without password is refused" 2 'beyond loopback.*requirepass' \
     "${plain[@]}" --port 0 --bind 0.0.0.0
-fails "an address that is none" 1 "not an IPv4 or IPv6 address" "${plain[@]}" --port 0 --bind localhost.invalid
+fails "an address that is none" 2 "not an IPv4 or IPv6 address" "${plain[@]}" --port 0 --bind localhost.invalid
 fails "an index that is not there" 1 "nowhere" "${plain[@]}" --port 0 --load words "$QUIRE_WORK/nowhere"
 fails "a logfile that cannot be opened" 1 "nowhere" "${plain[@]}" --port 0 --logfile "$QUIRE_WORK/nowhere/log"
 fails "a pidfile that cannot be written" 1 "nowhere" "${plain[@]}" --port 0 --pidfile "$QUIRE_WORK/nowhere/pid"
@@ -125,6 +125,21 @@ fails "a choice that is none" 2 "engine" "$server_binary" --engine steam
 fails "a size with a strange unit" 2 "proto-max-bulk-len" "$server_binary" --proto-max-bulk-len 1parsec
 fails "a setting without value" 2 "needs a value" "$server_binary" --port
 fails "a word that is no option" 2 "option" "${plain[@]}" --port 0 -- stray
+mkdir "$QUIRE_WORK/elsewhere"
+refused() { # NAME PATTERN SETTING...: status 2, and nothing is made
+    local name=$1 pattern=$2
+    shift 2
+    (cd "$QUIRE_WORK/elsewhere" && fails "$name" 2 "$pattern" "$server_binary" --port 0 "$@"; exit $failures) ||
+        failures=$((failures + 1))
+    [ -z "$(ls -A "$QUIRE_WORK/elsewhere")" ] || fail "$name: nothing was made" "$(ls "$QUIRE_WORK/elsewhere")"
+}
+refused "an unknown setting without a value" "unknown setting 'foo'" --foo
+refused "an address that is a name" "'localhost' is not an" --bind localhost
+refused "an address beyond loopback without a password" "no password" --bind 0.0.0.0
+refused "TLS without a certificate" "tls-cert-file" --tls-port 16379
+refused "an index to load without its path" "not a key and a path" --load docs
+refused "a data folder that is a file" "is a file, not a folder" --dir "$QUIRE_WORK/lines"
+refused "users that are none" "" --user "anna +@nosuchcategory"
 printf '# ours\n\nport 0\nlanes several\n' >"$QUIRE_WORK/bad.conf"
 fails "a mistake in a file: its place" 2 'bad.conf.*4' "$server_binary" "$QUIRE_WORK/bad.conf"
 fails "a file that is not there" 2 'nowhere' "$server_binary" "$QUIRE_WORK/nowhere.conf"
@@ -145,6 +160,34 @@ if wait_until 10 test -s "$port_file"; then
 else
     fail "settings of a file" "$(cat "$QUIRE_WORK/file.log")"
 fi
+
+# ---- a redis.conf as Debian installs it: it starts, and one line of the log names what means nothing here
+redis_conf=/etc/redis/redis.conf
+if [ ! -r $redis_conf ]; then # what stands in that of Redis 7.0
+    redis_conf=$QUIRE_WORK/redis.conf
+    printf '%s\n' 'bind 127.0.0.1 -::1' 'daemonize yes' 'databases 16' 'always-show-logo no' 'appendonly no' 'hz 10' \
+        'proc-title-template "{title} {listen-addr} {server-mode}"' 'client-output-buffer-limit normal 0 0 0' \
+        'client-output-buffer-limit replica 256mb 64mb 60' 'oom-score-adj-values 0 200 800' 'dynamic-hz yes' >"$redis_conf"
+fi
+rm -f "$port_file"
+"$server_binary" "$redis_conf" --dir "$QUIRE_WORK/plain.data" --port 0 --port-file "$port_file" --pidfile "" --logfile "" \
+    >"$QUIRE_WORK/redis.log" 2>&1 &
+server_pid=$!
+server_pids+=("$server_pid")
+if wait_until 10 test -s "$port_file"; then
+    matches "a redis.conf: what is ignored is named" 'ignored, as these .*: daemonize, databases 16, .*appendonly no,.*dynamic-hz' \
+        cat "$QUIRE_WORK/redis.log"
+    matches "tools may say what is so" '^OK$' redis-cli -p "$(cat "$port_file")" CONFIG SET save ""
+    matches "and not what is not" 'immutable' redis-cli -p "$(cat "$port_file")" CONFIG SET save "900 1"
+    server_stop "$server_pid"
+else
+    fail "a redis.conf is taken" "$(cat "$QUIRE_WORK/redis.log")"
+fi
+
+# ---- without io_uring the log says so
+QUIRE_ENGINE=threads server_start plain_engine || exit 1
+matches "a warning where io_uring is not used" '# io_uring is not used: ' cat "$QUIRE_WORK/plain_engine.log"
+server_stop "$server_pid"
 
 # ---- a password
 server_start password --bind 0.0.0.0 --requirepass "open sesame" || exit 1
@@ -191,7 +234,7 @@ END
 notified "sd_notify over a path" "$QUIRE_WORK/notify"
 notified "sd_notify over an abstract name" "@quire-notify-$$"
 if command -v systemd-analyze >/dev/null; then
-    sed "s|^ExecStart=[^ ]*|ExecStart=$server_binary|" "$here/../../tools/quire-server.service.in" \
+    sed "s|^ExecStart=[^ ]*|ExecStart=$server_binary|; s|@QUIRE_DOCDIR@|/usr/share/doc/quire|" "$here/../../tools/quire-server.service.in" \
         >"$QUIRE_WORK/quire-server.service"
     matches "systemd finds nothing wrong with the unit" '^$' systemd-analyze verify "$QUIRE_WORK/quire-server.service"
 else

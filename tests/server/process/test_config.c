@@ -190,9 +190,26 @@ static void test_refusals_name_the_line(void **state)
     expect_file_refusal("engine epoll\n", QUIRE_EINVALID, WORDS("engine", "'epoll'", "auto|uring|threads"));
     expect_file_refusal("engine uri\n", QUIRE_EINVALID, WORDS("engine", "'uri'"));
     expect_file_refusal("engine uring|threads\n", QUIRE_EINVALID, WORDS("engine"));
-    expect_file_refusal("save 900 1\n", QUIRE_EUNSUPPORTED, WORDS("line 1", "save", "snapshots"));
-    expect_file_refusal("appendonly no\n", QUIRE_EUNSUPPORTED, WORDS("appendonly", "'yes'"));
-    expect_file_refusal("databases 16\n", QUIRE_EUNSUPPORTED, WORDS("databases", "'1'"));
+    expect_file_refusal("replicaof 10.0.0.1 6379\n", QUIRE_ENOTFOUND, WORDS("line 1", "replicaof"));
+    expect_file_refusal("rename-command FLUSHALL x\n", QUIRE_ENOTFOUND, WORDS("line 1", "rename-command"));
+    expect_file_refusal("load docs\n", QUIRE_EINVALID, WORDS("line 1", "load", "'docs'", "a key and a path"));
+}
+
+/* A redis.conf may say what means nothing here; all of it is named, the value where it is one that is not kept to. */
+static void test_settings_of_redis_are_named(void **state)
+{
+    (void)state;
+    struct config config;
+    write_file("daemonize yes\nsave 900 1\nport 7001\nHZ 10\nappendonly no\ndatabases 16\nsave \"\"\n"
+               "repl-diskless-sync-delay 5\n");
+    parse_well(&config, (const char *const[]){file_path, NULL});
+    assert_string_equal(config.ignored,
+                        "daemonize, save 900 1, HZ, appendonly no, databases 16, repl-diskless-sync-delay");
+    assert_int_equal(config.port, 7001);
+    config_fini(&config);
+    parse_well(&config, (const char *const[]){"--port", "1", NULL});
+    assert_string_equal(config.ignored, "");
+    config_fini(&config);
 }
 
 static void test_what_is_fixed_may_be_said(void **state)
@@ -370,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_wrong_command_lines),
         cmocka_unit_test(test_refusals_name_the_line),
         cmocka_unit_test(test_what_is_fixed_may_be_said),
+        cmocka_unit_test(test_settings_of_redis_are_named),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_values_hold_one_line),
         cmocka_unit_test(test_each_round_trip),
