@@ -50,6 +50,7 @@ const struct setting config_settings[N_SETTINGS] = {
 #define NUMBER(...)
 #define INTEGER(...)
 #define BYTES(...)
+#define SHARE(...)
 #define OUTPUT(...)
 #define BOOL(...)
 #define CHOICE(...)
