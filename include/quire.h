@@ -6,6 +6,8 @@
  *    quire_close and quire_build may not run at the same time as another call on the same handle.
  *  - A live collection (`struct quire_collection`) may be used by many threads at once for everything but opening and
  *    closing. Its folder belongs to one process at a time.
+ *  - Handles belong to the process that opened them. In a child of fork() every call on one answers QUIRE_ECLOSED, and
+ *    closing does nothing: what is behind a handle stays the parent's.
  *  - A `struct quire_loop` belongs to one thread at a time. Nothing in the library starts a signal handler, prints,
  *    exits, or aborts for lack of memory.
  *  - Every function returns 0 (or a count >= 0) or a negative QUIRE_E... number, never errno. On failure outputs are

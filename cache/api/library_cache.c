@@ -40,6 +40,9 @@ int library_cache_begin(struct quire_cache *c, struct quire_error *err)
 {
     if (!c)
         return error_set(err, QUIRE_EINVALID, "cache must be given");
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     pthread_mutex_lock(&c->mutex);
     bool closing = c->closing;
     c->calls += !closing;
@@ -316,6 +319,9 @@ int quire_cache_close(struct quire_cache *c, struct quire_error *err)
 {
     if (!c)
         return 0;
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     /* refuses new calls and waits for those that are under way */
     pthread_mutex_lock(&c->mutex);
     c->closing = true;

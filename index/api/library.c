@@ -28,6 +28,7 @@ struct quire_index {
 
 struct quire_loop {
     struct search_lane *lane;
+    struct home home;
     struct quire_loop_options options;
     int callbacks; /* run in the present poll */
 };
@@ -91,7 +92,7 @@ int quire_open(const char *path, const struct quire_open_options *options, struc
 
 void quire_close(struct quire_index *index)
 {
-    if (!index)
+    if (!index || search_lane_pool_check(&index->lanes, NULL) < 0)
         return;
     search_lane_pool_fini(&index->lanes);
     segment_unref(index->segment);
@@ -362,19 +363,24 @@ int quire_loop_create(const struct quire_loop_options *options, struct quire_loo
     if (options)
         loop->options = *options;
     unsigned inflight = loop->options.inflight ? loop->options.inflight : INFLIGHT_DEFAULT;
-    rc = search_lane_create(loop->options.engine, loop->options.reads_max, inflight, &loop->lane, err);
-    if (rc < 0)
+    rc = home_init(&loop->home, err);
+    if (rc == 0)
+        rc = search_lane_create(loop->options.engine, loop->options.reads_max, inflight, &loop->lane, err);
+    if (rc < 0) {
+        home_fini(&loop->home);
         free(loop);
-    else
+    } else {
         *out = loop;
+    }
     return rc;
 }
 
 void quire_loop_destroy(struct quire_loop *loop)
 {
-    if (!loop)
+    if (!loop || home_check(&loop->home, NULL) < 0)
         return;
     search_lane_destroy(loop->lane);
+    home_fini(&loop->home);
     free(loop);
 }
 
@@ -403,6 +409,9 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
                       const struct quire_search_options *options, quire_search_callback *callback, void *context,
                       struct quire_error *err)
 {
+    int here = home_check(&loop->home, err);
+    if (here < 0)
+        return here;
     struct quire_search_options defaults;
     if (!loop || !index || !query || !callback)
         return error_set(err, QUIRE_EINVALID, "loop, index, query and callback must be given");
@@ -445,6 +454,9 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
 
 int quire_loop_poll(struct quire_loop *loop, unsigned wait_min, uint64_t timeout_us)
 {
+    int here = home_check(&loop->home, NULL);
+    if (here < 0)
+        return here;
     loop->callbacks = 0;
     int rc = engine_poll(loop->lane->engine, wait_min, timeout_us);
     return rc < 0 ? rc : loop->callbacks;

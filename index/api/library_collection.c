@@ -195,6 +195,9 @@ int quire_collection_close(struct quire_collection *c, struct quire_error *err)
 {
     if (!c)
         return 0;
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     search_lane_pool_fini(&c->lanes);
     collection_unref(c->collection);
     int rc = c->store ? store_close(c->store, err) : 0;
@@ -369,6 +372,9 @@ int quire_put_granted(struct quire_collection *c, const void *key, size_t key_by
                       const char *attributes, size_t attribute_bytes, const struct quire_bytes *tenants,
                       uint32_t n_tenants, bool *was_new, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     struct tenant_scope scope = {0};
     if (!tenants || n_tenants == 0)
         return error_set(err, QUIRE_EINVALID, "tenants must be given, one at least");
@@ -381,6 +387,9 @@ int quire_put_granted(struct quire_collection *c, const void *key, size_t key_by
 
 int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     struct old_row old;
     bool removed = false;
     uint64_t lsn = 0;
@@ -457,6 +466,9 @@ int library_change(struct quire_collection *c, struct collection_change *change,
 int quire_set_attributes(struct quire_collection *c, const void *key, size_t key_bytes, const char *attributes,
                          size_t attribute_bytes, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
     int rc = library_key_validate(key, key_bytes, err);
@@ -514,6 +526,9 @@ static void on_fetched(struct collection_fetch *fetch)
 int quire_get(struct quire_collection *c, const void *key, size_t key_bytes, float *vector, char *attributes,
               size_t *attribute_bytes, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     if (!c)
         return error_set(err, QUIRE_EINVALID, "collection must be given");
     int rc = library_key_validate(key, key_bytes, err);
@@ -602,6 +617,9 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
                             const struct quire_search_options *options, unsigned with, struct quire_result **result,
                             struct quire_search_stats *stats, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     struct quire_search_options o;
     struct search_lane *lane;
     struct chosen chosen;
@@ -674,6 +692,9 @@ void quire_result_free(struct quire_result *result)
 
 int quire_snapshot_open(struct quire_collection *c, struct quire_snapshot **out, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     if (!c || !out)
         return error_set(err, QUIRE_EINVALID, "collection and out must be given");
     struct quire_snapshot *snapshot = calloc(1, sizeof *snapshot);
@@ -695,7 +716,7 @@ uint64_t quire_snapshot_count(const struct quire_snapshot *snapshot)
 
 void quire_snapshot_close(struct quire_snapshot *snapshot)
 {
-    if (!snapshot)
+    if (!snapshot || search_lane_pool_check(&snapshot->of->lanes, NULL) < 0)
         return;
     collection_snapshot_close(snapshot->snapshot);
     free(snapshot);
@@ -703,21 +724,33 @@ void quire_snapshot_close(struct quire_snapshot *snapshot)
 
 int quire_checkpoint(struct quire_collection *c, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     return c ? store_checkpoint(c->store, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
 }
 
 int quire_seal(struct quire_collection *c, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     return c ? store_seal(c->store, c->collection, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
 }
 
 int quire_compact(struct quire_collection *c, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     return c ? store_compact(c->store, c->collection, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
 }
 
 int quire_backup(struct quire_collection *c, const char *to, struct quire_error *err)
 {
+    int here = search_lane_pool_check(&c->lanes, err);
+    if (here < 0)
+        return here;
     uint64_t lsn;
     if (!c || !to)
         return error_set(err, QUIRE_EINVALID, "collection and the new folder must be given");
@@ -726,6 +759,9 @@ int quire_backup(struct quire_collection *c, const char *to, struct quire_error 
 
 void quire_collection_get_info(struct quire_collection *c, struct quire_collection_info *out)
 {
+    *out = (struct quire_collection_info){.elements = 0};
+    if (search_lane_pool_check(&c->lanes, NULL) < 0)
+        return;
     const struct collection_config *config = collection_config(c->collection);
     struct collection_stats stats;
     collection_get_stats(c->collection, &stats);

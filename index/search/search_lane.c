@@ -43,8 +43,13 @@ int search_lane_pool_init(struct search_lane_pool *pool, enum quire_engine_kind 
                           struct quire_error *err)
 {
     *pool = (struct search_lane_pool){.kind = kind, .reads_max = reads_max};
-    if (pthread_mutex_init(&pool->mutex, NULL) != 0)
+    int rc = home_init(&pool->home, err);
+    if (rc < 0)
+        return rc;
+    if (pthread_mutex_init(&pool->mutex, NULL) != 0) {
+        home_fini(&pool->home);
         return error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
+    }
     return 0;
 }
 
@@ -56,12 +61,16 @@ void search_lane_pool_fini(struct search_lane_pool *pool)
         search_lane_destroy(lane);
     }
     pthread_mutex_destroy(&pool->mutex);
+    home_fini(&pool->home);
 }
 
 int search_lane_pool_take(struct search_lane_pool *pool, unsigned tasks, struct search_lane **out,
                           struct quire_error *err)
 {
     assert(tasks > 0);
+    int here = home_check(&pool->home, err);
+    if (here < 0)
+        return here;
     pthread_mutex_lock(&pool->mutex);
     struct search_lane **at = &pool->idle;
     while (*at && (*at)->tasks < tasks)

@@ -22,6 +22,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,33 @@
 #include <unistd.h>
 
 /* ---- the lock ---------------------------------------------------------------------------------------------------- */
+
+/* The folder itself is locked, too: a file can be deleted while it is, and made anew by the next process. Where folders
+ * take no locks (some network file systems), the file's is all there is. */
+static int lock_directory(struct store *store, struct quire_error *err)
+{
+    store->lock_fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (store->lock_fd < 0 || flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return 0;
+    return error_set(err, QUIRE_EBUSY,
+                     "%s is open in another process, whose " LOCK_NAME " file was deleted: stop it, or choose another "
+                     "folder",
+                     store->path);
+}
+
+void store_unlock_folder(struct store *store)
+{
+    /* unlocked by word, and not only closed: children that were forked meanwhile have the same descriptors */
+    if (store->lock_fd >= 0) {
+        flock(store->lock_fd, LOCK_UN);
+        close(store->lock_fd);
+        store->lock_fd = -1;
+    }
+    if (store->lock_file && store->lock_file->fd >= 0)
+        flock(store->lock_file->fd, LOCK_UN);
+    fs_close(store->lock_file);
+    store->lock_file = NULL;
+}
 
 /* A file in memory has no locks, and no second process. */
 int store_lock_folder(struct store *store, bool create, struct quire_error *err)
@@ -52,6 +80,8 @@ int store_lock_folder(struct store *store, bool create, struct quire_error *err)
         rc = error_set_errno(err, errno, "lock", store->path);
     }
     int n = snprintf(owner, sizeof owner, "%d\n", (int)getpid());
+    if (rc == 0 && file->fd >= 0)
+        rc = lock_directory(store, err);
     if (rc == 0)
         rc = store->fs->ops->truncate(file, 0);
     if (rc == 0)
@@ -461,6 +491,7 @@ int store_alloc(const char *path, const struct store_options *options, const str
     pthread_condattr_destroy(&monotonic);
     int rc = epochs_create(&store->epochs);
     store_init_host(store);
+    store->lock_fd = -1;
     store->path = strdup(path);
     if (rc == 0 && (!store->path || asprintf(&store->segments, "%s/" SEGMENTS_NAME, path) < 0)) {
         store->segments = NULL;
@@ -495,7 +526,7 @@ void store_free(struct store *store)
         store->garbage = item->next;
         free(item);
     }
-    fs_close(store->lock_file);
+    store_unlock_folder(store);
     pthread_cond_destroy(&store->wake);
     pthread_cond_destroy(&store->changed);
     pthread_mutex_destroy(&store->wake_lock);

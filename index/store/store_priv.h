@@ -83,6 +83,7 @@ struct store {
     _Atomic uint64_t memory_max, disk_max; /* 0: none */
     struct store_host host;
     struct io_file *lock_file;
+    int lock_fd; /* of the folder; -1: none */
     struct epochs *epochs;
     struct journal *journal;
     struct collection_host as_host; /* of its collections */
@@ -177,6 +178,7 @@ int store_alloc(const char *path, const struct store_options *options, const str
                 struct store **out, struct quire_error *err);
 void store_free(struct store *store);
 int store_lock_folder(struct store *store, bool create, struct quire_error *err);
+void store_unlock_folder(struct store *store); /* store_free does */
 
 /* ---- store_merge.c: what is written anew ------------------------------------------------------------------------- */
 

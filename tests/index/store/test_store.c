@@ -69,6 +69,12 @@ static void a_second_process_is_refused(void **in)
     assert_int_equal(store_open(s->path, &options, NULL, &second, NULL, &err), QUIRE_EBUSY);
     assert_non_null(strstr(err.message, id));
     assert_int_equal(store_verify(&(struct store_check_request){.path = s->path}, NULL, &err), QUIRE_EBUSY);
+    /* also if somebody deletes what it locks */
+    char *lock = support_path(s->path, "LOCK");
+    assert_int_equal(unlink(lock), 0);
+    free(lock);
+    assert_int_equal(store_open(s->path, &options, NULL, &second, NULL, &err), QUIRE_EBUSY);
+    assert_non_null(strstr(err.message, "LOCK file was deleted"));
     support_store_close(store);
     support_store_close(support_store_open(s->path, &options));
 }
