@@ -8,7 +8,8 @@
  *   after     leases end, who waits is woken; as many dead rows as were made are taken out of the graph
  *
  * What the two stretches under the lock have found is looked at again in the second where it may have changed: the
- * epoch, and the entry of the same hash. Whatever fails before the entry is logged leaves nothing behind.
+ * epoch, and the entry of the same hash. Whatever fails before the entry is logged leaves nothing of it behind. But
+ * what it replaces, and what made room for it, is gone then: each was removed and logged by itself, as an eviction is.
  */
 #include "cache/core/sealed.h"
 #include "index/vector/codes.h"

@@ -173,7 +173,7 @@ static void start_waiting(struct searcher *s)
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
-enum step task_fail(struct task *t, int code, const char *format, ...)
+enum step task_fail_at(struct task *t, const char *where, int code, const char *format, ...)
 {
     va_list arguments;
     assert(code < 0);
@@ -183,14 +183,14 @@ enum step task_fail(struct task *t, int code, const char *format, ...)
     vsnprintf(t->error.message, sizeof t->error.message, format, arguments);
     va_end(arguments);
     t->error.code = code;
-    t->error.where = __func__;
+    t->error.where = where;
     t->code = code;
     return STEP_DONE;
 }
 
-enum step task_no_memory(struct task *t)
+enum step task_no_memory_at(struct task *t, const char *where)
 {
-    return task_fail(t, QUIRE_ENOMEM, "%s", quire_error_text(QUIRE_ENOMEM));
+    return task_fail_at(t, where, QUIRE_ENOMEM, "%s", quire_error_text(QUIRE_ENOMEM));
 }
 
 int task_check_result(struct task *t, const struct io_op *op, int result, const char *what)

@@ -152,8 +152,11 @@ void task_leave(struct task *task, enum step step);
 
 /* Notes an error, the first of the request; always STEP_DONE. Who notes one while a step is open returns to the
  * machine, which ends the task when all reads are back. */
-enum step task_fail(struct task *task, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-enum step task_no_memory(struct task *task);
+enum step task_fail_at(struct task *task, const char *where, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+enum step task_no_memory_at(struct task *task, const char *where);
+#define task_fail(task, code, ...) task_fail_at((task), __func__, (code), __VA_ARGS__)
+#define task_no_memory(task)       task_no_memory_at((task), __func__)
 /* Checks that `result` of a read is all of it; notes the error otherwise. task_check_read: of read i. */
 int task_check_result(struct task *task, const struct io_op *op, int result, const char *what);
 int task_check_read(struct task *task, uint32_t i, const char *what);

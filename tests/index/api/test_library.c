@@ -132,6 +132,7 @@ static void test_absent_keys(void **state)
         assert_int_equal(quire_lookup(shared.index, key, lengths[i], &row, &err), QUIRE_ENOTFOUND);
         assert_int_equal(row, 1234);
         assert_true(err.code == QUIRE_ENOTFOUND && err.message[0]);
+        assert_true(err.where && strncmp(err.where, "task_", 5) != 0); /* who saw it, not who passed it on */
     }
     /* one byte shorter or different at the end than a key that is there */
     for (uint32_t i = 0; i < 40; i++) {

@@ -1,6 +1,6 @@
 /*
- * test_library_fork.c - handles in a child of fork(): each call answers with an error at once, and the parent goes on as
- * if there had been no child, with both engines.
+ * test_library_fork.c - handles in a child of fork(): each call answers with an error at once, and the parent goes on
+ * as if there had been no child, with both engines.
  */
 #include "tests/index/support_live.h"
 #include <signal.h>
