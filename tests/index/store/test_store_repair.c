@@ -245,6 +245,49 @@ static void a_segment_without_permission_is_no_damage(void **in)
     free(to);
 }
 
+static int make_read_only(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)kind, (void)walk;
+    return chmod(path, S_ISDIR(status->st_mode) ? 0555 : 0444);
+}
+
+static int make_writable(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)kind, (void)walk;
+    return chmod(path, S_ISDIR(status->st_mode) ? 0755 : 0644);
+}
+
+/* As on a backup medium: nothing is written, the lock neither. */
+static void a_folder_that_may_only_be_read_is_verified_and_repaired(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct quire_error err = {0};
+    unsigned losses = 0;
+    const struct store_check_request request = {.path = s->path, .finding = count_losses, .context = &losses};
+    uint64_t first, uid = make_folder(s, &first);
+    char *to = support_path(s->folder, "saved");
+    if (geteuid() == 0) {
+        assert_int_equal(nftw(s->folder, give_away, 16, FTW_PHYS), 0);
+        assert_int_equal(seteuid(NOBODY), 0);
+    }
+    assert_int_equal(nftw(s->path, make_read_only, 16, FTW_PHYS), 0);
+    if (store_verify(&request, NULL, &err) < 0 || store_repair(&request, to, NULL, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(losses, 0);
+    assert_int_equal(nftw(s->path, make_writable, 16, FTW_PHYS | FTW_DEPTH), 0);
+    seteuid(getuid());
+    struct store *store = support_store_open(s->path, &options); /* who has it open keeps others from judging it */
+    assert_int_equal(store_verify(&request, NULL, &err), QUIRE_EBUSY);
+    support_store_close(store);
+    store = support_store_open(to, &options);
+    struct collection *c = store_find(store, uid);
+    assert_true(support_equal(&s->lane, c, &s->model));
+    collection_unref(c);
+    support_store_close(store);
+    free(to);
+}
+
 /* Of a segment that does not open, all but what lies in the damage is saved: each file in turn. */
 static void repair_saves_the_rows_of_a_segment_that_does_not_open(void **in)
 {
@@ -418,6 +461,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_damaged_segment_is_its_own_collections_matter, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_missing_segment_can_be_dropped_or_put_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_segment_without_permission_is_no_damage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_that_may_only_be_read_is_verified_and_repaired, set_up, tear_down),
         cmocka_unit_test_setup_teardown(repair_saves_the_rows_of_a_segment_that_does_not_open, set_up, tear_down),
         cmocka_unit_test_setup_teardown(repair_saves_the_whole_blocks_of_a_damaged_segment, set_up, tear_down),
         cmocka_unit_test_setup_teardown(records_of_the_host_outlive_restarts_checkpoints_and_repair, set_up, tear_down),

@@ -207,8 +207,8 @@ struct writer {
     atomic_uint acknowledged;
 };
 
-/* What a process that was killed leaves goes at the start, and a snapshot that is whole stays; what was being removed has
- * no name of one. */
+/* What a process that was killed leaves goes at the start, and a snapshot that is whole stays; what was being removed
+ * has no name of one. */
 static void test_leftovers_of_a_kill(void **state)
 {
     static const char *const leftovers[] = {"new", "new.building", "new.building/segments",
