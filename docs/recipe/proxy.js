@@ -114,8 +114,11 @@ async function main() {
     const client = createClientPool({ socket: { host, port: Number(port) }, disableOfflineQueue: true },
         { minimum: 1, maximum: 100 });
     client.on('error', () => {}); // calls tell of it, and go to the model
-    await client.connect();
-    await makeCache(client, (await upstream().embed('how long is a vector')).length);
+    await client.connect().catch((e) => { throw new Error(`no cache at ${options.quire}: ${e.message || e.code}`); });
+    const vector = await upstream().embed('how long is a vector').catch((e) => {
+        throw new Error(`no vector from ${options.upstream}/v1/embeddings: ${e.cause?.message || e.message}`);
+    });
+    await makeCache(client, vector.length);
     const server = http.createServer((incoming, response) =>
         handle(client, incoming, response).catch((e) => sendError(response, e)));
     server.listen(Number(options.listen), '127.0.0.1', () => console.log(server.address().port));

@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import http.client
 import json
+import sys
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -126,11 +127,20 @@ def main():
     parser.add_argument("--listen", type=int, default=8080, help="port (8080); 0: any, which is printed")
     options = parser.parse_args()
     host, _, port = options.quire.rpartition(":")
-    server = ThreadingHTTPServer(("127.0.0.1", options.listen), Proxy)
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", options.listen), Proxy)
+    except OSError as e:
+        sys.exit("proxy.py: cannot listen on port %d: %s" % (options.listen, e))
     server.client = redis.Redis(host, int(port))
     server.cache, server.upstream, server.encoder = options.cache, options.upstream, options.encoder
-    dim = len(Upstream(options.upstream, options.encoder).embed("how long is a vector"))
-    make_cache(server.client, options.cache, dim, options.encoder)
+    try:
+        dim = len(Upstream(options.upstream, options.encoder).embed("how long is a vector"))
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as e:
+        sys.exit("proxy.py: no vector from %s/v1/embeddings: %s" % (options.upstream, e))
+    try:
+        make_cache(server.client, options.cache, dim, options.encoder)
+    except redis.RedisError as e:
+        sys.exit("proxy.py: no cache at %s: %s" % (options.quire, e))
     print(server.server_address[1], flush=True)
     server.serve_forever()
 

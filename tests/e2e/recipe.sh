@@ -24,6 +24,24 @@ started() {
     port=$(head -n 1 "$QUIRE_WORK/$name.port")
 }
 
+# without a model or without a server: one line that says which, and no traceback
+nobody=http://127.0.0.1:9
+one_line() { # NAME PATTERN COMMAND...
+    local name=$1 pattern=$2 seen status
+    shift 2
+    seen=$(timeout 20 "$@" 2>&1 </dev/null)
+    status=$?
+    if [ $status -eq 1 ] && [ "$(wc -l <<<"$seen")" -eq 1 ] && [[ $seen =~ $pattern ]]; then
+        ok "$name"
+    else
+        fail "$name" "status $status: $seen"
+    fi
+}
+one_line "proxy.py without a model" "^proxy.py: no vector from $nobody" /usr/bin/python3 "$recipe/proxy.py" \
+    --upstream $nobody --quire "127.0.0.1:$QUIRE_PORT" --listen 0
+one_line "proxy.js without a model" "^proxy.js: no vector from $nobody" node "$recipe/proxy.js" \
+    --upstream $nobody --quire "127.0.0.1:$QUIRE_PORT" --listen 0
+
 started model /usr/bin/python3 "$here/stand_in_model.py"
 export MODEL=http://127.0.0.1:$port
 common=(--upstream "$MODEL" --quire "127.0.0.1:$QUIRE_PORT" --encoder stand-in@1 --listen 0)

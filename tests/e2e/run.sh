@@ -2,7 +2,7 @@
 # run.sh BUILD_DIR [PART...] - the server from end to end, as its users meet it: through the clients they have.
 #
 # Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
-# redis_cli redis_py node_redis ioredis hiredis limits exporter signals secure cache_load recipe). One line per check; at
+# redis_cli redis_py node_redis ioredis hiredis limits exporter signals secure cache_load recipe pages). One line per check; at
 # the end "N passed, M failed"; the exit status is 0 when nothing failed. The npm packages are installed into
 # BUILD_DIR/e2e-node, never into the source tree.
 set -u
@@ -139,6 +139,7 @@ wanted signals && part signals bash "$here/signals.sh"
 wanted secure && part secure bash "$here/secure.sh"
 wanted cache_load && cache_load_part
 wanted recipe && recipe_part
+wanted pages && part pages bash "$here/pages.sh"
 
 echo "# the server that all parts used"
 if server_stop "$server_pid" 2>/dev/null; then

@@ -1,0 +1,131 @@
+"""pages.py PAGE - replays every transcript of docs/wire.md against the server at QUIRE_PORT, in the order of the page.
+
+A transcript is an indented block whose lines begin with "> " (a command for redis-cli) or are its reply. A reply must be
+what the page shows: numbers within TOLERANCE, "..." for any lines. What depends on chance, time or memory is compared
+by its form (LOOSE). Started by pages.sh, which has made the data that the page says.
+"""
+import os
+import re
+import subprocess
+import sys
+
+TOLERANCE = 2e-3
+# after these names of a map, or in the replies of these commands, a number is as good as another
+LOOSE_FIELDS = {"latency-us", "step-us", "memory-bytes", "codes-scored", "bytes", "vset-uid"}
+LOOSE_COMMANDS = ("VRANDMEMBER", "INFO")
+# heading -> what the page says in words before its transcript
+BEFORE = {
+    "Tenants": ["ACL SETUSER bolt on >pw ~docs +@read +@write tenant:bolt"],
+    "Transactions": ["FLUSHALL", "SET version 3"],
+}
+AS_USER = {"Tenants": ["--user", "bolt", "--pass", "pw", "--no-auth-warning"]}
+port = os.environ["QUIRE_PORT"]
+failed = 0
+
+
+def blocks(lines):
+    """(heading, number of the first line, lines without their indentation) of each transcript."""
+    heading, block, first = "", [], 0
+    for number, line in enumerate(lines + ["# end"], 1):
+        if line.startswith("    ") or (block and not line.strip()):
+            first = first if block else number
+            block.append(line[4:])
+            continue
+        if any(text.startswith("> ") for text in block):
+            yield heading, first, block
+        block = []
+        if re.match(r"##+ ", line):
+            heading = line.lstrip("# ")
+
+
+def exchanges(block):
+    """(command, reply lines) of a transcript."""
+    out = []
+    for text in block:
+        if text.startswith("> "):
+            out.append((text[2:], []))
+        elif out and text.strip():
+            out[-1][1].append(text.rstrip())
+    return out
+
+
+def ask(commands, options):
+    """The replies of commands that are sent on one connection, as redis-cli shows them."""
+    done = subprocess.run(["redis-cli", "-p", port, "--no-raw", *options], input="\n".join(commands) + "\n",
+                          capture_output=True, text=True, timeout=60)
+    return [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+
+
+def tokens(line):
+    return re.findall(r'"(?:[^"\\]|\\.)*"|[^\s"]+', line)
+
+
+def same_token(shown, seen, loose):
+    if shown == seen:
+        return True
+    if shown.startswith("/") and os.path.basename(shown) == os.path.basename(seen):
+        return True  # the folder of the indexes is this test's
+    if "\\x" in shown and "\\x" in seen:
+        return True  # the bytes of a vector; its numbers are compared where they are shown as such
+    try:
+        difference = abs(float(shown.strip('"')) - float(seen.strip('"')))
+    except ValueError:
+        return loose
+    return loose or difference <= TOLERANCE
+
+
+def same_line(shown, seen, loose):
+    a, b = tokens(shown), tokens(seen)
+    return len(a) == len(b) and all(same_token(x, y, loose) for x, y in zip(a, b))
+
+
+def compare(command, shown, seen):
+    """None, or what differs. "..." stands for any number of lines."""
+    if command.startswith("INFO"):
+        names = [line.split(":")[0] for line in shown if line != "..."]
+        have = [line.split(":")[0] for line in seen]
+        missing = [name for name in names if name not in have]
+        return "no %s" % missing if missing else None
+    at, skipping, field = 0, False, ""
+    for line in shown:
+        if line.strip() == "...":
+            skipping = True
+            continue
+        loose = command.startswith(LOOSE_COMMANDS) or field in LOOSE_FIELDS
+        while skipping and at < len(seen) and not same_line(line, seen[at], loose):
+            at += 1
+        if at >= len(seen) or not same_line(line, seen[at], loose):
+            return "the page has %r, the server %r" % (line, seen[at] if at < len(seen) else "nothing")
+        found = re.findall(r'"([a-z-]+)"$', line)
+        field = found[0] if found else ""
+        at, skipping = at + 1, False
+    if at < len(seen) and not skipping:
+        return "the server goes on with %r" % seen[at]
+    return None
+
+
+def check(page, heading, number, command, difference):
+    global failed
+    name = "%s, line %d: %s" % (page, number, command)
+    print("ok - " + name if difference is None else "FAIL - %s: %s" % (name, difference), flush=True)
+    failed += difference is not None
+
+
+def replay(page, heading, first, block):
+    for command in BEFORE.pop(heading, []):
+        ask([command], [])
+    options = AS_USER.get(heading, [])
+    pairs = exchanges(block)
+    if pairs[0][0] == "MULTI":  # one connection; what is shown is one reply after the other
+        difference = compare("MULTI", [line for _, reply in pairs for line in reply],
+                             ask([command for command, _ in pairs], options))
+        return check(page, heading, first, "MULTI ... EXEC", difference)
+    for command, reply in pairs:
+        check(page, heading, first, command, compare(command, reply, ask([command], options)))
+
+
+with open(sys.argv[1]) as f:
+    wanted = f.read().split("\n")
+for transcript in blocks(wanted):
+    replay(os.path.basename(sys.argv[1]), *transcript)
+sys.exit(failed > 0)
