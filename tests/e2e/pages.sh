@@ -26,6 +26,24 @@ block wire.md "quire gen --rows 2000" | grep -v '^quire-server' >make.sh
 matches "wire.md: the data of the transcripts are made as it says" '' bash -e make.sh
 server_start pages --import-dir indexes || exit 1
 QUIRE_PORT=$server_port /usr/bin/python3 "$here/pages.py" "$docs/wire.md" || failures=$((failures + 1))
+# its lock for redis-py, and the library's own
+block wire.md "import os, redis" | sed "s/port=7000/port=$server_port/" >lock.py
+lock() { # what the program does when its work is LINE
+    sed "s/pass  # the work.*/$1/" lock.py >lock_run.py
+    /usr/bin/python3 lock_run.py && redis-cli -p "$server_port" GET lock:report
+}
+matches "wire.md: the lock is held while it works" '^30$' \
+    lock 'print(round(client.pttl("lock:report") \/ 1000))'
+matches "wire.md: and released" '^$' redis-cli -p "$server_port" GET lock:report
+matches "wire.md: another's lock is not" '^another$' lock 'client.set("lock:report", "another")'
+matches "wire.md: redis-py's own lock is extended and released" '^True 40 False$' /usr/bin/python3 -c "
+import redis
+lock = redis.Redis(port=$server_port).lock('own', timeout=30)
+assert lock.acquire()
+lock.extend(10)
+ttl = round(lock.redis.pttl('own') / 1000)
+lock.release()
+print(True, ttl, bool(lock.redis.exists('own')))"
 server_stop "$server_pid"
 
 # ---- operations.md: a script that needs to know when the server is ready
