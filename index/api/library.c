@@ -409,12 +409,12 @@ int quire_loop_search(struct quire_loop *loop, struct quire_index *index, const 
                       const struct quire_search_options *options, quire_search_callback *callback, void *context,
                       struct quire_error *err)
 {
-    int here = home_check(&loop->home, err);
-    if (here < 0)
-        return here;
     struct quire_search_options defaults;
     if (!loop || !index || !query || !callback)
         return error_set(err, QUIRE_EINVALID, "loop, index, query and callback must be given");
+    int here = home_check(&loop->home, err);
+    if (here < 0)
+        return here;
     quire_search_options_init(&defaults);
     if (!options)
         options = &defaults;

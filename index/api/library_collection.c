@@ -195,7 +195,7 @@ int quire_collection_close(struct quire_collection *c, struct quire_error *err)
 {
     if (!c)
         return 0;
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     search_lane_pool_fini(&c->lanes);
@@ -332,7 +332,9 @@ static int put_element(struct quire_collection *c, const void *key, size_t key_b
 {
     if (!c || !vector)
         return error_set(err, QUIRE_EINVALID, "collection and vector must be given");
-    int rc = library_key_validate(key, key_bytes, err);
+    int rc = library_here(c, err);
+    if (rc == 0)
+        rc = library_key_validate(key, key_bytes, err);
     if (rc == 0 && attributes && attribute_bytes > ATTRIBUTE_BYTES_MAX)
         rc = error_set(err, QUIRE_ERANGE, "attributes of %zu bytes: at most %u", attribute_bytes, ATTRIBUTE_BYTES_MAX);
     if (rc < 0)
@@ -372,7 +374,7 @@ int quire_put_granted(struct quire_collection *c, const void *key, size_t key_by
                       const char *attributes, size_t attribute_bytes, const struct quire_bytes *tenants,
                       uint32_t n_tenants, bool *was_new, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     struct tenant_scope scope = {0};
@@ -387,7 +389,7 @@ int quire_put_granted(struct quire_collection *c, const void *key, size_t key_by
 
 int quire_remove(struct quire_collection *c, const void *key, size_t key_bytes, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     struct old_row old;
@@ -466,7 +468,7 @@ int library_change(struct quire_collection *c, struct collection_change *change,
 int quire_set_attributes(struct quire_collection *c, const void *key, size_t key_bytes, const char *attributes,
                          size_t attribute_bytes, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     if (!c)
@@ -526,7 +528,7 @@ static void on_fetched(struct collection_fetch *fetch)
 int quire_get(struct quire_collection *c, const void *key, size_t key_bytes, float *vector, char *attributes,
               size_t *attribute_bytes, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     if (!c)
@@ -617,7 +619,7 @@ int quire_collection_search(struct quire_collection *c, const struct quire_snaps
                             const struct quire_search_options *options, unsigned with, struct quire_result **result,
                             struct quire_search_stats *stats, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     struct quire_search_options o;
@@ -692,7 +694,7 @@ void quire_result_free(struct quire_result *result)
 
 int quire_snapshot_open(struct quire_collection *c, struct quire_snapshot **out, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     if (!c || !out)
@@ -724,7 +726,7 @@ void quire_snapshot_close(struct quire_snapshot *snapshot)
 
 int quire_checkpoint(struct quire_collection *c, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     return c ? store_checkpoint(c->store, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
@@ -732,7 +734,7 @@ int quire_checkpoint(struct quire_collection *c, struct quire_error *err)
 
 int quire_seal(struct quire_collection *c, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     return c ? store_seal(c->store, c->collection, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
@@ -740,7 +742,7 @@ int quire_seal(struct quire_collection *c, struct quire_error *err)
 
 int quire_compact(struct quire_collection *c, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     return c ? store_compact(c->store, c->collection, err) : error_set(err, QUIRE_EINVALID, "collection must be given");
@@ -748,7 +750,7 @@ int quire_compact(struct quire_collection *c, struct quire_error *err)
 
 int quire_backup(struct quire_collection *c, const char *to, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     uint64_t lsn;
@@ -760,7 +762,7 @@ int quire_backup(struct quire_collection *c, const char *to, struct quire_error 
 void quire_collection_get_info(struct quire_collection *c, struct quire_collection_info *out)
 {
     *out = (struct quire_collection_info){.elements = 0};
-    if (search_lane_pool_check(&c->lanes, NULL) < 0)
+    if (library_here(c, NULL) < 0)
         return;
     const struct collection_config *config = collection_config(c->collection);
     struct collection_stats stats;

@@ -41,6 +41,12 @@ struct quire_collection {
     void *context;
 };
 
+/* QUIRE_ECLOSED in a child of the process that opened it. NULL is fine: who is called says what is missing. */
+static inline int library_here(const struct quire_collection *collection, struct quire_error *err)
+{
+    return collection ? search_lane_pool_check(&collection->lanes, err) : 0;
+}
+
 int library_key_validate(const void *key, size_t key_bytes, struct quire_error *err);
 /* Changes an element in memory, or puts a sealed one again; links, and waits as the durability says. */
 int library_change(struct quire_collection *collection, struct collection_change *change, struct quire_error *err);

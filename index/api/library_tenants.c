@@ -38,7 +38,7 @@ static int change_grants(struct quire_collection *c, const void *key, size_t key
 int quire_grant(struct quire_collection *c, const void *key, size_t key_bytes, const struct quire_bytes *tenants,
                 uint32_t n_tenants, uint32_t *n_changed, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     return change_grants(c, key, key_bytes, tenants, n_tenants, false, n_changed, err);
@@ -47,7 +47,7 @@ int quire_grant(struct quire_collection *c, const void *key, size_t key_bytes, c
 int quire_revoke(struct quire_collection *c, const void *key, size_t key_bytes, const struct quire_bytes *tenants,
                  uint32_t n_tenants, uint32_t *n_changed, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     return change_grants(c, key, key_bytes, tenants, n_tenants, true, n_changed, err);
@@ -56,7 +56,7 @@ int quire_revoke(struct quire_collection *c, const void *key, size_t key_bytes, 
 int quire_drop_tenant(struct quire_collection *c, const char *tenant, size_t tenant_bytes, uint64_t *elements,
                       struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     uint64_t had = 0, lsn = 0;
@@ -117,7 +117,7 @@ static int run_scan(struct quire_collection *c, const struct chosen *chosen, str
 
 int quire_count(struct quire_collection *c, const struct quire_where *where, uint64_t *n, struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     static const struct quire_where all;
@@ -170,7 +170,7 @@ static int remove_match(void *context, const void *key, uint32_t key_bytes, cons
 int quire_remove_where(struct quire_collection *c, const struct quire_where *where, bool dry_run, uint64_t *n,
                        struct quire_error *err)
 {
-    int here = search_lane_pool_check(&c->lanes, err);
+    int here = library_here(c, err);
     if (here < 0)
         return here;
     struct removal removal = {.c = c, .err = err};

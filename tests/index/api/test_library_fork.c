@@ -156,6 +156,12 @@ static void a_child_is_refused_and_its_parent_goes_on(void **in)
     }
 }
 
+static void on_search(void *context, int code, const struct quire_hit *hits, uint32_t n_hits,
+                      const struct quire_search_stats *stats, const struct quire_error *err)
+{
+    (void)context, (void)code, (void)hits, (void)n_hits, (void)stats, (void)err;
+}
+
 static int child_of_index(struct quire_index *index, struct quire_loop *loop, const float *query)
 {
     struct quire_hit hits[10];
@@ -165,7 +171,7 @@ static int child_of_index(struct quire_index *index, struct quire_loop *loop, co
         return 1;
     if (quire_vector(index, 3, vector, NULL) != QUIRE_ECLOSED || quire_loop_poll(loop, 0, 0) != QUIRE_ECLOSED)
         return 2;
-    if (quire_loop_search(loop, index, query, NULL, NULL, NULL, NULL) != QUIRE_ECLOSED)
+    if (quire_loop_search(loop, index, query, NULL, on_search, NULL, NULL) != QUIRE_ECLOSED)
         return 3;
     quire_loop_destroy(loop);
     quire_close(index);

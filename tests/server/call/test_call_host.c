@@ -9,6 +9,7 @@
 #include "server/cache/cache_call.h"
 #include "server/call/data.h"
 #include "server/call/fair.h"
+#include "server/call/slice.h"
 #include "server/command_rows.h"
 #include "server/vector/links.h"
 #include "tests/temp_folder.h"
@@ -193,6 +194,7 @@ static void turn(struct test_lane *t)
     lane->turn++;
     fair_work(lane);
     links_hook.work(lane);
+    slice_hook.work(lane);
     lane_leave(lane);
 }
 
