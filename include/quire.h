@@ -444,9 +444,10 @@ QUIRE_API void quire_collection_options_init(struct quire_collection_options *op
 
 /* Opens a collection's folder and replays its log; options may be NULL (no create). QUIRE_EBUSY: another process, or
  * another handle of this one, has it open (the process is named in the message); QUIRE_ENOFILE: it is not there and
- * create is false; EDIM, ETYPE: it holds other vectors than options say; EINVALID, ERANGE: options; ECORRUPT: damaged,
- * `quire repair` saves what is left; EUNSUPPORTED: it is a server's or a cache's, of which more would be lost than is
- * read here. */
+ * create is false; EDIM, ETYPE: it holds other vectors than options say; EINVALID, ERANGE: options; ECORRUPT and the
+ * like, ENOFILE, EPERM: a file of it is damaged, missing or may not be read, which the message names, and nothing has
+ * been given up: put it back, or `quire repair` saves what is left; EUNSUPPORTED: it is a server's or a cache's, of
+ * which more would be lost than is read here. */
 QUIRE_API int quire_collection_open(const char *path, const struct quire_collection_options *options,
                                     struct quire_collection **out, struct quire_error *err);
 /* Syncs and closes. No other call is under way and snapshots have been closed; results stay valid. An error: the last
