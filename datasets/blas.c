@@ -56,7 +56,9 @@ static int load(struct blas *blas, const char *path, struct quire_error *err)
     if (rc == 0)
         rc = resolve(blas->library, "sorglq_", &blas->sorglq, path, err);
     if (rc == 0)
-        rc = resolve(blas->library, "sormlq_", &blas->sormlq, path, err);
+        rc = resolve(blas->library, "slarft_", &blas->slarft, path, err);
+    if (rc == 0)
+        rc = resolve(blas->library, "slarfb_", &blas->slarfb, path, err);
     if (rc == 0)
         rc = resolve(blas->library, "ssyevd_", &blas->ssyevd, path, err);
     return rc;
@@ -130,13 +132,17 @@ static float *panel_place(const struct panels *p, int row, int column)
     return p->a + (size_t)column * (size_t)p->width + row; /* column-major */
 }
 
-/* The rows below a panel by its reflections (trans "T") or by their inverse ("N"). */
+/* The rows below a panel times its reflections ("N") or their inverse ("T"), all at once: sormlq would take so few one
+ * by one, and pass over the matrix as often. */
 static void panel_apply(struct panels *p, int at, const char *trans)
 {
-    int rows = panel_rows(p, at), below = p->width - at - rows, columns = p->n - at;
-    if (below > 0)
-        p->blas->sormlq("R", trans, &below, &columns, &rows, panel_place(p, at, at), &p->width, p->tau + at,
-                        panel_place(p, at + rows, at), &p->width, p->work, &p->capacity, &p->info, 1, 1);
+    int rows = panel_rows(p, at), below = p->width - at - rows, columns = p->n - at, side = PANEL;
+    float product[PANEL * PANEL], *v = panel_place(p, at, at);
+    if (below <= 0)
+        return;
+    p->blas->slarft("F", "R", &columns, &rows, v, &p->width, p->tau + at, product, &side, 1, 1);
+    p->blas->slarfb("R", trans, "F", "R", &below, &columns, &rows, v, &p->width, product, &side,
+                    panel_place(p, at + rows, at), &p->width, p->work, &below, 1, 1, 1, 1);
 }
 
 static int panel_end(struct panels *p)
@@ -154,7 +160,7 @@ static int panel_factorise(struct panels *p, int at)
     int rows = panel_rows(p, at), columns = p->n - at;
     p->blas->sgelqf(&rows, &columns, panel_place(p, at, at), &p->width, p->tau + at, p->work, &p->capacity, &p->info);
     if (p->info == 0)
-        panel_apply(p, at, "T");
+        panel_apply(p, at, "N");
     return panel_end(p);
 }
 
@@ -162,7 +168,7 @@ static int panel_factorise(struct panels *p, int at)
 static int panel_form(struct panels *p, int at)
 {
     int rows = panel_rows(p, at), columns = p->n - at;
-    panel_apply(p, at, "N");
+    panel_apply(p, at, "T");
     if (p->info == 0)
         p->blas->sorglq(&rows, &columns, &rows, panel_place(p, at, at), &p->width, p->tau + at, p->work, &p->capacity,
                         &p->info);

@@ -17,9 +17,12 @@ struct blas {
                    int *info);
     void (*sorglq)(const int *m, const int *n, const int *k, float *a, const int *lda, const float *tau, float *work,
                    const int *lwork, int *info);
-    void (*sormlq)(const char *side, const char *trans, const int *m, const int *n, const int *k, const float *a,
-                   const int *lda, const float *tau, float *c, const int *ldc, float *work, const int *lwork, int *info,
-                   size_t side_bytes, size_t trans_bytes);
+    void (*slarft)(const char *direct, const char *store, const int *n, const int *k, const float *v, const int *ldv,
+                   const float *tau, float *t, const int *ldt, size_t direct_bytes, size_t store_bytes);
+    void (*slarfb)(const char *side, const char *trans, const char *direct, const char *store, const int *m,
+                   const int *n, const int *k, const float *v, const int *ldv, const float *t, const int *ldt, float *c,
+                   const int *ldc, float *work, const int *ldwork, size_t side_bytes, size_t trans_bytes,
+                   size_t direct_bytes, size_t store_bytes);
     void (*ssyevd)(const char *jobz, const char *uplo, const int *n, float *a, const int *lda, float *w, float *work,
                    const int *lwork, int *iwork, const int *liwork, int *info, size_t jobz_bytes, size_t uplo_bytes);
 };
