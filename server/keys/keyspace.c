@@ -548,8 +548,8 @@ int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pair
     return 0;
 }
 
-/* The entry's value where it may be written up to `bytes`, as nobody else reads it; otherwise a copy that may grow. NULL
- * without memory. */
+/* The entry's value where it may be written up to `bytes`, as nobody else reads it; otherwise a copy that may grow.
+ * NULL without memory. */
 static struct value *value_to_write(const struct key_entry *e, uint64_t bytes)
 {
     struct value *own = e->string;

@@ -5,7 +5,7 @@
  * new about it. A checkpoint is fuzzy, so its records may be older or newer than the first frame that is replayed:
  *
  *   newer    the key's LSN leaves the frames out that are in it already;
- *   missing  the key was removed after the checkpoint began: frames may build it again in part (an APPEND or WRITE to nothing),
+ *   missing  the key was removed after the checkpoint began: frames may build it again in part (a WRITE to nothing),
  *            until the frame that removed it is read. So nothing is missing or left over at the end.
  *
  * One frame may hold several records of one key with the same LSN (RENAME: DELETE, then the value; transactions). They

@@ -1,8 +1,8 @@
 /*
  * cmd_range.c - parts of a string: GETRANGE, SETRANGE, and its bits. Texts and replies are those of Redis 7.
  *
- * What reads a part takes a reference to the value and looks at it when the lock is gone. What writes logs the part, not
- * the whole. Bits are counted from the highest of the first byte.
+ * What reads a part takes a reference to the value and looks at it when the lock is gone. What writes logs the part,
+ * not the whole. Bits are counted from the highest of the first byte.
  */
 #include "server/call/key_call.h"
 #include "server/keys/keyspace.h"

@@ -1,9 +1,9 @@
 /*
  * cmd_script.c - EVAL, EVALSHA and SCRIPT: no scripts, but for those of a lock.
  *
- * There is no interpreter here. But redis-py's Lock takes a lock by SET NX PX and gives it back by a script, so that with
- * no script at all locks would be taken and never released. Its three scripts are known by the SHA-1 of their text, and
- * what each does to its key is done here, under the lock of the key's shard:
+ * There is no interpreter here. But redis-py's Lock takes a lock by SET NX PX and gives it back by a script, so that
+ * without any script locks would be taken and never released. Its three scripts are known by the SHA-1 of their text,
+ * and what each does to its key is done here, under the lock of the key's shard:
  *
  *   release    KEYS[1]; ARGV[1] token                          deletes the key if it holds the token
  *   extend     KEYS[1]; ARGV[1] token, [2] milliseconds, [3]   adds to its time to live, or with [3] = "1" replaces it
