@@ -193,7 +193,7 @@ def look(options, folder, kind, expected, seen):
         again = ("VADD", name, "VALUES", 2, 1, 0, "e") if name[0] == "s" else ("SC.CREATE", name, "DIM", 4)
         replies = stream.ask([request("DEL" if name[0] == "s" else "SC.DROP", name), request(*again)])
         info = stream.ask([request("INFO", "damage")])[0].decode()
-        if replies not in ([1, 1], ["OK", "OK"]) or "unavailable_sets:0" not in info or \
+        if replies not in ([1, 1], [1, "OK"]) or "unavailable_sets:0" not in info or \
                 "unavailable_caches:0" not in info:
             raise Wrong("%s is unavailable, and cannot be removed: %r, %r" % (name, replies, info))
     server.stop()

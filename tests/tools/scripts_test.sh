@@ -102,6 +102,7 @@ if [[ -f /usr/share/wordnet/data.noun ]] && command -v redis-cli >/dev/null; the
     check "and seals them" test "$(redis-cli -p "$port" VSEAL fresh)" = OK
     check "what the second has made is gone" test "$(find "$work/quickstart" -name 'data-*' | wc -l)" = 1
     redis-cli -p "$port" SHUTDOWN >/dev/null 2>&1
+    while [[ $pid ]] && kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
     exits "the first server's folder is sound afterwards" 0 "^findings *0" "$build/quire" verify "$data"
 else
     echo "skip - quickstart: it needs wordnet-base and redis-cli"
