@@ -94,7 +94,7 @@ static bool take_bit_offset(struct caller *c, struct resp_arg arg, long long *ou
 
 static unsigned bit_of(const struct value *value, uint64_t bit)
 {
-    return value && bit / 8 < value->bytes ? value->data[bit / 8] >> (7 - bit % 8) & 1u : 0;
+    return value && bit / 8 < value->bytes ? (unsigned)value->data[bit / 8] >> (7 - bit % 8) & 1u : 0;
 }
 
 void cmd_getbit(struct caller *c, const struct resp_arg *args, uint32_t n)

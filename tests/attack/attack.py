@@ -295,12 +295,12 @@ def main():
     print(json.dumps(report, indent=1))
     failed = []
     if not alive:
-        failed.append("the server is gone")
+        failed.append("the server lives")
     elif report["above_quiet_mib"] > options.memory_mib:
         failed.append("memory")
     if alive and report["ping_p99_ms"] > options.ping_ms:
         failed.append("ping")
-    for what in ("memory", "ping", "the server is gone"):
+    for what in ("memory", "ping", "the server lives"):
         print(("FAIL - " if what in failed else "ok - ") + "attack: " + what)
     return 1 if failed else 0
 
