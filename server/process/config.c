@@ -307,7 +307,7 @@ int config_setting_parse(const struct config *config, const struct setting *s, c
     switch (s->kind) {
     case KIND_STRING:
     case KIND_LIST:
-        if (strcmp(s->name, "load") == 0 && (text[0] == ' ' || !strchr(text, ' ')))
+        if (strcmp(s->name, "load") == 0 && text[0] && (text[0] == ' ' || !strchr(text, ' ')))
             return error_set(err, QUIRE_EINVALID, "load: '%.200s' is not a key and a path", text);
         return strpbrk(text, "\r\n") ? error_set(err, QUIRE_EINVALID, "%s: a value may not hold a line end", s->name)
                                      : 0;

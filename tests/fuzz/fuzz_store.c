@@ -105,6 +105,10 @@ static void search_it(void *context, struct collection *collection)
     struct lane_of_test *lane = context;
     bool done = false;
     struct quire_error err = {0};
+    if (collection_available(collection, &err) < 0) { /* its callers ask */
+        fuzz_require(err.message[0] != 0);
+        return;
+    }
     float *query = calloc(collection_config(collection)->dim, sizeof *query);
     struct collection_search search = {
         .collection = collection, .query = query, .want_attributes = true, .done = on_search, .owner = &done};
