@@ -124,7 +124,6 @@ struct frame {
     bool closed;
 };
 
-/* The log file that is written to. The writer's thread only. */
 /* ---- log files (journal_log.c): without the lock, by who owns the struct ----------------------------------------- */
 
 struct log_file {

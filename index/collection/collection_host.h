@@ -60,9 +60,9 @@ int collection_publish(struct collection *collection, const struct collection_ed
 
 /* Counts a seal or a merge that was published. */
 void collection_count_rebuild(struct collection *collection, bool is_seal);
-/* The tombstones of one of its parts, as of now: n_bytes of them. */
 /* The row of a frozen memtable that has ended last by now, for collection_edit. */
 uint32_t collection_last_ended(struct collection *collection, const struct memtable_ref *table);
+/* The tombstones of one of its parts, as of now: n_bytes of them. */
 void collection_copy_dead(struct collection *collection, const struct part *part, uint8_t *out, size_t n_bytes);
 /* Gives back memory of rows that nobody can see any more; the first calls only send word through the epochs. True if it
  * got on and more is left; where a snapshot is read it does not. */

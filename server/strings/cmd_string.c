@@ -316,27 +316,8 @@ void cmd_getset(struct caller *c, const struct resp_arg *args, uint32_t n)
     set_string(c, args[1], args[2], &(struct set_options){.get = true}, SET_REPLY_OK);
 }
 
-void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
-{
-    struct keyspace_lock lock;
-    struct quire_error err;
-    if (n % 2 == 0) {
-        caller_error(c, "ERR wrong number of arguments for 'mset' command");
-        return;
-    }
-    for (uint32_t i = 1; i < n; i += 2)
-        if (!key_fits(c, args[i]))
-            return;
-    keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 2);
-    int rc = keyspace_set_strings(&lock, args + 1, n / 2, &err);
-    if (key_failed(c, &lock, rc, &err))
-        return;
-    keyspace_unlock(&lock);
-    resp_simple(caller_reply(c), "OK");
-    caller_wait_lsn(c, lock.lsn);
-}
-
-void cmd_msetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
+/* All pairs at once; with only_new none of them where one of the keys exists, and the reply tells which. */
+static void set_strings(struct caller *c, const struct resp_arg *args, uint32_t n, bool only_new)
 {
     struct keyspace_lock lock;
     struct quire_error err;
@@ -344,14 +325,14 @@ void cmd_msetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
     bool any = false;
     int rc = 0;
     if (n % 2 == 0) {
-        caller_error(c, "ERR wrong number of arguments for 'msetnx' command");
+        caller_error(c, "ERR wrong number of arguments for '%s' command", c->command);
         return;
     }
     for (uint32_t i = 1; i < n; i += 2)
         if (!key_fits(c, args[i]))
             return;
     keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 2);
-    for (uint32_t i = 1; i < n && rc == 0 && !any; i += 2) {
+    for (uint32_t i = 1; i < n && rc == 0 && only_new && !any; i += 2) {
         struct key key = keyspace_key(lock.keyspace, args[i]);
         rc = keyspace_find_to_write(&lock, &key, &entry, &err);
         any = rc == 0 && entry;
@@ -361,8 +342,21 @@ void cmd_msetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (key_failed(c, &lock, rc, &err))
         return;
     keyspace_unlock(&lock);
-    resp_integer(caller_reply(c), !any);
+    if (only_new)
+        resp_integer(caller_reply(c), !any);
+    else
+        resp_simple(caller_reply(c), "OK");
     caller_wait_lsn(c, lock.lsn);
+}
+
+void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    set_strings(c, args, n, false);
+}
+
+void cmd_msetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    set_strings(c, args, n, true);
 }
 
 /* GETEX key [EX s|PX ms|EXAT unix-s|PXAT unix-ms|PERSIST] */
