@@ -299,6 +299,23 @@ static int load_columns(struct opening *o)
     return 0;
 }
 
+/* The centres of all blocks, as codes with their factors. */
+static int load_centre_codes(struct opening *o, struct section_file *codes)
+{
+    struct segment *s = o->s;
+    uint64_t blocks = s->params.n_blocks;
+    void *centres = NULL, *factors = NULL;
+    int rc = load_resident(o, codes, CODES_CENTRES, blocks * code_bytes_of(s->params.code_dim, CENTRE_BITS), &centres,
+                           &segment_whole(s)->centre_codes_mapped);
+    s->centres.codes = centres;
+    if (rc == 0)
+        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &factors,
+                           &segment_whole(s)->centre_factors_mapped);
+    s->centres.factors = factors;
+    s->centres.n = s->params.n_blocks;
+    return rc;
+}
+
 static int load_codes(struct opening *o)
 {
     struct segment *s = o->s;
@@ -307,8 +324,8 @@ static int load_codes(struct opening *o)
     int rc = open_listed(o, CODES_NAME, FILE_CODES, &codes);
     if (rc < 0 || (rc = lists ? load_lists(o, codes) : choose_width(o, codes)) < 0)
         goto out;
-    uint64_t rows = s->params.rows, blocks = s->params.n_blocks;
-    void *codes_mem = NULL, *factors = NULL, *centres = NULL, *centre_factors = NULL;
+    uint64_t rows = s->params.rows;
+    void *codes_mem = NULL, *factors = NULL;
     bool resident = !lists && s->width < NAV_WIDTHS;
     s->width = resident || lists ? s->width : EDGE_CODE_WIDTH;
     unsigned bits = nav_bits[s->width];
@@ -322,14 +339,7 @@ static int load_codes(struct opening *o)
                            &segment_whole(s)->nav_factors_mapped);
     s->nav_factors = factors;
     if (rc == 0)
-        rc = load_resident(o, codes, CODES_CENTRES, blocks * code_bytes_of(s->params.code_dim, CENTRE_BITS), &centres,
-                           &segment_whole(s)->centre_codes_mapped);
-    s->centres.codes = centres;
-    if (rc == 0)
-        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &centre_factors,
-                           &segment_whole(s)->centre_factors_mapped);
-    s->centres.factors = centre_factors;
-    s->centres.n = s->params.n_blocks;
+        rc = load_centre_codes(o, codes);
     if (rc < 0)
         goto out;
     if ((rc = decode_factors(o)) < 0)
@@ -422,18 +432,9 @@ static int load_centres(struct opening *o)
 {
     struct segment *s = o->s;
     struct section_file *codes = NULL;
-    uint64_t blocks = s->params.n_blocks;
-    void *centres = NULL, *factors = NULL;
     int rc = open_damaged(o, CODES_NAME, FILE_CODES, &codes);
     if (rc == 0)
-        rc = load_resident(o, codes, CODES_CENTRES, blocks * code_bytes_of(s->params.code_dim, CENTRE_BITS), &centres,
-                           &segment_whole(s)->centre_codes_mapped);
-    s->centres.codes = centres;
-    if (rc == 0)
-        rc = load_resident(o, codes, CODES_CENTRE_FACTORS, blocks * 12, &factors,
-                           &segment_whole(s)->centre_factors_mapped);
-    s->centres.factors = factors;
-    s->centres.n = s->params.n_blocks;
+        rc = load_centre_codes(o, codes);
     s->entry.code_bytes = code_bytes_of(s->params.code_dim, CENTRE_BITS);
     section_file_close(codes);
     return rc == 0 ? decode_factors(o) : rc;
