@@ -164,9 +164,10 @@ int vecfile_open(const char *path, enum vecfile_format format, struct vecfile **
 {
     struct stat status;
     /* before its name is judged: a name that is misspelt has no file */
-    if (strcmp(path, "-") != 0 && stat(path, &status) != 0)
+    bool is_stream = strcmp(path, "-") == 0;
+    if (!is_stream && stat(path, &status) != 0)
         return error_set_errno(err, errno, "cannot open", path);
-    if (strcmp(path, "-") != 0 && S_ISDIR(status.st_mode))
+    if (!is_stream && S_ISDIR(status.st_mode))
         return error_set(err, QUIRE_EINVALID, "%s is a folder, not a file of vectors", path);
     int rc = vecfile_resolve(path, format, &format, err);
     if (rc < 0)

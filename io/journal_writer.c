@@ -269,8 +269,10 @@ static void step_switch(struct journal *j)
     assert(j->job.kind == JOB_NONE && !j->old_log.file);
     while (from && from->lsn <= j->next_lsn_copied)
         from = from->next;
-    for (struct frame *f = from; f != j->unwritten; f = f->next)
+    for (struct frame *f = from; f != j->unwritten; f = f->next) {
+        assert(f);
         last = f;
+    }
     assert(!last || last->lsn == j->written_lsn);
     leave(j);
     int rc = last ? journal_log_write(&j->writer_out, &j->next_log, from, last, known, &err) : 0;

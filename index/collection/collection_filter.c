@@ -244,8 +244,7 @@ static void on_recheck(struct fetch_request *fetch)
     if (fetch->code < 0)
         collection_search_fail(w, fetch->code, &fetch->error);
     else
-        is_match = collection_text_matches(w->filter, fetch->attributes, fetch->attributes_bytes, w->bytes + f->key_at,
-                                           f->key_bytes);
+        is_match = collection_text_matches(w->filter, fetch->attributes, fetch->attributes_bytes, f->key, f->key_bytes);
     if (is_match && w->search->want_attributes)
         collection_search_keep_json(w, f, fetch->attributes, fetch->attributes_bytes);
     a->busy = false;

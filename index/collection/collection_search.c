@@ -31,16 +31,25 @@
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Their place in work->bytes, aligned for floats; bytes NULL: only the space for them. SIZE_MAX without memory. */
-static size_t keep_bytes(struct search_work *w, const void *bytes, size_t n)
+/* Of one work: a search for very many does not leave its memory with the lane, which keeps as many works as it had
+ * searches at once. */
+#define BYTES_KEPT (1u << 18)
+
+/* A copy of them that stays until the search ends; bytes NULL: only the space for them. NULL without memory, where the
+ * caller allows no more, and when the search has failed. */
+static void *keep_bytes(struct search_work *w, const void *bytes, size_t n)
 {
-    size_t at = (w->n_bytes + 7) / 8 * 8; /* aligned for floats */
-    if (!array_reserve(&w->bytes, &w->bytes_capacity, at + n + 1))
-        return SIZE_MAX;
-    w->n_bytes = at + n;
-    if (bytes && n > 0)
-        memcpy(w->bytes + at, bytes, n);
-    return at;
+    struct collection_search *search = w->search;
+    size_t before = w->kept.held;
+    if (search->code < 0)
+        return NULL;
+    void *copy = arena_take(&w->kept, n);
+    size_t held = w->kept.held;
+    if (held != before && held > BYTES_KEPT && search->may_hold && !search->may_hold(search, held))
+        return NULL;
+    if (copy && bytes && n > 0)
+        memcpy(copy, bytes, n);
+    return copy;
 }
 
 /* The works that a lane keeps for its next searches are the guest of its searcher. */
@@ -51,7 +60,7 @@ static void free_works(void *first)
         free(w->subs);
         free(w->query);
         free(w->found);
-        free(w->bytes);
+        arena_fini(&w->kept);
         free(w->memtable_hits);
         free(w->hits);
         free(w->scratch);
@@ -59,14 +68,10 @@ static void free_works(void *first)
     }
 }
 
-/* Of one work: a search for very many does not leave its memory with the lane, which keeps as many works as it had
- * searches at once. */
-#define BYTES_KEPT (1u << 18)
-
 static void give_back(struct searcher *s, struct search_work *w)
 {
     struct searcher_guest *guest = searcher_guest(s);
-    size_t bytes = w->bytes_capacity + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
+    size_t bytes = w->kept.held + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
                    w->memtable_hits_capacity * sizeof *w->memtable_hits + w->subs_capacity * sizeof *w->subs +
                    (w->query_capacity + w->scratch_capacity) * sizeof(float);
     w->next_free = NULL;
@@ -91,6 +96,16 @@ void collection_search_fail(struct search_work *w, int code, const struct quire_
         error_set(&w->search->error, code, "%s", quire_error_text(code));
 }
 
+static void leave_epoch(struct search_work *w, struct collection *c)
+{
+    if (w->in_epoch)
+        epoch_exit(c->host->epochs, w->epoch);
+    w->in_epoch = false;
+    if (w->now)
+        view_unref(w->now);
+    w->now = NULL;
+}
+
 static void deliver(struct search_work *w)
 {
     struct collection_search *search = w->search;
@@ -101,7 +116,8 @@ static void deliver(struct search_work *w)
     search->hits = search->code == 0 ? w->hits : NULL;
     search->n_hits = search->code == 0 ? w->n_found : 0;
     search->stats.latency_ns = clock_ns() - w->started_ns;
-    search->done(search);
+    search->done(search); /* which may free it */
+    leave_epoch(w, c);
     if (w->is_filtered)
         collection_filter_end(w);
     view_unref(w->view);
@@ -111,20 +127,31 @@ static void deliver(struct search_work *w)
 
 /* ---- attributes of sealed rows ----------------------------------------------------------------------------------- */
 
-void collection_search_keep_json(struct search_work *w, struct found *f, const char *text, uint32_t bytes)
+/* The JSON of an element's text, where it lies. */
+static void take_json(struct search_work *w, struct found *f, const char *text, uint32_t bytes)
 {
     struct quire_error err = {0};
-    const char *json;
     uint32_t n_grants;
-    if (grants_split(text, bytes, &json, &f->attribute_bytes, &n_grants) < 0) {
-        f->attribute_bytes = 0;
-        collection_search_fail(w, error_set(&err, QUIRE_ECORRUPT, "the grants of an element are damaged"), &err);
+    f->has_text = grants_split(text, bytes, &f->attributes, &f->attribute_bytes, &n_grants) == 0;
+    if (f->has_text)
         return;
-    }
-    f->has_text = true;
-    f->attributes_at = keep_bytes(w, json, f->attribute_bytes);
-    if (f->attributes_at == SIZE_MAX)
+    f->attributes = NULL;
+    f->attribute_bytes = 0;
+    collection_search_fail(w, error_set(&err, QUIRE_ECORRUPT, "the grants of an element are damaged"), &err);
+}
+
+static void keep_json(struct search_work *w, struct found *f)
+{
+    f->attributes = keep_bytes(w, f->attributes, f->attribute_bytes);
+    if (!f->attributes)
         collection_search_fail(w, QUIRE_ENOMEM, NULL);
+}
+
+void collection_search_keep_json(struct search_work *w, struct found *f, const char *text, uint32_t bytes)
+{
+    take_json(w, f, text, bytes);
+    if (f->has_text)
+        keep_json(w, f);
 }
 
 static void fetch_attributes(struct search_work *w);
@@ -175,6 +202,27 @@ bool collection_search_fill(struct search_work *w, bool (*start_next)(struct sea
     return true;
 }
 
+/* The segment that the attributes of a hit are to be read from; NULL: none. */
+static struct segment *attributes_are_in(const struct search_work *w, const struct found *f)
+{
+    struct segment *segment = f->part != PART_NONE && !f->has_text ? w->view->parts[f->part]->segment : NULL;
+    return segment && segment_info(segment)->has_attributes ? segment : NULL;
+}
+
+/* What memtables hold stays while the search is in the epoch, in which nobody waits for the disk: where attributes are
+ * to be read, those of memtables are copied before. */
+static void keep_memtables_json(struct search_work *w)
+{
+    uint32_t reads = 0;
+    for (uint32_t i = 0; i < w->n_found && !reads; i++)
+        reads += attributes_are_in(w, &w->found[i]) != NULL;
+    for (uint32_t i = 0; i < w->n_found && reads && w->search->code == 0; i++)
+        if (w->found[i].part == PART_NONE && w->found[i].has_text)
+            keep_json(w, &w->found[i]);
+    if (reads)
+        leave_epoch(w, w->search->collection);
+}
+
 /* Of the next hit whose attributes lie on the disk; false: there is none. */
 static bool start_attributes(struct search_work *w, struct attribute_fetch *a)
 {
@@ -182,13 +230,11 @@ static bool start_attributes(struct search_work *w, struct attribute_fetch *a)
     struct segment *segment = NULL;
     for (; !segment && w->next_attributes < w->n_found; w->next_attributes++) {
         f = &w->found[w->next_attributes];
-        if (f->part != PART_NONE && !f->has_text)
-            segment = w->view->parts[f->part]->segment;
-        if (segment && !segment_info(segment)->has_attributes)
-            segment = NULL;
+        segment = attributes_are_in(w, f);
     }
     if (!segment)
         return false;
+    assert(!w->in_epoch);
     a->hit = w->next_attributes - 1;
     w->n_pending++;
     a->request =
@@ -211,14 +257,12 @@ static void fetch_attributes(struct search_work *w)
     w->search->stats.rounds += rounds;
     for (uint32_t i = 0; i < w->n_found; i++) {
         const struct found *f = &w->found[i];
-        w->hits[i] = (struct collection_hit){.key = w->bytes + f->key_at,
+        w->hits[i] = (struct collection_hit){.key = f->key,
                                              .key_bytes = f->key_bytes,
                                              .distance = f->distance,
-                                             .attribute_bytes = f->attribute_bytes};
-        if (f->attribute_bytes)
-            w->hits[i].attributes = (const char *)w->bytes + f->attributes_at;
-        if (w->search->want_vectors)
-            w->hits[i].vector = (const float *)(const void *)(w->bytes + f->vector_at);
+                                             .attributes = f->attribute_bytes ? f->attributes : NULL,
+                                             .attribute_bytes = f->attribute_bytes,
+                                             .vector = f->vector};
     }
     deliver(w);
 }
@@ -245,17 +289,18 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
     if (w->is_filtered && !collection_filter_accepts(w, &row))
         return 0;
     *f = (struct found){.distance = hit->distance, .part = PART_NONE, .row = hit->row, .begin = row.begin_lsn};
-    f->key_at = keep_bytes(w, row.key, row.key_bytes);
+    f->key = keep_bytes(w, row.key, row.key_bytes);
     f->key_bytes = row.key_bytes;
-    if (f->key_at == SIZE_MAX)
+    if (!f->key)
         return QUIRE_ENOMEM;
     if (w->search->want_attributes && row.attributes)
-        collection_search_keep_json(w, f, row.attributes, row.attribute_bytes);
+        take_json(w, f, row.attributes, row.attribute_bytes);
     if (w->search->want_vectors) {
-        f->vector_at = keep_bytes(w, NULL, sizeof(float) * w->search->collection->config.dim);
-        if (f->vector_at == SIZE_MAX)
+        float *vector = keep_bytes(w, NULL, sizeof(float) * w->search->collection->config.dim);
+        if (!vector)
             return QUIRE_ENOMEM;
-        memtable_vector(memtable, hit->row, w->scratch, (float *)(void *)(w->bytes + f->vector_at));
+        memtable_vector(memtable, hit->row, w->scratch, vector);
+        f->vector = vector;
     }
     w->n_found++;
     return 0;
@@ -316,18 +361,18 @@ static int by_distance(const void *left, const void *right)
     return a->begin != b->begin ? (a->begin > b->begin ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
 }
 
-static int compare_keys(const struct found *a, const struct found *b, const uint8_t *bytes)
+static int compare_keys(const struct found *a, const struct found *b)
 {
     if (a->key_bytes != b->key_bytes)
         return a->key_bytes < b->key_bytes ? -1 : 1;
-    return memcmp(bytes + a->key_at, bytes + b->key_at, a->key_bytes);
+    return memcmp(a->key, b->key, a->key_bytes);
 }
 
 /* By key, the youngest version first. */
-static int by_key(const void *left, const void *right, void *bytes)
+static int by_key(const void *left, const void *right)
 {
     const struct found *a = left, *b = right;
-    int order = compare_keys(a, b, bytes);
+    int order = compare_keys(a, b);
     return order ? order : a->begin > b->begin ? -1 : a->begin < b->begin;
 }
 
@@ -336,9 +381,9 @@ static void drop_older_versions(struct search_work *w)
 {
     uint32_t n = 0;
     if (w->n_found)
-        qsort_r(w->found, w->n_found, sizeof *w->found, by_key, w->bytes);
+        qsort(w->found, w->n_found, sizeof *w->found, by_key);
     for (uint32_t i = 0; i < w->n_found; i++)
-        if (n == 0 || compare_keys(&w->found[n - 1], &w->found[i], w->bytes) != 0)
+        if (n == 0 || compare_keys(&w->found[n - 1], &w->found[i]) != 0)
             w->found[n++] = w->found[i];
     w->n_found = n;
 }
@@ -373,14 +418,16 @@ static void begin_again(struct search_work *w, struct view *view)
     deliver(w);
 }
 
-/* Steps 2 and 3. Whether the search must begin again, on *now, whose reference is the caller's. */
+/* Steps 2 and 3. Whether the search must begin again, on *now, whose reference is the caller's. It is in an epoch
+ * afterwards. */
 static bool add_memtables(struct search_work *w, struct view **now)
 {
-    struct epochs *epochs = w->search->collection->host->epochs;
     struct quire_error err = {0};
     uint32_t ended;
-    /* one epoch from the number on: what ends meanwhile is not given back before the memtables have been searched */
-    unsigned epoch = epoch_enter(epochs);
+    /* one epoch from the number on: what ends meanwhile is not given back before the memtables have been searched, and
+     * their attributes answered or copied */
+    w->epoch = epoch_enter(w->search->collection->host->epochs);
+    w->in_epoch = true;
     uint64_t lsn = take_snapshot(w, now, &ended);
     bool whole = views_meet(w->view, *now);
     int rc = 0;
@@ -391,7 +438,6 @@ static bool add_memtables(struct search_work *w, struct view **now)
             rc = search_memtable(w, (*now)->memtables[i], lsn);
     if (rc < 0)
         collection_search_fail(w, QUIRE_ENOMEM, NULL);
-    epoch_exit(epochs, epoch);
     if (*now != w->view)
         drop_older_versions(w);
     if (!whole && w->n_views++ == VIEWS_MAX) {
@@ -415,10 +461,11 @@ static void conclude(struct search_work *w)
     if (w->is_filtered)
         collection_filter_drop_refused(w);
     if (add_memtables(w, &now)) {
+        leave_epoch(w, search->collection);
         begin_again(w, now);
         return;
     }
-    view_unref(now);
+    w->now = now;
     if (w->n_found)
         qsort(w->found, w->n_found, sizeof *w->found, by_distance);
     w->n_found = w->n_found < w->k ? w->n_found : w->k;
@@ -432,6 +479,8 @@ static void conclude(struct search_work *w)
         stats->plan = QUIRE_PLAN_MEMORY;
     stats->cpu_ns += clock_ns() - began;
     w->next_attributes = search->want_attributes ? 0 : w->n_found;
+    if (search->want_attributes && search->code == 0)
+        keep_memtables_json(w);
     if (search->code < 0)
         deliver(w);
     else
@@ -449,11 +498,11 @@ static int keep_hits(struct search_work *w, const struct sub_search *sub)
         const struct search_hit *hit = &r->hits[i];
         struct found *f = &w->found[w->n_found];
         *f = (struct found){.distance = hit->distance, .part = sub->part, .row = hit->row};
-        f->key_at = keep_bytes(w, hit->key, hit->key_bytes);
+        f->key = keep_bytes(w, hit->key, hit->key_bytes);
         f->key_bytes = hit->key_bytes;
         if (w->search->want_vectors)
-            f->vector_at = keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
-        if (f->key_at == SIZE_MAX || f->vector_at == SIZE_MAX)
+            f->vector = keep_bytes(w, hit->vector, sizeof(float) * w->search->collection->config.dim);
+        if (!f->key || (w->search->want_vectors && !f->vector))
             return QUIRE_ENOMEM;
         w->n_found++;
     }
@@ -582,7 +631,7 @@ static int prepare(struct search_work *w)
     w->k = search->options.k <= elements ? search->options.k : elements ? (uint32_t)elements : 1;
     w->n_elements = elements;
     w->n_found = 0;
-    w->n_bytes = 0;
+    arena_reset(&w->kept);
     w->plan_reads = 0;
     if (w->is_filtered)
         collection_filter_reset(w);

@@ -9,6 +9,7 @@
 #include "index/collection/collection_priv.h"
 #include "index/search/search.h"
 #include "index/segment/selection.h"
+#include "io/arena.h"
 
 #define ATTRIBUTES_AT_ONCE 8u
 #define PART_NONE          UINT32_MAX
@@ -16,12 +17,14 @@
 /* Whether a hit of a selection that is a superset must still be held against the filter. */
 enum recheck { RECHECK_NONE, RECHECK_DUE, RECHECK_ASKED, RECHECK_REFUSED };
 
-/* A hit on its way. Key, vector and attributes lie in work->bytes. */
+/* A hit on its way. Key, vector and attributes lie in work->kept. */
 struct found {
     float distance;
     uint32_t part, row; /* part: index in the view's parts, or PART_NONE: of a memtable */
     uint64_t begin;     /* LSN, of a memtable's row; 0: sealed, older than all of those */
-    size_t key_at, vector_at, attributes_at;
+    const uint8_t *key; /* this and what follows: in work->kept */
+    const float *vector;
+    const char *attributes; /* or in a memtable, while work->in_epoch */
     uint32_t key_bytes, attribute_bytes;
     uint8_t recheck; /* enum recheck */
     bool has_text;   /* its attributes have been read */
@@ -58,8 +61,7 @@ struct search_work {
     uint32_t query_capacity;
     struct found *found;
     uint32_t n_found, found_capacity;
-    uint8_t *bytes;
-    size_t n_bytes, bytes_capacity;
+    struct arena kept; /* keys, vectors and attributes of what was found */
     struct memtable_hit *memtable_hits;
     uint32_t memtable_hits_capacity;
     struct collection_hit *hits;
@@ -69,6 +71,9 @@ struct search_work {
     struct attribute_fetch attributes[ATTRIBUTES_AT_ONCE];
     uint32_t next_attributes;
     uint64_t started_ns, plan_reads;
+    unsigned epoch;   /* while in_epoch: what memtables hold stays */
+    struct view *now; /* whose memtables those are; a reference */
+    bool in_epoch;
     bool starting;
     unsigned pins; /* of the pass: with the last one it goes on, if all segments have answered */
     /* with a filter or a scope */
@@ -88,7 +93,7 @@ bool collection_search_fetch(struct search_work *work, struct attribute_fetch *a
  * again, which does nothing: the loop that is running sees to it (false then). */
 bool collection_search_fill(struct search_work *work,
                             bool (*start_next)(struct search_work *work, struct attribute_fetch *a));
-/* The JSON of an element's text, kept: where it lies in f. */
+/* The JSON of an element's text, kept in f. */
 void collection_search_keep_json(struct search_work *work, struct found *f, const char *text, uint32_t bytes);
 /* Asks a segment of the view with sub->selection for sub->asked rows. */
 void collection_search_start_segment(struct search_work *work, struct sub_search *sub);

@@ -25,6 +25,7 @@
 #include "server/keys/keyspace.h"
 #include "server/net/loop.h"
 #include "server/process/config.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -473,6 +474,7 @@ static void free_if_over(struct http_client *h)
     struct metrics *m = h->loop->server->metrics;
     if (!h->dead || h->receiving || h->sending)
         return;
+    assert((h == m->clients) == !h->prev);
     if (h->prev)
         h->prev->next = h->next;
     else

@@ -43,11 +43,14 @@ struct pending {
     uint64_t lsn; /* it does not leave before this is durable */
     /* For SLOWLOG: what the command did, such as "pagegraph reads=12", while it still knows. May be NULL. */
     void (*describe)(const struct pending *p, char *text, size_t capacity);
+    /* Nobody gets the reply any more: what it holds may go at once. Perhaps more than once. May be NULL. */
+    void (*abandon)(struct pending *p);
     /* the host's */
     struct pending *next;
     unsigned row; /* of the command table */
     uint64_t started_us;
     bool ready, barrier, deferred;
+    size_t bytes;              /* of memory that this is */
     struct reply_group *group; /* it is part of; NULL: it stands in the client's line */
     bool muted;                /* CLIENT REPLY: the reply is not sent */
     struct slow_args *slow;    /* what SLOWLOG would show; owned, NULL: nothing */
@@ -62,6 +65,8 @@ struct host {
     /* Its next request waits until the lane has looked at its other callers; until some milliseconds have passed. */
     void (*rest)(struct caller *c);
     void (*slow)(struct caller *c);
+    /* Its requests took so long outside of the handler's call. */
+    void (*spent)(struct caller *c, uint64_t us);
     /* The name of one of the n_tenants that its user is bound to. */
     struct resp_arg (*tenant)(const struct caller *c, uint32_t i);
     /* Whether its user may read the key: for commands that list what has no key among their arguments. */
@@ -97,6 +102,11 @@ static inline void caller_wait_lsn(struct caller *c, uint64_t lsn)
 static inline void caller_rest(struct caller *c)
 {
     c->lane->host->rest(c);
+}
+/* For replies that are built later, and long work in slices: who takes much of the lane's time stands back. */
+static inline void caller_spent(struct caller *c, uint64_t us)
+{
+    c->lane->host->spent(c, us);
 }
 /* For writers where the store is behind: its next request waits some milliseconds. */
 static inline void caller_slow(struct caller *c)

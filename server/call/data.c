@@ -280,7 +280,7 @@ static int adopt_new(struct service *s, struct resp_arg name, struct store_impor
     int rc = config_of(segment_info(store_import_segment(import)), memory_bytes, &config, err);
     if (rc == 0)
         rc = store_create_collection(s->store, &config, NULL, &set, &made, err);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     rc = store_import_adopt(import, set, lsn, err);
     if (rc == 0)

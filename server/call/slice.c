@@ -10,7 +10,7 @@ enum { SLICES_US = 500 };
 
 void slice_post(struct lane *lane, struct slice *slice)
 {
-    assert(slice->run);
+    assert(slice->run && slice->caller);
     slice->next = NULL;
     if (lane->slices)
         lane->last_slice->next = slice;
@@ -23,15 +23,19 @@ static bool work(struct lane *lane)
 {
     if (!lane->slices)
         return false;
-    uint64_t began_us = clock_us();
+    uint64_t began_us = clock_us(), before_us = began_us, now_us;
     struct slice *last = lane->last_slice, *slice;
     lane_enter(lane);
     do {
         /* what is posted again meanwhile stands behind `last` */
         slice = lane->slices;
         lane->slices = slice->next;
-        slice->run(slice);
-    } while (slice != last && clock_us() - began_us < SLICES_US);
+        struct caller *caller = slice->caller;
+        slice->run(slice); /* which may free it */
+        now_us = clock_us();
+        caller_spent(caller, now_us - before_us);
+        before_us = now_us;
+    } while (slice != last && now_us - began_us < SLICES_US);
     lane_leave(lane);
     return lane->slices != NULL;
 }

@@ -10,11 +10,12 @@
 #ifndef QUIRE_SERVER_SLICE_H
 #define QUIRE_SERVER_SLICE_H
 
-#include "server/call/lane.h"
+#include "server/call/caller.h"
 
 struct slice {
     struct slice *next;
     void (*run)(struct slice *slice);
+    struct caller *caller; /* whose work it is, and whose time */
 };
 
 /* Not posted yet, or running: has it run in a later turn, behind those that wait. */

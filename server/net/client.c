@@ -21,7 +21,10 @@
  *
  * Memory of a client is bounded (client_memory.c): requests beyond what may be pending, or whose replies nobody reads,
  * wait in `in`; when much waits there nothing more is received, and the rest waits in the sender's socket. So is its
- * time: requests that took TURN_US in one turn of the lane leave the rest to the next turn.
+ * time: requests that took TURN_US in one turn of the lane leave the rest to the next turn; and whoever had requests
+ * that took long (HEAVY_US) stands in line for a while, with others like it, before each further one. Of that line a
+ * turn runs TURN_US and at most one long request more, so that clients with short requests wait for one long request,
+ * not for one of each client that has some.
  *
  * Nothing here recurses: commands that end within their start only mark the client; the lane works on marked clients
  * after the engine has delivered its completions.
@@ -44,8 +47,11 @@ enum {
     SLOW_MS = 10,     /* that a writer waits when what it writes waits for the disk */
     DRAIN_MS = 30000, /* without progress, of a client that ends */
     KEEP_BUFFER_BYTES = 16384,
-    TURN_US = 1000,   /* that requests of those who send more than that take in a turn of the lane, together */
-    CLOCK_EVERY = 32, /* requests between two looks at the clock */
+    TURN_US = 1000, /* that requests of those who send more than that take in a turn of the lane, together */
+    HEAVY_US = 250,
+    HEAVY_MS = 200,
+    SEND_MAX = 1 << 18, /* bytes; the kernel copies them while nobody else is served */
+    CLOCK_EVERY = 32,   /* requests between two looks at the clock */
     ARGUMENT_UNAUTHENTICATED = 16384,
     ARGS_UNAUTHENTICATED = 10,
     INLINE_MAX = 65536
@@ -93,7 +99,9 @@ void client_wake_resting(struct loop *loop)
         loop->n_resting--;
         c->resting = false;
         client_mark(c);
+        loop->woken = c;
         client_work_on_all(loop);
+        loop->woken = NULL;
         if (clock_us() - began_us >= TURN_US)
             return;
     }
@@ -382,6 +390,27 @@ static void add_pending(struct client *c, struct pending *p)
     c->n_pending++;
 }
 
+/* NULL without memory, or where the client may take no more. What a reply takes before it is there counts as one: who
+ * has many such replies to come is run no further. */
+static struct pending *make_pending(struct client *c, size_t bytes)
+{
+    if (!resp_account_take(&c->replies, bytes))
+        return NULL;
+    struct pending *p = calloc(1, bytes);
+    if (p)
+        p->bytes = bytes;
+    else
+        resp_account_add(&c->replies, -(int64_t)bytes);
+    return p;
+}
+
+static void free_pending(struct client *c, struct pending *p)
+{
+    resp_account_add(&c->replies, -(int64_t)p->bytes);
+    free(p->slow);
+    free(p);
+}
+
 struct resp_buffer *client_reply(struct client *c)
 {
     client_mark(c);
@@ -397,7 +426,7 @@ struct resp_buffer *client_reply(struct client *c)
         last->protocol = c->caller.protocol;
         return last;
     }
-    struct pending *p = calloc(1, sizeof *p);
+    struct pending *p = make_pending(c, sizeof *p);
     if (!p) {
         /* without the place in line the order would be lost */
         client_kill(c);
@@ -411,7 +440,7 @@ struct resp_buffer *client_reply(struct client *c)
 static void *defer(struct caller *caller, size_t bytes, bool barrier)
 {
     struct client *c = client_of(caller);
-    struct pending *p = calloc(1, bytes);
+    struct pending *p = make_pending(c, bytes);
     assert(c->group || !c->blocked); /* behind a barrier nothing runs but what EXEC runs */
     if (!p) {
         client_kill(c);
@@ -442,8 +471,7 @@ void client_group_take(struct client *c, struct reply_group *group, struct resp_
         next = p->next;
         assert(p->ready && p->group == group && p->caller == &c->caller);
         resp_take(out, &p->out);
-        free(p->slow);
-        free(p);
+        free_pending(c, p);
     }
     group->first = group->last = NULL;
 }
@@ -477,8 +505,7 @@ static void flush_pending(struct client *c)
         c->n_pending--;
         c->out_lsn = p->lsn > c->out_lsn ? p->lsn : c->out_lsn;
         resp_take(&c->out, &p->out);
-        free(p->slow);
-        free(p);
+        free_pending(c, p);
     }
 }
 
@@ -506,14 +533,31 @@ static uint64_t turn_budget_us(const struct loop *loop)
     return TURN_US / (1 + loop->n_rested);
 }
 
-/* Notes how long its requests took; one that has had its time goes on in the next turn. */
-static void count_time(struct client *c, uint64_t us)
+/* Notes how long its requests took, now or later. */
+static void spent(struct caller *caller, uint64_t us)
 {
+    struct client *c = client_of(caller);
     const struct lane *lane = &c->loop->lane;
     c->turn_us = us + (c->turn == lane->turn ? c->turn_us : 0);
     c->turn = lane->turn;
+    if (c->turn_us >= HEAVY_US)
+        c->heavy_until_ms = lane->now_ms + HEAVY_MS;
+}
+
+/* One that has had its time goes on in the next turn. */
+static void count_time(struct client *c, uint64_t us)
+{
+    spent(&c->caller, us);
     if (c->turn_us >= turn_budget_us(c->loop))
         rest(&c->caller);
+}
+
+/* Whether its requests may be run now. Where they may not for what they took lately, it is in line afterwards. */
+static bool has_turn(struct client *c)
+{
+    if (c->heavy_until_ms > c->loop->lane.now_ms && c->loop->woken != c)
+        rest(&c->caller);
+    return takes_requests(c);
 }
 
 /* Parses and runs what is whole in bytes; returns how many were used. */
@@ -554,8 +598,9 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         assert(used > 0 && at <= n);
         if (loop->request.n_args > 0)
             loop->server->dispatcher->run(c, loop->request.args, loop->request.n_args);
-        /* one that took long has looked at the clock itself */
-        if ((n_run % CLOCK_EVERY == 0 ? clock_us() : loop->stamp_us) - began_us >= turn_budget_us(loop))
+        /* those that may take long are timed each; of others one that took long has looked at the clock itself */
+        bool look = n_run % CLOCK_EVERY == 0 || (c->row != ROW_NONE && !(commands[c->row].flags & CMD_FAST));
+        if ((look ? clock_us() : loop->stamp_us) - began_us >= turn_budget_us(loop))
             rest(&c->caller);
     }
     loop->server->dispatcher->end(loop);
@@ -598,7 +643,7 @@ static bool has_more_than_before(struct client *c)
 static void consume_kept(struct client *c)
 {
     assert(c->in_start <= c->in.bytes && c->in.bytes <= c->in.capacity);
-    if (!takes_requests(c) || !has_more_than_before(c))
+    if (!takes_requests(c) || !has_more_than_before(c) || !has_turn(c))
         return;
     c->in_start += consume(c, c->in.data + c->in_start, client_backlog_bytes(c));
     if (c->in_start < c->in.bytes)
@@ -613,7 +658,7 @@ void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
     const struct loop *loop = c->loop;
     size_t used = 0;
     assert(c->state == CLIENT_OPEN && n > 0);
-    if (client_backlog_bytes(c) == 0)
+    if (client_backlog_bytes(c) == 0 && has_turn(c))
         used = consume(c, bytes, n);
     if (c->state != CLIENT_OPEN || used == n)
         return;
@@ -746,7 +791,7 @@ static void send_replies(struct client *c)
         return;
     assert(!c->held);
     c->send.buffer = c->send_buffer.data + c->send_buffer_sent;
-    c->send.bytes = left > (1u << 30) ? 1u << 30 : (uint32_t)left;
+    c->send.bytes = left > SEND_MAX ? SEND_MAX : (uint32_t)left;
     c->sending = true;
     engine_queue(c->loop->lane.engine, &c->send);
 }
@@ -888,6 +933,7 @@ const struct host client_host = {.reply = reply,
                                  .wait_lsn = wait_lsn,
                                  .rest = rest,
                                  .slow = slow,
+                                 .spent = spent,
                                  .tenant = tenant,
                                  .may_read = may_read,
                                  .release = release,

@@ -61,10 +61,11 @@ struct client {
     struct tls_connection *tls; /* NULL: a plain connection */
     struct resp_buffer plain;   /* TLS: replies that are being encrypted into `send_buffer` */
     size_t plain_sent;
-    bool goodbye;           /* TLS: the other side was told that no more will come */
-    uint64_t window_ms;     /* since when it holds more replies than its share, or how fast it reads was last judged */
-    size_t window_sent;     /* bytes of replies sent since then */
-    uint64_t turn, turn_us; /* of the lane, in which its requests took so long */
+    bool goodbye;            /* TLS: the other side was told that no more will come */
+    uint64_t window_ms;      /* since when it holds more replies than its share, or how fast it reads was last judged */
+    size_t window_sent;      /* bytes of replies sent since then */
+    uint64_t turn, turn_us;  /* of the lane, in which its requests took so long */
+    uint64_t heavy_until_ms; /* its requests took long lately: until then each stands in line with others' like it */
     uint64_t unauthenticated_ms; /* since when it has not authenticated */
     struct pending *first, *last;
     unsigned n_pending;

@@ -19,7 +19,8 @@
  * message, on its lane. Who holds little (SMALL_BYTES) always gets what it asks for, so that those who take much cannot
  * close those who do not; if many small ones are too much together, the largest of them go twice a second. From three
  * quarters of the limit on, shares are small for everybody: who does not read his replies waits, before anybody is
- * closed.
+ * closed. What the closed ones held takes a turn of the loop to be free, or longer where the kernel or a search still
+ * uses it: when that and the rest come to an eighth more than the limit, who asks for more is closed itself.
  *
  * All but client_memory_total and client_memory_max: on the lane's thread.
  */
@@ -30,7 +31,7 @@
 enum {
     WINDOW_MS = 5000, /* in which the pace of a reader is judged */
     SLOWEST_SHARE = 64,
-    BACKLOG_BYTES = 1 << 20, /* received and not worked on; beyond it nothing is received until there is room */
+    BACKLOG_BYTES = 1 << 18, /* received and not worked on; beyond it nothing is received until there is room */
     KEPT_BYTES = 65536,      /* that empty buffers of a client may keep beyond its limit */
     SMALL_BYTES = 65536,     /* of one client: is never refused for what all hold */
     LEAST_BYTES = 4096,      /* of a client that is ever closed for what all hold */
@@ -52,6 +53,14 @@ uint64_t client_memory_total(const struct server *s)
     uint64_t bytes = 0;
     for (unsigned i = 0; i < s->service.n_lanes; i++)
         bytes += atomic_load_explicit(&s->loops[i].client_bytes, memory_order_relaxed);
+    return bytes;
+}
+
+static uint64_t evicted_total(const struct server *s)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < s->service.n_lanes; i++)
+        bytes += atomic_load_explicit(&s->loops[i].evicted_bytes, memory_order_relaxed);
     return bytes;
 }
 
@@ -108,9 +117,12 @@ bool client_reads_too_slowly(struct client *c)
 void client_memory_drop(struct client *c)
 {
     assert(c->state == CLIENT_DEAD);
-    for (struct pending *p = c->first; p; p = p->next)
+    for (struct pending *p = c->first; p; p = p->next) {
         if (p->ready)
             resp_buffer_fini(&p->out);
+        else if (p->abandon)
+            p->abandon(p);
+    }
     resp_buffer_fini(&c->out);
     resp_buffer_fini(&c->in);
     c->in_start = 0;
@@ -151,23 +163,18 @@ static struct loop *lane_of_largest(const struct loop *loop)
     return found;
 }
 
-/* From now on what it holds counts for nothing: it is closed when it is worked on next. */
-static void stop_counting(struct client *c)
-{
-    struct resp_account *accounts[] = {&c->requests, &c->replies};
-    for (unsigned i = 0; i < 2; i++) {
-        struct resp_account held = {.total = accounts[i]->total};
-        if (held.total)
-            resp_account_add(&held, -(int64_t)accounts[i]->held);
-        accounts[i]->total = NULL;
-    }
-}
-
+/* It is closed when it is worked on next. Until then what it holds makes nobody else go. */
 static void evict(struct client *c)
 {
+    struct resp_account *accounts[] = {&c->requests, &c->replies};
     assert(c->excess == EXCESS_NONE);
     c->excess = EXCESS_ALL_CLIENTS;
-    stop_counting(c);
+    for (unsigned i = 0; i < 2; i++) {
+        struct resp_account counted = {.total = &c->loop->client_bytes}, evicted = {.total = &c->loop->evicted_bytes};
+        resp_account_add(&counted, -(int64_t)accounts[i]->held);
+        resp_account_add(&evicted, (int64_t)accounts[i]->held);
+        accounts[i]->total = &c->loop->evicted_bytes;
+    }
     client_mark(c);
 }
 
@@ -219,6 +226,9 @@ static bool all_have_room(struct client *c, size_t more)
         return true;
     uint64_t total = client_memory_total(loop->server) + more;
     loop->pressed = loop->pressed || total > most / 4 * 3;
+    /* what is being freed is not free yet: beyond an eighth more nobody is closed for who asks */
+    if (total + evicted_total(loop->server) > most + most / 8)
+        return false;
     return total <= most || makes_room(c, mine);
 }
 

@@ -36,6 +36,7 @@
 enum {
     TICK_US = 100000,
     SLICE_NS = 200000,
+    LONG_US = 2000,
     MAIL_US = 500,    /* that messages take in a turn; the rest waits for the next */
     STEPS_NS = 20000, /* of searches that stand back, between two looks at what has come */
     SCAN_MS = 500,
@@ -491,6 +492,21 @@ static void poll_engine(struct loop *loop)
     fair_note_wait(lane, before_us ? before_us : lane->now_us, lane->now_us);
 }
 
+/* Searches that waited for their turn, and requests of clients that have much to do. Replies to others are the kernel's
+ * before; where the searches took long, the requests wait for the next turn, so that what comes meanwhile waits for one
+ * long thing only. */
+static void work_on_long(struct loop *loop)
+{
+    engine_flush(loop->lane.engine);
+    uint64_t began_us = clock_us();
+    fair_work(&loop->lane);
+    if (clock_us() - began_us < LONG_US)
+        client_wake_resting(loop);
+    else
+        loop->n_rested = 0;
+    client_work_on_all(loop);
+}
+
 /* One turn: what has come, what other threads sent, whose time is over, whose search is next, then the clients. */
 static void turn(struct loop *loop)
 {
@@ -520,9 +536,9 @@ static void turn(struct loop *loop)
         loop_end_pause(loop);
     lane->turn++;
     client_memory_turn(loop);
-    fair_work(lane);
-    client_wake_resting(loop);
     client_work_on_all(loop);
+    if (loop->resting || fair_is_ready(lane))
+        work_on_long(loop);
     lane_leave(lane);
     assert(lane->gate_depth == 0 && !loop->dirty);
     publish_engine(loop);

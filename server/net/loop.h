@@ -62,6 +62,7 @@ struct loop {
     struct client *resting, *last_resting; /* whose next requests wait for the lane's next turn; the first goes first */
     unsigned n_resting;
     unsigned n_rested;     /* that did so in the last turn */
+    struct client *woken;  /* the one of them whose requests are run now */
     struct client *slowed; /* whose next requests wait for slow_timer */
     struct io_op slow_timer;
     bool slow_armed;
@@ -78,6 +79,7 @@ struct loop {
     struct resp_account discard_account;
     _Atomic uint64_t client_bytes;   /* what its clients hold; client_memory.c */
     _Atomic uint64_t largest_client; /* about what the largest of them holds */
+    _Atomic uint64_t evicted_bytes;  /* what those that are being closed for it still hold; not among client_bytes */
     bool pressed;                    /* all clients hold so much that each may keep little */
     struct message evict_message;    /* from other lanes: the largest client is here */
     atomic_bool evict_posted;

@@ -32,7 +32,7 @@ enum {
     FIRST_BYTES = 256,      /* of a buffer */
     PAGE_BYTES = 4096,
     DOUBLED_BYTES = 1 << 20, /* buffers of so many bytes grow by a quarter, smaller ones double */
-    MAPPED_BYTES = 4 << 20,  /* buffers of so many bytes are pages of their own */
+    MAPPED_BYTES = 1 << 20,  /* buffers of so many bytes are pages of their own */
     MOVED_BYTES = 16384      /* buffers of so many bytes are handed on where nothing much stands before them */
 };
 
@@ -253,6 +253,16 @@ void resp_account_add(struct resp_account *account, int64_t bytes)
                               memory_order_relaxed);
 }
 
+bool resp_account_take(struct resp_account *account, size_t more)
+{
+    if (!account)
+        return true;
+    if (account->grow && !account->grow(account, more))
+        return false;
+    resp_account_add(account, (int64_t)more);
+    return true;
+}
+
 /* Memory of `capacity` bytes for what was `old` bytes at `data` (NULL: nothing); NULL without memory, and data stays.
  * Large pieces are mapped: they grow without a copy beside them, and go back to the system at once. */
 static uint8_t *resize(uint8_t *data, size_t old, size_t capacity)
@@ -264,6 +274,7 @@ static uint8_t *resize(uint8_t *data, size_t old, size_t capacity)
                        : mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bigger == MAP_FAILED)
         return NULL;
+    madvise(bigger, capacity, MADV_HUGEPAGE); /* a fault for 2 MiB, not for each page; nothing where that is off */
     if (old < MAPPED_BYTES && data) {
         memcpy(bigger, data, old);
         free(data);
@@ -309,13 +320,14 @@ bool resp_reserve(struct resp_buffer *out, size_t more)
     if (capacity >= DOUBLED_BYTES)
         capacity = (capacity + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     size_t grows = capacity - out->capacity;
-    if (account && account->grow && !account->grow(account, grows))
+    if (!resp_account_take(account, grows))
         return fail(out);
     uint8_t *bigger = resize(out->data, out->capacity, capacity);
-    if (!bigger)
+    if (!bigger) {
+        if (account)
+            resp_account_add(account, -(int64_t)grows);
         return fail(out);
-    if (account)
-        resp_account_add(account, (int64_t)grows);
+    }
     out->data = bigger;
     out->capacity = capacity;
     return true;

@@ -53,6 +53,8 @@ struct resp_account {
 };
 /* Notes memory that is no buffer's: a negative number gives it back. */
 void resp_account_add(struct resp_account *account, int64_t bytes);
+/* Notes more of it, if the account may grow so much, as a buffer does; NULL: it may. */
+bool resp_account_take(struct resp_account *account, size_t more);
 
 /* A reply under construction: a growing array of bytes. `failed` is set when memory ran out, or when its account is
  * allowed no more; what it held is freed then, it takes nothing any more, and the connection closes. Who writes much

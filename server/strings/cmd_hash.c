@@ -184,6 +184,7 @@ static void reply_in_slices(struct caller *c, struct resp_arg name, hash_visit *
         return;
     call->lane = c->lane;
     call->slice.run = go_on_with_all;
+    call->slice.caller = c;
     call->put = put;
     call->version = version;
     call->slice_bytes = SLICE_BYTES;
@@ -329,29 +330,62 @@ void cmd_hrandfield(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- in steps ---------------------------------------------------------------------------------------------------- */
 
+enum { LATER_STEPS = 65536 }; /* of a match for which no lock is held */
+
 /* Fields that match, into a buffer of their own: the count stands before them. */
 struct found_fields {
     struct scan_options *options;
     struct resp_buffer out;
+    struct resp_buffer later; /* their lengths, field and value of each that is matched when the hash is unlocked */
     size_t n, visited;
 };
 
-static void find_field(void *context, struct resp_arg field, struct resp_arg value)
+static void put_found(struct found_fields *f, struct resp_arg field, struct resp_arg value)
 {
-    struct found_fields *f = context;
-    f->visited++;
-    if (!scan_matches(f->options, field))
-        return;
     put_both(&f->out, field, value);
     f->options->steps += ((uint64_t)field.bytes + value.bytes) / 8;
     f->n += 2;
+}
+
+/* With the shard of the key locked. */
+static void find_field(void *context, struct resp_arg field, struct resp_arg value)
+{
+    struct found_fields *f = context;
+    uint64_t cost = f->options->matches ? glob_cost(&f->options->glob, field) : 0;
+    f->visited++;
+    if (cost > LATER_STEPS) {
+        const uint32_t lengths[2] = {field.bytes, value.bytes};
+        resp_raw(&f->later, lengths, sizeof lengths);
+        resp_raw(&f->later, field.data, field.bytes);
+        resp_raw(&f->later, value.data, value.bytes);
+        f->options->steps += cost;
+    } else if (scan_matches(f->options, field)) {
+        put_found(f, field, value);
+    }
+}
+
+static void match_later(struct found_fields *f)
+{
+    for (size_t at = 0; at < f->later.bytes && !f->out.failed;) {
+        uint32_t lengths[2];
+        memcpy(lengths, f->later.data + at, sizeof lengths);
+        at += sizeof lengths;
+        struct resp_arg field = {f->later.data + at, lengths[0]}, value = {field.data + field.bytes, lengths[1]};
+        at += (size_t)field.bytes + value.bytes;
+        if (glob_test(&f->options->glob, field))
+            put_found(f, field, value);
+    }
+    if (f->later.failed)
+        f->out.failed = true; /* the client is closed */
+    resp_buffer_fini(&f->later);
 }
 
 void cmd_hscan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct scan_options o;
-    struct found_fields f = {.options = &o, .out = resp_buffer_beside(caller_reply(c))};
+    struct found_fields f = {
+        .options = &o, .out = resp_buffer_beside(caller_reply(c)), .later = resp_buffer_beside(caller_reply(c))};
     uint64_t cursor;
     if (!scan_take_options(c, args + 2, n - 2, false, &o) || !key_read(&call, c, args[1], KEY_HASH))
         return;
@@ -361,8 +395,9 @@ void cmd_hscan(struct caller *c, const struct resp_arg *args, uint32_t n)
             uint64_t left = o.count - f.visited;
             cursor = hash_scan(call.entry->hash, cursor, left < SCAN_AT_ONCE ? left : SCAN_AT_ONCE, find_field, &f);
             o.steps += SCAN_AT_ONCE;
-        } while (cursor && f.visited < o.count && o.steps < SCAN_STEPS_MAX && !f.out.failed);
+        } while (cursor && f.visited < o.count && o.steps < SCAN_STEPS_MAX && !f.out.failed && !f.later.failed);
     key_end(&call);
+    match_later(&f);
     scan_reply(c, &o, cursor, &f.out, f.n);
 }
 

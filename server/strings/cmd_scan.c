@@ -189,6 +189,7 @@ void cmd_keys(struct caller *c, const struct resp_arg *args, uint32_t n)
         memcpy(call->pattern, args[1].data, args[1].bytes);
     call->lane = c->lane;
     call->slice.run = go_on_with_keys;
+    call->slice.caller = c;
     call->found.now_ms = wall_ms(k);
     call->found.out = resp_buffer_beside(&call->pending.out);
     call->found.options.matches = true;

@@ -80,6 +80,7 @@ static struct values_call *begin_values(struct caller *c, uint32_t n)
         return NULL;
     call->lane = c->lane;
     call->slice.run = go_on_with_values;
+    call->slice.caller = c;
     call->n = n;
     return call;
 }

@@ -165,6 +165,7 @@ static void range_done(struct worker_call *base)
     }
     resp_array(out, call->range.n);
     call->slice.run = put_names;
+    call->slice.caller = base->base.pending.caller;
     put_names(&call->slice);
 }
 

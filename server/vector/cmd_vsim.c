@@ -58,6 +58,7 @@ struct vsim_query {
     struct collection_fetch fetch;
     struct vector_arg vector; /* into call->bytes, in VMSIM */
     struct resp_buffer out;
+    size_t held;    /* by what was found, noted in the account of `out` */
     float *numbers; /* dim floats; owned */
     uint8_t *element;
 };
@@ -286,13 +287,28 @@ static void end_call(struct vsim_call *call)
 
 static void start_more(struct vsim_call *call);
 
+/* Nobody gets the reply: what there is of it goes at once, though some queries may take a while to end. */
+static void give_up(struct vsim_call *call)
+{
+    call->failed = true;
+    call->base.pending.out.failed = true;
+    for (uint32_t i = 0; i < call->n; i++)
+        resp_buffer_fini(&call->queries[i].out);
+}
+
+static void abandon(struct pending *p)
+{
+    give_up((struct vsim_call *)(void *)p);
+}
+
 /* The reply of a query stands in its buffer. */
 static void query_done(struct vsim_query *q)
 {
     struct vsim_call *call = q->call;
-    assert(call->n_running > 0 && (q->out.bytes > 0 || q->out.failed));
+    assert(call->n_running > 0 && (q->out.bytes > 0 || q->out.failed || call->failed));
     call->n_running--;
-    call->failed = call->failed || q->out.failed || call->base.pending.caller->gone;
+    if (!call->failed && (q->out.failed || call->base.pending.caller->gone))
+        give_up(call);
     start_more(call);
 }
 
@@ -304,6 +320,24 @@ static void query_failed(struct vsim_query *q, const struct quire_error *err)
     query_done(q);
 }
 
+/* What was found is the client's memory, as the reply that is made of it. */
+static bool may_hold(struct collection_search *search, size_t bytes)
+{
+    struct vsim_query *q = search->owner;
+    assert(bytes >= q->held);
+    if (!resp_account_take(q->out.account, bytes - q->held))
+        return false;
+    q->held = bytes;
+    return true;
+}
+
+static void let_go(struct vsim_query *q)
+{
+    if (q->held)
+        resp_account_add(q->out.account, -(int64_t)q->held);
+    q->held = 0;
+}
+
 static void on_search(struct collection_search *search)
 {
     struct vsim_query *q = search->owner;
@@ -311,6 +345,7 @@ static void on_search(struct collection_search *search)
     if (search->code < 0) {
         fair_end(&q->ticket, &search->stats);
         lane_stat_add(&stats->search_errors, 1);
+        let_go(q);
         query_failed(q, &search->error);
         return;
     }
@@ -325,8 +360,12 @@ static void on_search(struct collection_search *search)
     put_hits(q, &q->out);
     if (q->call->options.explain)
         put_explanation(q, &q->out);
-    search->stats.cpu_ns += (clock_us() - began_us) * 1000; /* the reply's time is its share's, too */
+    let_go(q);
+    uint64_t passed_us = clock_us() - began_us;
+    search->stats.cpu_ns += passed_us * 1000; /* the reply's time is its share's, too */
     fair_end(&q->ticket, &search->stats);
+    if (!q->call->starting)
+        caller_spent(q->call->base.pending.caller, passed_us);
     query_done(q);
 }
 
@@ -341,6 +380,11 @@ static void begin_search(struct fair_ticket *ticket, int code)
         query_failed(q, &err);
         return;
     }
+    if (call->failed || call->base.pending.caller->gone) {
+        fair_end(ticket, NULL);
+        query_done(q);
+        return;
+    }
     q->search = (struct collection_search){.collection = call->base.collection,
                                            .query = q->numbers,
                                            .options = call->options.search,
@@ -350,7 +394,8 @@ static void begin_search(struct fair_ticket *ticket, int code)
                                            .want_vectors = call->options.with_vectors,
                                            .priority = ticket->priority,
                                            .done = on_search,
-                                           .owner = q};
+                                           .owner = q,
+                                           .may_hold = may_hold};
     if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)
         return;
     fair_end(ticket, NULL);
@@ -411,6 +456,7 @@ static bool may_begin(struct vsim_call *call)
         return true;
     call->waiting = true;
     call->slice.run = on_slice;
+    call->slice.caller = call->base.pending.caller;
     slice_post(lane, &call->slice);
     return false;
 }
@@ -507,6 +553,7 @@ static enum vector_view_found begin_call(struct caller *c, struct resp_arg key, 
     }
     call->pass = pass;
     call->base.pending.describe = describe;
+    call->base.pending.abandon = abandon;
     call->options = *o;
     call->options.expression = (struct resp_arg){0}; /* the request's, which ends before the call */
     call->options.tenants = (struct tenant_names){0};

@@ -4,8 +4,8 @@
 Two attackers with 24 connections each: one who has no password, and one whose user is bound to a tenant, with the
 rules that docs/operations.md recommends. They do at the same time all that once took the server's memory or a lane's
 time: floods before AUTH, half requests, readers of a few bytes, replies behind one that waits, MGET of large values,
-VMSIM with large attributes, patterns of many stars, SCAN of everything, HGETALL, values that never end,
-waiters by the hundred, connections that are reset. Meanwhile other clients send PING.
+VMSIM with large attributes, patterns of many stars, SCAN of everything, HGETALL, values that never end, requests by the
+hundred that are refused, connections that are reset. Meanwhile other clients send PING.
 
 Printed as JSON, and checked: the most memory of the process above what it held before (--memory-mib, 64), and the 99th
 percentile of PING (--ping-ms, 20). Exits 1 where one is exceeded, or the server is gone.

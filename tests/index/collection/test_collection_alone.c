@@ -148,6 +148,68 @@ static void search(struct state *s, uint32_t key, uint32_t version, uint32_t k)
     assert_int_equal(s->code, 0);
 }
 
+/* Refuses more than `most` bytes. */
+struct held {
+    bool done;
+    int code;
+    uint32_t n_hits;
+    size_t bytes, most;
+};
+
+static bool may_hold(struct collection_search *search, size_t bytes)
+{
+    struct held *held = search->owner;
+    assert_true(!held->done && bytes > held->bytes);
+    held->bytes = bytes;
+    return bytes <= held->most;
+}
+
+static void on_held(struct collection_search *search)
+{
+    struct held *held = search->owner;
+    held->done = true;
+    held->code = search->code;
+    held->n_hits = search->n_hits;
+}
+
+/* A search asks before it holds very much, and ends where it may not. */
+static void what_a_search_holds_is_bounded(void **in)
+{
+    enum { MANY = 60, LONG = 10000 };
+    struct state *s = *in;
+    const size_t most[] = {SIZE_MAX, 400000};
+    assert_int_equal(put(s, 7, 1), 0);
+    for (uint32_t i = 1; i < MANY; i++) {
+        float vector[SUPPORT_DIM];
+        char key[LONG] = {(char)i};
+        struct collection_put long_one = {.key = key, .key_bytes = LONG, .vector = vector};
+        support_vector(100 + i, 1, vector);
+        assert_int_equal(collection_locate_now(s->c, key, LONG, &long_one.located), 1);
+        assert_int_equal(collection_put(s->c, &long_one, NULL), 0);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        float query[SUPPORT_DIM];
+        struct held held = {.most = most[i]};
+        struct collection_search search = {
+            .collection = s->c, .query = query, .done = on_held, .owner = &held, .may_hold = may_hold};
+        quire_search_options_init(&search.options);
+        search.options.k = MANY;
+        search.options.exact = true;
+        support_vector(7, 1, query);
+        assert_int_equal(collection_search_start(s->lane.searcher, &search, NULL), 0);
+        while (!held.done)
+            engine_poll(s->lane.engine, 1, 1000000);
+        assert_int_equal(held.code, i == 0 ? 0 : QUIRE_ENOMEM);
+        assert_int_equal(held.n_hits, i == 0 ? MANY : 0);
+        if (i == 0)
+            assert_true(held.bytes >= (MANY - 1) * LONG);
+        else
+            assert_in_range(held.bytes, 400000, 600000);
+    }
+    search(s, 7, 1, 1); /* the lane goes on */
+    assert_string_equal(s->first, "key-7");
+}
+
 static void elements_are_put_and_found_without_a_store(void **in)
 {
     struct state *s = *in;
@@ -292,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(elements_are_put_and_found_without_a_store, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_search_holds_is_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_host_refuses_and_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_put_begins_no_memtable, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_vector_that_is_too_long_begins_a_memtable, set_up_ip, tear_down),

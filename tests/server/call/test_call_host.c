@@ -83,6 +83,12 @@ static void host_wait_lsn(struct caller *c, uint64_t lsn)
     t->lsn = lsn > t->lsn ? lsn : t->lsn;
 }
 
+static void host_spent(struct caller *c, uint64_t us)
+{
+    (void)c;
+    (void)us;
+}
+
 static void host_rest(struct caller *c)
 {
     (void)c; /* there is one caller, who asks when it has been answered */
@@ -126,6 +132,7 @@ static const struct host test_host = {.reply = host_reply,
                                       .wait_lsn = host_wait_lsn,
                                       .rest = host_rest,
                                       .slow = host_rest,
+                                      .spent = host_spent,
                                       .tenant = host_tenant,
                                       .may_read = host_may_read,
                                       .release = host_release,

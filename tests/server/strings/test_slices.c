@@ -209,6 +209,59 @@ static void test_patterns_are_bounded(void **state)
     expect_error(&c, words, "ERR a pattern has at most 1024 bytes");
 }
 
+/* Many stars and a long field: matched when the hash is not locked any more; what is short beside it at once. */
+static void test_long_fields(void **state)
+{
+    enum { LONG = 192 << 10 };
+    static char field[LONG], pattern[1024];
+    struct resp_buffer out = {.protocol = 2};
+    (void)state;
+    memset(field, 'a', LONG);
+    resp_array(&out, 6);
+    resp_text(&out, "HSET");
+    resp_text(&out, "long");
+    resp_bulk(&out, field, LONG);
+    resp_text(&out, "first");
+    resp_text(&out, "aab");
+    resp_text(&out, "second");
+    send_all(&out, 1);
+    for (unsigned i = 0; i < 3; i++) {
+        /* "*aaa...": the long one; with a b at the end: neither; "*a*a...*": both */
+        size_t n = 0;
+        pattern[n++] = '*';
+        while (n < 900 - (i == 2 ? 896 : 0)) {
+            pattern[n++] = 'a';
+            if (i == 2)
+                pattern[n++] = '*';
+        }
+        if (i == 1)
+            pattern[n++] = 'b';
+        resp_array(&out, 5);
+        resp_text(&out, "HSCAN");
+        resp_text(&out, "long");
+        resp_text(&out, "0");
+        resp_text(&out, "MATCH");
+        resp_bulk(&out, pattern, n);
+        send_bytes(&c, out.data, out.bytes);
+        resp_buffer_fini(&out);
+        struct reply r = read_reply(&c);
+        assert_string_equal(r.items[0].text, "0");
+        assert_int_equal(r.items[1].n, i == 0 ? 2 : i == 1 ? 0 : 4);
+        bool seen = false;
+        for (size_t at = 0; at < r.items[1].n; at += 2) {
+            const struct reply *f = &r.items[1].items[at], *value = &r.items[1].items[at + 1];
+            bool is_long = f->bytes == LONG;
+            seen = seen || is_long;
+            assert_string_equal(value->text, is_long ? "first" : "second");
+            if (is_long)
+                assert_memory_equal(f->text, field, LONG);
+        }
+        assert_int_equal(seen, i != 1);
+        reply_free(&r);
+    }
+    expect_integer(&c, "DEL long", 1);
+}
+
 static void check_big(const struct reply *r, char with)
 {
     assert_int_equal(r->bytes, BIG);
@@ -294,7 +347,7 @@ int main(void)
         cmocka_unit_test(test_hash_that_goes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_scans_end),      cmocka_unit_test(test_patterns_are_bounded),
         cmocka_unit_test(test_large_values),   cmocka_unit_test(test_in_a_transaction),
-        cmocka_unit_test(test_others_go_on),
+        cmocka_unit_test(test_others_go_on),   cmocka_unit_test(test_long_fields),
     };
     return cmocka_run_group_tests_name("slices", tests, set_up, tear_down);
 }
