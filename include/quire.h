@@ -375,7 +375,8 @@ QUIRE_API int quire_loop_search(struct quire_loop *loop, struct quire_index *ind
 /* Submits, waits for at least wait_min events or timeout_us (0: no wait; UINT64_MAX: no limit), runs callbacks.
  * Returns how many callbacks ran. */
 QUIRE_API int quire_loop_poll(struct quire_loop *loop, unsigned wait_min, uint64_t timeout_us);
-/* Becomes readable when quire_loop_poll has something to do: for epoll and other loops. -1 if not supported. */
+/* Becomes readable when quire_loop_poll has something to do: for epoll and other loops. Negative: QUIRE_ECLOSED in a
+ * child of fork(), -1 if not supported. */
 QUIRE_API int quire_loop_fd(struct quire_loop *loop);
 
 /* ---- keys and vectors -------------------------------------------------------------------------------------------- */

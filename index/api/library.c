@@ -464,6 +464,9 @@ int quire_loop_poll(struct quire_loop *loop, unsigned wait_min, uint64_t timeout
 
 int quire_loop_fd(struct quire_loop *loop)
 {
+    int here = home_check(&loop->home, NULL);
+    if (here < 0)
+        return here;
     return engine_event_fd(loop->lane->engine);
 }
 

@@ -321,6 +321,8 @@ int store_read_folder(struct store_check *check, const struct store_host *host, 
         error_set(err, rc, "cannot read the data folder %s: %s", store->path, quire_error_text(rc));
     else if (has_lock) /* a copy that was never opened has no lock, and nobody who holds it */
         rc = lock_to_read(store, err);
+    if (rc == 0)
+        rc = store_lock_directory(store, true, err);
     if (rc == 0) {
         struct store_recovery recovery = {.store = store, .lenient = true, .lost = take_finding, .context = check};
         struct journal_reader reader = store_reader(&recovery);

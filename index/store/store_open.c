@@ -33,15 +33,17 @@
 
 /* The folder itself is locked, too: a file can be deleted while it is, and made anew by the next process. Where folders
  * take no locks (some network file systems), the file's is all there is. */
-static int lock_directory(struct store *store, struct quire_error *err)
+int store_lock_directory(struct store *store, bool shared, struct quire_error *err)
 {
+    assert(store->lock_fd < 0);
     store->lock_fd = open(store->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (store->lock_fd < 0 || flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    if (store->lock_fd < 0 || flock(store->lock_fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0 ||
+        errno != EWOULDBLOCK)
         return 0;
     return error_set(err, QUIRE_EBUSY,
                      "%s is open in another process, whose " LOCK_NAME " file was deleted: stop it, or choose another "
-                     "folder",
-                     store->path);
+                     "folder%s",
+                     store->path, shared ? " or a snapshot" : "");
 }
 
 void store_unlock_folder(struct store *store)
@@ -81,7 +83,7 @@ int store_lock_folder(struct store *store, bool create, struct quire_error *err)
     }
     int n = snprintf(owner, sizeof owner, "%d\n", (int)getpid());
     if (rc == 0 && file->fd >= 0)
-        rc = lock_directory(store, err);
+        rc = store_lock_directory(store, false, err);
     if (rc == 0)
         rc = store->fs->ops->truncate(file, 0);
     if (rc == 0)

@@ -178,6 +178,8 @@ int store_alloc(const char *path, const struct store_options *options, const str
                 struct store **out, struct quire_error *err);
 void store_free(struct store *store);
 int store_lock_folder(struct store *store, bool create, struct quire_error *err);
+/* The second half of it; shared: to read. Where there is no such folder on a disk, nothing. */
+int store_lock_directory(struct store *store, bool shared, struct quire_error *err);
 void store_unlock_folder(struct store *store); /* store_free does */
 
 /* ---- store_merge.c: what is written anew ------------------------------------------------------------------------- */

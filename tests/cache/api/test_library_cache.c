@@ -545,6 +545,51 @@ static void what_returned_is_there_after_a_crash(void **state)
     close_it(c);
 }
 
+/* A number for the place that was wrong; 0: all calls were refused. */
+static int child_of_fork(struct quire_cache *c)
+{
+    struct quire_error err = {0};
+    struct quire_bytes chunk = text_of("v");
+    struct quire_cache_query query = {.category = text_of("k"), .text = text_of("a")};
+    struct quire_cache_entry entry = {.category = text_of("k"), .text = text_of("b"), .chunks = &chunk, .n_chunks = 1};
+    struct quire_cache_answer answer;
+    struct quire_cache_put_result result;
+    struct quire_cache_stats stats;
+    if (quire_cache_get(c, &query, &answer, &err) != QUIRE_ECLOSED || !strstr(err.message, "forked"))
+        return 1;
+    if (quire_cache_put(c, &entry, &result, &err) != QUIRE_ECLOSED)
+        return 2;
+    if (quire_cache_negative(c, &query, 1000, NONE, &err) != QUIRE_ECLOSED ||
+        quire_cache_fail(c, text_of("x"), &err) != QUIRE_ECLOSED)
+        return 3;
+    if (quire_cache_get_stats(c, text_of("k"), &stats, &err) != QUIRE_ECLOSED ||
+        quire_cache_remove(c, 1, &err) != QUIRE_ECLOSED)
+        return 4;
+    return quire_cache_close(c, &err) == QUIRE_ECLOSED ? 0 : 5;
+}
+
+static void a_child_of_fork_is_refused(void **state)
+{
+    struct quire_cache *c = open_new(*state);
+    category(c, "k", "MODE exact");
+    store_simple(c, "a", NULL, "1");
+    for (unsigned i = 0; i < 3; i++) {
+        int status;
+        pid_t child = fork();
+        assert_int_not_equal(child, -1);
+        if (child == 0) {
+            alarm(60);
+            _exit(child_of_fork(c));
+        }
+        store_simple(c, "a", NULL, "2");
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(status_of(c, "a", NULL), QUIRE_CACHE_EXACT);
+    }
+    close_it(c);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -563,6 +608,7 @@ int main(void)
         TEST(stale_answers_and_who_renews_them),
         TEST(a_damaged_document_is_a_miss),
         TEST(what_returned_is_there_after_a_crash),
+        TEST(a_child_of_fork_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

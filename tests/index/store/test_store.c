@@ -75,6 +75,8 @@ static void a_second_process_is_refused(void **in)
     free(lock);
     assert_int_equal(store_open(s->path, &options, NULL, &second, NULL, &err), QUIRE_EBUSY);
     assert_non_null(strstr(err.message, "LOCK file was deleted"));
+    assert_int_equal(store_verify(&(struct store_check_request){.path = s->path}, NULL, &err), QUIRE_EBUSY);
+    assert_non_null(strstr(err.message, "a snapshot"));
     support_store_close(store);
     support_store_close(support_store_open(s->path, &options));
 }
