@@ -41,10 +41,10 @@ extern "C" {
 #endif
 
 /* Limits that the format and the commands keep. */
-#define QUIRE_DIM_MAX         16384u  /* dimensions of a vector */
-#define QUIRE_KEY_BYTES_MAX   65535u  /* bytes of a user's key */
-#define QUIRE_K_MAX           100000u /* neighbours one search may ask for */
-#define QUIRE_BLOCK_BYTES_MIN 4096u   /* a block is a multiple of this */
+#define QUIRE_DIM_MAX         16384u   /* dimensions of a vector */
+#define QUIRE_KEY_BYTES_MAX   65535u   /* bytes of a user's key */
+#define QUIRE_K_MAX           1000000u /* neighbours one search may ask for */
+#define QUIRE_BLOCK_BYTES_MIN 4096u    /* a block is a multiple of this */
 #define QUIRE_BLOCK_BYTES_MAX 1048576u
 #define QUIRE_ROWS_MAX        0xfffffff0u /* rows of one segment */
 

@@ -21,6 +21,7 @@
 #include "server/command_rows.h"
 #include "server/commands/command.h"
 #include "server/commands/latency.h"
+#include "server/commands/modules.h"
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
 #include "server/net/tls.h"
@@ -168,6 +169,8 @@ int server_create(struct config *config, struct log *log, struct server **out, s
     if (rc == 0) {
         /* what settings say that only a look at the machine refutes; nothing is made before */
         rc = check_dir(config, err);
+        if (rc == 0)
+            rc = modules_check_version(config, err);
         if (rc == 0)
             rc = acl_init(&s->acl, err);
         if (rc == 0 && config->tls_port)

@@ -28,6 +28,9 @@
 #define LINK_WAKE_ROWS 16u /* that wait for links before maintenance is woken for them */
 #define RECLAIM_STEPS  8u  /* calls under one collection's lock before others get their turn */
 
+/* That a row in memory gets; a set may ask for more, which would cost and bring nothing. */
+#define LINKS_MADE_MAX 64u
+
 /* ---- config ------------------------------------------------------------------------------------------------------ */
 
 void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES])
@@ -93,10 +96,10 @@ int collection_config_validate(struct collection_config *c, struct quire_error *
         return error_set(err, QUIRE_EINVALID, "unknown index kind %d", (int)c->index);
     if (c->index == QUIRE_INDEX_SPANN && c->code_bits == 8)
         return error_set(err, QUIRE_ERANGE, "8 bits per dimension: codes in inverted lists have 1, 2 or 4");
-    if (c->degree > 256 || c->build_beam > 4096 || c->link_degree > 64 || c->link_degree == 1 || c->link_beam > 4096)
-        return error_set(err, QUIRE_ERANGE,
-                         "degree %u (at most 256), build beam %u (4096), M %u (2 to 64), EF %u (4096)", c->degree,
-                         c->build_beam, c->link_degree, c->link_beam);
+    if (c->degree > 256 || c->build_beam > 4096 || c->link_degree > LINK_DEGREE_MAX || c->link_degree == 1 ||
+        c->link_beam > LINK_BEAM_MAX)
+        return error_set(err, QUIRE_ERANGE, "degree %u (at most 256), build beam %u (4096), M %u (2 to %u), EF %u (%u)",
+                         c->degree, c->build_beam, c->link_degree, LINK_DEGREE_MAX, c->link_beam, LINK_BEAM_MAX);
     bool bytes = c->type == QUIRE_TYPE_I8 || c->type == QUIRE_TYPE_U8;
     enum quire_slot own = c->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_U8;
     if (c->slot == QUIRE_SLOT_AUTO)
@@ -133,14 +136,15 @@ int collection_create(const struct collection_host *host, size_t host_bytes, uin
     assert(host && host->epochs && schema);
     if (!c)
         return error_set(err, QUIRE_ENOMEM, "no memory for a collection");
-    c->table_config = (struct memtable_config){.dim = config->dim,
-                                               .type = config->type,
-                                               .metric = config->metric,
-                                               .slot = config->slot,
-                                               .degree = config->link_degree,
-                                               .beam = config->link_beam,
-                                               .seed = config->seed,
-                                               .epochs = host->epochs};
+    c->table_config =
+        (struct memtable_config){.dim = config->dim,
+                                 .type = config->type,
+                                 .metric = config->metric,
+                                 .slot = config->slot,
+                                 .degree = config->link_degree < LINKS_MADE_MAX ? config->link_degree : LINKS_MADE_MAX,
+                                 .beam = config->link_beam,
+                                 .seed = config->seed,
+                                 .epochs = host->epochs};
     int rc = view_create(&c->table_config, &c->view, err);
     if (rc < 0) {
         free(c);

@@ -29,6 +29,9 @@ struct search_lane;
 struct view;
 struct store;
 
+#define LINK_DEGREE_MAX 4096u
+#define LINK_BEAM_MAX   4096u
+
 /* What is fixed when a collection is made. */
 struct collection_config {
     uint32_t dim;
@@ -38,7 +41,7 @@ struct collection_config {
     uint32_t block_bytes;            /* of sealed segments; 0: 8192 */
     unsigned code_bits;              /* 0: 4 */
     unsigned degree, build_beam;     /* of sealed segments; 0: the build's defaults */
-    unsigned link_degree, link_beam; /* of the mutable graph; 0: its defaults */
+    unsigned link_degree, link_beam; /* asked for the mutable graph; 0: its defaults. It has 64 links at most */
     uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
     uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
     uint64_t seed;

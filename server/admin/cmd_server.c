@@ -8,6 +8,7 @@
 #include "server/admin/cmd_admin.h"
 #include "server/admin/info.h"
 #include "server/commands/command.h"
+#include "server/commands/modules.h"
 #include "server/process/log.h"
 #include "server/protocol/glob.h"
 #include <stdio.h>
@@ -230,12 +231,12 @@ void cmd_time(struct caller *caller, const struct resp_arg *args, uint32_t n)
     resp_text(out, text);
 }
 
-/* As Redis without modules: RedisInsight asks before its first screen. */
+/* RedisInsight asks before its first screen. */
 void cmd_module_list(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     (void)args;
     (void)n;
-    resp_array(caller_reply(caller), 0);
+    modules_put(caller->lane->service->config, caller_reply(caller));
 }
 
 void cmd_role(struct caller *caller, const struct resp_arg *args, uint32_t n)

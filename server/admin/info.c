@@ -5,7 +5,8 @@
  * Names that tools know (prometheus-redis-exporter, clients' start-up checks) are Redis's; what is Quire's own stands
  * in section "quire".
  *
- * redis_version tells clients which commands' behaviour to expect, not whose server this is: that is quire_version.
+ * redis_version is a setting: clients look at it to know which commands they may use. Whose server this is says
+ * quire_version.
  */
 #include "server/admin/info.h"
 #include "cache/core/cache.h"
@@ -18,6 +19,7 @@
 #include "server/admin/snapshot.h"
 #include "server/cache/cache_metrics.h"
 #include "server/call/fair_metrics.h"
+#include "server/commands/modules.h"
 #include "server/keys/keyspace.h"
 #include "server/net/client.h"
 #include "server/protocol/label.h"
@@ -30,8 +32,6 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
-
-#define REDIS_COMPATIBLE_VERSION "7.2.0"
 
 /* What sections are written from and to. */
 struct page {
@@ -85,7 +85,7 @@ static void section_server(struct page *p)
     path[n > 0 ? n : 0] = 0;
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t seconds = (uint64_t)now.tv_sec - p->server->started_ms / 1000;
-    line(p, "redis_version:%s", REDIS_COMPATIBLE_VERSION);
+    line(p, "redis_version:%s", p->server->service.config->redis_version);
     line(p, "quire_version:%s", quire_version());
     line(p, "redis_mode:standalone");
     if (uname(&system) == 0)
@@ -556,9 +556,14 @@ static void section_tenants(struct page *p)
     fair_metrics_fini(&metrics);
 }
 
+static void section_modules(struct page *p)
+{
+    modules_put_info(p->server->service.config, p->text);
+}
+
 static const struct {
     const char *name, *title;
-    void (*write)(struct page *page); /* NULL: nothing; clients look for the section */
+    void (*write)(struct page *page);
     bool by_default;
 } sections[] = {{"server", "Server", section_server, true},
                 {"clients", "Clients", section_clients, true},
@@ -568,7 +573,7 @@ static const struct {
                 {"stats", "Stats", section_stats, true},
                 {"replication", "Replication", section_replication, true},
                 {"cpu", "CPU", section_cpu, true},
-                {"modules", "Modules", NULL, true},
+                {"modules", "Modules", section_modules, true},
                 {"commandstats", "Commandstats", section_commandstats, false},
                 {"errorstats", "Errorstats", section_errorstats, true},
                 {"latencystats", "Latencystats", section_latencystats, false},
@@ -592,7 +597,6 @@ void info_write(struct server *server, const struct resp_arg *wanted, uint32_t n
         if (text->bytes > 0)
             resp_raw(text, "\r\n", 2);
         line(&page, "# %s", sections[s].title);
-        if (sections[s].write)
-            sections[s].write(&page);
+        sections[s].write(&page);
     }
 }

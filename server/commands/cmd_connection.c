@@ -6,6 +6,7 @@
 #include "server/access/acl.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
+#include "server/commands/modules.h"
 #include "server/commands/transaction.h"
 #include <stdlib.h>
 #include <string.h>
@@ -128,12 +129,13 @@ void cmd_hello(struct caller *caller, const struct resp_arg *args, uint32_t n)
     if (name && !set_name(c, &c->name, *name, "Client names"))
         return;
     c->caller.protocol = (int)protocol;
+    const struct config *config = c->loop->server->service.config;
     struct resp_buffer *out = client_reply(c);
     resp_map(out, 7);
     resp_text(out, "server");
     resp_text(out, "quire");
     resp_text(out, "version");
-    resp_text(out, QUIRE_VERSION_STRING);
+    resp_text(out, config->redis_version);
     resp_field(out, "proto", c->caller.protocol);
     resp_field(out, "id", (long long)c->caller.id);
     resp_text(out, "mode");
@@ -141,7 +143,7 @@ void cmd_hello(struct caller *caller, const struct resp_arg *args, uint32_t n)
     resp_text(out, "role");
     resp_text(out, "master");
     resp_text(out, "modules");
-    resp_array(out, 0);
+    modules_put(config, out);
 }
 
 void cmd_reset(struct caller *caller, const struct resp_arg *args, uint32_t n)

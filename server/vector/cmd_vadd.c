@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINKS_MOST = 64, BEAM_MOST = 4096 };
+/* As Redis has them. What wider beams than LINK_BEAM_MAX would bring is not worth its time, and is not done. */
+enum { M_MOST = LINK_DEGREE_MAX, EF_MOST = 1000000 };
 
 /* ---- VADD -------------------------------------------------------------------------------------------------------- */
 
@@ -43,11 +44,11 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
     if (arg_is(args[*at], "CAS"))
         return true;
     if (arg_is(args[*at], "EF")) {
-        if (!vector_arg_take_integer(c, args, n, at, 1, BEAM_MOST, &integer))
+        if (!vector_arg_take_integer(c, args, n, at, 1, EF_MOST, &integer))
             return false;
-        w->config.link_beam = (unsigned)integer;
+        w->config.link_beam = integer < LINK_BEAM_MAX ? (unsigned)integer : LINK_BEAM_MAX;
     } else if (arg_is(args[*at], "M")) {
-        if (!vector_arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer))
+        if (!vector_arg_take_integer(c, args, n, at, 4, M_MOST, &integer))
             return false;
         w->config.link_degree = (unsigned)integer;
         w->degree_given = true;
@@ -56,7 +57,7 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
     } else if (arg_is(args[*at], "TENANT")) {
         return vector_names_take(c, args, n, at, tenants);
     } else {
-        caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
+        caller_error(c, "ERR invalid option after element: syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
         return false;
     }
     return true;
@@ -84,8 +85,9 @@ void cmd_vadd(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     w.n_numbers = vector_arg_dim(&vector);
-    w.config.dim = reduce ? (uint32_t)reduce : w.n_numbers;
-    w.config.input_dim = reduce && (uint32_t)reduce != w.n_numbers ? w.n_numbers : 0;
+    w.reduce = (uint32_t)reduce;
+    w.config.dim = reduce ? w.reduce : w.n_numbers;
+    w.config.input_dim = reduce && w.reduce != w.n_numbers ? w.n_numbers : 0;
     if (w.config.dim > w.n_numbers) {
         caller_error(c, "ERR REDUCE to %u: the vector has %u numbers", w.config.dim, w.n_numbers);
         return;

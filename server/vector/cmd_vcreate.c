@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINKS_MOST = 64 };
+enum { M_MOST = LINK_DEGREE_MAX };
 
 struct settings {
     struct collection_config config;
@@ -117,7 +117,7 @@ static bool take_setting(struct caller *c, const struct resp_arg *args, uint32_t
         right = vector_arg_take_integer(c, args, n, at, 1, 8, &integer);
         config->code_bits = (unsigned)integer;
     } else if (arg_is(args[*at], "M")) {
-        right = vector_arg_take_integer(c, args, n, at, 4, LINKS_MOST, &integer);
+        right = vector_arg_take_integer(c, args, n, at, 4, M_MOST, &integer);
         config->link_degree = (unsigned)integer;
     } else {
         caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));

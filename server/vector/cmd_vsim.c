@@ -33,7 +33,8 @@
 
 enum {
     COUNT_DEFAULT = 10,
-    EFFORT_MAX = 100000, /* blocks that one step seeds from: some milliseconds */
+    EF_MAX = 1000000,    /* as Redis has it */
+    EFFORT_MAX = 100000, /* blocks that one step seeds from: some milliseconds; more is not more */
     QUERIES_MAX = 10000
 };
 
@@ -100,8 +101,8 @@ static const struct vsim_option {
     {"EXPLAIN", OPTION_FLAG, offsetof(struct vsim_options, explain), 0, 0},
     {"TRUTH", OPTION_FLAG, offsetof(struct vsim_options, search.exact), 0, 0},
     {"NOTHREAD", OPTION_IGNORED, 0, 0, 0},
-    {"COUNT", OPTION_COUNT, offsetof(struct vsim_options, search.k), 1, QUIRE_K_MAX},
-    {"EF", OPTION_COUNT, offsetof(struct vsim_options, search.effort), 1, EFFORT_MAX},
+    {"COUNT", OPTION_COUNT, offsetof(struct vsim_options, search.k), 1, UINT32_MAX},
+    {"EF", OPTION_COUNT, offsetof(struct vsim_options, search.effort), 1, EF_MAX},
     {"MAXREADS", OPTION_COUNT, offsetof(struct vsim_options, search.reads_max), 1, UINT32_MAX},
     {"FILTER-EF", OPTION_COUNT, offsetof(struct vsim_options, search.filter_effort), 0, UINT32_MAX},
     {"RECALL", OPTION_NUMBER, offsetof(struct vsim_options, recall), 0.01, 1},
@@ -120,7 +121,8 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
     for (size_t i = 0; i < sizeof vsim_options / sizeof *vsim_options && !option; i++)
         option = arg_is(args[*at], vsim_options[i].word) ? &vsim_options[i] : NULL;
     if (!option) {
-        caller_error(c, "ERR syntax error at '%.*s'", ARG_SHOWN(args[*at], 64u));
+        caller_error(c, "ERR syntax error in %s command at '%.*s'", arg_is(args[0], "VMSIM") ? "VMSIM" : "VSIM",
+                     ARG_SHOWN(args[*at], 64u));
         return false;
     }
     void *member = (char *)o + option->member;
@@ -152,6 +154,7 @@ static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t
         if (!take_option(c, args, n, &at, o))
             return false;
     o->search.recall = (float)o->recall;
+    o->search.effort = o->search.effort < EFFORT_MAX ? o->search.effort : EFFORT_MAX;
     if (o->recall > 0 && o->search.effort > 0) {
         caller_error(c, "ERR syntax error: RECALL and EF both say how hard to search; give one");
         return false;
@@ -500,8 +503,7 @@ static int fill_query(struct vsim_query *q, const struct collection_config *conf
     enum vector_fit fit = vector->element.data ? VECTOR_FITS : vector_fits(config, dim);
     q->vector = *vector;
     if (fit == VECTOR_FITS_NOT)
-        return error_set(err, QUIRE_EDIM, "Vector dimension mismatch - got %u but set has %u", dim,
-                         config->input_dim ? config->input_dim : config->dim);
+        return vector_fit_error(config, dim, err);
     if (vector->element.data && (vector->element.bytes == 0 || vector->element.bytes > QUIRE_KEY_BYTES_MAX))
         return error_set(err, QUIRE_ENOTFOUND, "element not found in set");
     if (vector->element.data) {
@@ -537,7 +539,12 @@ static enum vector_view_found begin_call(struct caller *c, struct resp_arg key, 
     enum vector_view_found found = vector_view_begin(c, key, &o->tenants, &view);
     if (found == VIEW_REFUSED)
         return VIEW_REFUSED;
-    if (!vector_enter(c, &view, &o->tenants, &facts, &pass)) {
+    uint64_t elements = found == VIEW_SET ? vector_view_count(&view) : 0;
+    bool few = o->search.k <= QUIRE_K_MAX || elements <= QUIRE_K_MAX;
+    if (!few)
+        caller_error(c, "ERR invalid COUNT: one search answers at most %u elements, and %llu are there", QUIRE_K_MAX,
+                     (unsigned long long)elements);
+    if (!few || !vector_enter(c, &view, &o->tenants, &facts, &pass)) {
         vector_view_end(&view);
         return VIEW_REFUSED;
     }
@@ -555,6 +562,8 @@ static enum vector_view_found begin_call(struct caller *c, struct resp_arg key, 
     call->base.pending.describe = describe;
     call->base.pending.abandon = abandon;
     call->options = *o;
+    if (o->search.k > QUIRE_K_MAX)
+        call->options.search.k = elements > 0 ? (uint32_t)elements : 1;
     call->options.expression = (struct resp_arg){0}; /* the request's, which ends before the call */
     call->options.tenants = (struct tenant_names){0};
     call->filter = filter;

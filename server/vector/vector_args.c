@@ -13,19 +13,30 @@
 #include "io/error.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The name of an option as the documentation has it, whatever case it was given in. */
+static const char *name_of(struct resp_arg arg, char capacity[32])
+{
+    unsigned n = arg.bytes < 31 ? arg.bytes : 31;
+    for (unsigned i = 0; i < n; i++)
+        capacity[i] = (char)toupper(arg.data[i]);
+    capacity[n] = 0;
+    return capacity;
+}
+
 bool vector_arg_take_integer(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, long long low,
                              long long high, long long *out)
 {
-    const char *name = (const char *)args[*at].data;
-    int bytes = (int)args[*at].bytes;
+    char capacity[32];
+    const char *name = name_of(args[*at], capacity);
     if (++*at >= n)
-        caller_error(c, "ERR syntax error: %.*s needs a value", bytes, name);
+        caller_error(c, "ERR syntax error: %s needs a value", name);
     else if (!arg_integer(args[*at], out) || *out < low || *out > high)
-        caller_error(c, "ERR %.*s is not a whole number from %lld to %lld", bytes, name, low, high);
+        caller_error(c, "ERR invalid %s: not a whole number from %lld to %lld", name, low, high);
     else
         return true;
     return false;
@@ -34,12 +45,12 @@ bool vector_arg_take_integer(struct caller *c, const struct resp_arg *args, uint
 bool vector_arg_take_number(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *at, double low,
                             double high, double *out)
 {
-    const char *name = (const char *)args[*at].data;
-    int bytes = (int)args[*at].bytes;
+    char capacity[32];
+    const char *name = name_of(args[*at], capacity);
     if (++*at >= n)
-        caller_error(c, "ERR syntax error: %.*s needs a value", bytes, name);
+        caller_error(c, "ERR syntax error: %s needs a value", name);
     else if (!arg_number(args[*at], out) || !(*out >= low && *out <= high))
-        caller_error(c, "ERR %.*s is not a number from %g to %g", bytes, name, low, high);
+        caller_error(c, "ERR invalid %s: not a number from %g to %g", name, low, high);
     else
         return true;
     return false;
@@ -131,6 +142,14 @@ enum vector_fit vector_fits(const struct collection_config *config, uint32_t dim
     if (dim == config->dim)
         return VECTOR_FITS;
     return config->input_dim && dim == config->input_dim ? VECTOR_FITS_REDUCED : VECTOR_FITS_NOT;
+}
+
+int vector_fit_error(const struct collection_config *config, uint32_t dim, struct quire_error *err)
+{
+    if (config->input_dim)
+        return error_set(err, QUIRE_EDIM, "Input dimension mismatch for projection - got %u but projection expects %u",
+                         dim, config->input_dim);
+    return error_set(err, QUIRE_EDIM, "Vector dimension mismatch - got %u but set has %u", dim, config->dim);
 }
 
 int vector_reduce(const struct collection_config *config, const float *vector, float *out)

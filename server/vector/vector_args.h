@@ -45,5 +45,7 @@ int vector_reduce(const struct collection_config *config, const float *vector, f
 /* Whether a vector of so many numbers fits a set: not, as it is, or by vector_reduce. */
 enum vector_fit { VECTOR_FITS_NOT, VECTOR_FITS, VECTOR_FITS_REDUCED };
 enum vector_fit vector_fits(const struct collection_config *config, uint32_t dim);
+/* QUIRE_EDIM: of a vector that fits not, in Redis's words. */
+int vector_fit_error(const struct collection_config *config, uint32_t dim, struct quire_error *err);
 
 #endif

@@ -173,7 +173,6 @@ static void add_to_new(struct service *service, struct vector_write *w, struct k
 static int add(struct collection *c, struct vector_write *w, struct resp_buffer *out, struct quire_error *err)
 {
     const struct collection_config *have = collection_config(c);
-    uint32_t asked = w->config.input_dim ? w->config.dim : have->dim;
     bool was_new;
     /* whether a set that is there is what the command asks for */
     if (w->slot_given && (w->config.slot != have->slot || (w->config.code_bits == 1) != (have->code_bits == 1))) {
@@ -184,11 +183,15 @@ static int add(struct collection *c, struct vector_write *w, struct resp_buffer 
         resp_error(out, "ERR asked M value mismatch with existing vector set");
         return 0;
     }
-    if (asked != have->dim || vector_fits(have, w->n_numbers) == VECTOR_FITS_NOT) {
-        resp_error(out, "ERR Vector dimension mismatch - got %u but set has %u", w->n_numbers,
-                   have->input_dim ? have->input_dim : have->dim);
+    if (w->reduce && w->reduce != have->dim) {
+        if (have->input_dim)
+            resp_error(out, "ERR Projection dimension mismatch - asked %u but set has %u", w->reduce, have->dim);
+        else
+            resp_error(out, "ERR cannot add projection to existing set without projection");
         return 0;
     }
+    if (vector_fits(have, w->n_numbers) == VECTOR_FITS_NOT)
+        return vector_fit_error(have, w->n_numbers, err);
     int rc = put_vector(c, w, w->vector, w->n_numbers, &was_new, err);
     if (rc == 0)
         resp_bool(out, was_new);

@@ -22,7 +22,7 @@ struct vector_write {
     struct tenant_scope *scope;   /* what the client may see; NULL: all. One block, as tenants */
     struct tenant_scope *tenants; /* ADD, GRANT, REVOKE: whom the element is granted to, or no longer; NULL: nobody */
     const float *vector;          /* VECTOR_ADD: n_numbers of them */
-    uint32_t n_numbers;
+    uint32_t n_numbers, reduce;   /* reduce: REDUCE; 0: not given */
     struct collection_config config; /* of the set, if there is none yet */
     bool slot_given, degree_given; /* config's slot and code_bits, link_degree: must be those of a set that is there */
     /* what the disk said of a sealed element */

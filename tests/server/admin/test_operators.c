@@ -642,7 +642,11 @@ static void test_memory_and_debug(void **state)
     expect_part(&c, "MEMORY DOCTOR", "are resident");
     expect_part(&c, "MEMORY MALLOC-STATS", "malloc");
     expect_items(&c, "ROLE", 3);
-    expect_items(&c, "MODULE LIST", 0);
+    reply = ask(&c, "MODULE LIST");
+    assert_true(reply.n == 1 && reply_is(reply_field(&reply.items[0], "name"), "vectorset"));
+    reply_free(&reply);
+    expect_part(&c, "INFO modules", "module:name=vectorset,ver=1,");
+    expect_part(&c, "INFO server", "redis_version:8.0.0\r\n");
     reply = ask(&c, "TIME");
     assert_true(reply.n == 2 && llabs(strtoll(reply.items[0].text, NULL, 10) - (long long)time(NULL)) < 100);
     reply_free(&reply);

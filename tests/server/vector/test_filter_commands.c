@@ -405,10 +405,10 @@ static void test_errors(void **state)
                  {"FILTER (.a", "ERR syntax error in FILTER expression near "},
                  {"FILTER .a==", "ERR syntax error in FILTER expression near "},
                  {"FILTER \"\"", "ERR syntax error in FILTER expression near "},
-                 {"FILTER .a COUNT 0", "ERR COUNT is not a whole number"},
+                 {"FILTER .a COUNT 0", "ERR invalid COUNT: not a whole number"},
                  {"FILTER .a FILTER-EF", "ERR syntax error: FILTER-EF needs a value"},
-                 {"FILTER .a FILTER-EF -1", "ERR FILTER-EF is not a whole number from 0 to 4294967295"},
-                 {"FILTER .a FILTER-EF x", "ERR FILTER-EF is not a whole number from 0 to 4294967295"},
+                 {"FILTER .a FILTER-EF -1", "ERR invalid FILTER-EF: not a whole number from 0 to 4294967295"},
+                 {"FILTER .a FILTER-EF x", "ERR invalid FILTER-EF: not a whole number from 0 to 4294967295"},
                  {"TENANT", "ERR syntax error: TENANT needs a value"},
                  {"TENANT \"\"", "ERR "}};
     (void)state;

@@ -173,10 +173,19 @@ static void test_reduce(void **state)
         struct reply r = ask(&c, "VSIM k VALUES 6 1 2 3 4 5 6 COUNT 3");
         assert_true(reply_is(&r.items[0], "a") && reply_is(&r.items[1], "c") && reply_is(&r.items[2], "b"));
         reply_free(&r);
-        expect_error(&c, "VADD k VALUES 4 1 2 3 4 d", "ERR Vector dimension mismatch - got 4 but set has 6");
-        expect_error(&c, "VADD k REDUCE 2 VALUES 6 1 2 3 4 5 6 d", "ERR Vector dimension mismatch");
+        expect_error(&c, "VADD k VALUES 4 1 2 3 4 d",
+                     "ERR Input dimension mismatch for projection - got 4 but projection expects 6");
+        expect_error(&c, "VADD k REDUCE 2 VALUES 6 1 2 3 4 5 6 d",
+                     "ERR Projection dimension mismatch - asked 2 but set has 3");
+        expect_bool("VADD plain VALUES 2 1 2 a M 4096 EF 1000000", protocol, true);
+        expect_field("plain", "hnsw-m", NULL, 4096);
+        expect_error(&c, "VADD plain REDUCE 1 VALUES 2 1 2 a",
+                     "ERR cannot add projection to existing set without projection");
+        r = ask(&c, "VSIM plain ELE a COUNT 4294967295 EF 1000000");
+        assert_int_equal(r.n, 1);
+        reply_free(&r);
         expect_error(&c, "VADD n REDUCE 7 VALUES 6 1 2 3 4 5 6 d", "ERR REDUCE to 7: the vector has 6 numbers");
-        expect_error(&c, "VADD n REDUCE 0 VALUES 1 1 d", "ERR REDUCE is not a whole number");
+        expect_error(&c, "VADD n REDUCE 0 VALUES 1 1 d", "ERR invalid REDUCE: not a whole number");
         expect_error(&c, "VADD n REDUCE", "ERR wrong number of arguments for 'vadd' command");
         expect_integer(&c, "EXISTS n", 0);
         expect_text(&c, "VSEAL k", "OK");
@@ -214,13 +223,13 @@ static void test_refused_adds(void **state)
         {"VADD k VALUES 2 1 -inf a", "ERR "},
         {"VADD k VALUES 2 1e39 1 a", "ERR "},
         {"VADD k VALUES 2 0 0 a", "ERR "},
-        {"VADD k VALUES 2 1 2 a NOPE", "ERR syntax error at 'NOPE'"},
-        {"VADD k VALUES 2 1 2 a SETATTR", "ERR syntax error at 'SETATTR'"},
+        {"VADD k VALUES 2 1 2 a NOPE", "ERR invalid option after element: syntax error at 'NOPE'"},
+        {"VADD k VALUES 2 1 2 a SETATTR", "ERR invalid option after element: syntax error at 'SETATTR'"},
         {"VADD k VALUES 2 1 2 a Q8 BIN", "ERR syntax error: give one of NOQUANT, Q8 and BIN"},
         {"VADD k VALUES 2 1 2 a EF", "ERR syntax error: EF needs a value"},
-        {"VADD k VALUES 2 1 2 a EF 0", "ERR EF is not a whole number from 1 to 4096"},
-        {"VADD k VALUES 2 1 2 a M 3", "ERR M is not a whole number from 4 to 64"},
-        {"VADD k VALUES 2 1 2 a M 65", "ERR M is not a whole number from 4 to 64"},
+        {"VADD k VALUES 2 1 2 a EF 0", "ERR invalid EF: not a whole number from 1 to 1000000"},
+        {"VADD k VALUES 2 1 2 a M 3", "ERR invalid M: not a whole number from 4 to 4096"},
+        {"VADD k VALUES 2 1 2 a M 4097", "ERR invalid M: not a whole number from 4 to 4096"},
         {"VADD k VALUES 2 1 2 a TENANT", "ERR syntax error: TENANT needs a value"},
     };
     (void)state;
@@ -509,7 +518,7 @@ static void test_vmsim(void **state)
     expect_error(&c, "VMSIM k 0 ELE a", "ERR the number of queries is not a whole number from 1 to 10000");
     expect_error(&c, "VMSIM k 10001 ELE a", "ERR the number of queries");
     expect_error(&c, "VMSIM k 2 ELE a", "ERR invalid vector specification");
-    expect_error(&c, "VMSIM k 1 ELE a NOPE", "ERR syntax error at 'NOPE'");
+    expect_error(&c, "VMSIM k 1 ELE a NOPE", "ERR syntax error in VMSIM command at 'NOPE'");
     struct resp_buffer out = {.protocol = 2};
     resp_array(&out, 3 + 2 * 5000);
     resp_text(&out, "VMSIM");
@@ -672,8 +681,8 @@ static void test_refused_creations(void **state)
     expect_error(&c, "VCREATE", "ERR wrong number of arguments for 'vcreate' command");
     expect_error(&c, "VCREATE k", "ERR ");
     expect_error(&c, "VCREATE k TYPE f32", "ERR VCREATE needs DIM and the number of dimensions");
-    expect_error(&c, "VCREATE k DIM 0", "ERR DIM is not a whole number from 1 to 16384");
-    expect_error(&c, "VCREATE k DIM 16385", "ERR DIM is not a whole number");
+    expect_error(&c, "VCREATE k DIM 0", "ERR invalid DIM: not a whole number from 1 to 16384");
+    expect_error(&c, "VCREATE k DIM 16385", "ERR invalid DIM: not a whole number");
     expect_error(&c, "VCREATE k DIM 4 TYPE f64", "ERR TYPE is one of f32 f16 i8 u8 bf16");
     expect_error(&c, "VCREATE k DIM 4 METRIC hamming", "ERR METRIC is one of l2 cosine ip");
     expect_error(&c, "VCREATE k DIM 4 METRIC", "ERR METRIC is one of");
