@@ -16,10 +16,10 @@ struct arena_chunk {
     alignas(max_align_t) unsigned char bytes[];
 };
 
-/* A chunk with room for `need` behind the current one. */
+/* A chunk with room for `need` behind the current one, or after a reset behind the first. */
 static struct arena_chunk *add_chunk(struct arena *arena, size_t need)
 {
-    struct arena_chunk *at = arena->current;
+    struct arena_chunk *at = arena->current ? arena->current : arena->first;
     size_t capacity = at ? 2 * at->capacity : CHUNK_BYTES_FIRST;
     capacity = capacity > CHUNK_BYTES_MAX ? CHUNK_BYTES_MAX : capacity;
     capacity = capacity > need ? capacity : need;

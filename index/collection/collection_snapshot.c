@@ -27,11 +27,10 @@ int collection_snapshot_open(struct collection *c, struct collection_snapshot **
     int rc = s->dead ? 0 : QUIRE_ENOMEM;
     for (uint32_t i = 0; i < s->view->n_parts && rc == 0; i++) {
         const struct part *part = s->view->parts[i];
-        s->dead[i] = malloc(part->dead_capacity / 8);
-        if (s->dead[i])
+        s->dead[i] = malloc(part->dead_capacity / 8 + 1);
+        if (s->dead[i] && part->dead) /* a part that is unavailable may have none */
             memcpy(s->dead[i], part->dead, part->dead_capacity / 8);
-        else
-            rc = QUIRE_ENOMEM;
+        rc = s->dead[i] ? 0 : QUIRE_ENOMEM;
     }
     assert(s->lsn >= s->pin);
     pthread_mutex_unlock(&c->lock);
