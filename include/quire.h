@@ -286,7 +286,7 @@ struct quire_search_options {
     size_t struct_bytes;
     uint32_t k;         /* 1..QUIRE_K_MAX; more than there are rows answers all rows */
     float recall;       /* 0 < recall <= 1: calibrated effort; 0: use effort */
-    uint32_t effort;    /* beam of candidates kept, >= 1; 0 and recall 0: recall 0.95 */
+    uint32_t effort;    /* beam of candidates kept, >= 1; beside a recall: at least this. 0 and recall 0: recall 0.95 */
     uint32_t reads_max; /* blocks one query may read, cached ones too; 0: no limit. One cut short says so (complete) */
     bool exact;         /* read every block: brute force, recall 1 (of the stored precision) */
     /* Only elements that match (docs/filters.md has the grammar); NULL: all. min(k, matches) of them are answered. */

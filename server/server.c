@@ -25,7 +25,6 @@
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
 #include "server/net/tls.h"
-#include "server/vector/links.h"
 #include "server/vector/vector_plan.h"
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +40,7 @@
 enum { ALIVE_MS = 2000 }; /* a lane that has not turned for so long hangs */
 
 /* What runs on lanes besides requests. */
-static const struct lane_hook *const hooks[] = {&slice_hook, &links_hook, &cache_waits_hook, &metrics_hook};
+static const struct lane_hook *const hooks[] = {&slice_hook, &cache_waits_hook, &metrics_hook};
 
 static void make_run_id(struct server *s)
 {

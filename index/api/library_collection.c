@@ -23,7 +23,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINK_BUDGET_US  500u     /* a writer links at least as much as it adds */
 #define BEHIND_PAUSE_NS 1000000u /* of a writer while seals or merges are behind */
 #define BEHIND_PAUSES   10u      /* of one write */
 
@@ -299,20 +298,11 @@ static int locate(struct quire_collection *c, const void *key, uint32_t key_byte
                : fetch_old_row(c, key, key_bytes, false, want_text, old, err);
 }
 
-/* Links what waits, the element just put among it, lets maintenance catch up where it is behind, and waits for the
- * write's LSN. */
+/* Lets maintenance catch up where it is behind, and waits for the write's LSN. */
 static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_error *err)
 {
     const struct timespec pause = {.tv_nsec = BEHIND_PAUSE_NS};
-    struct search_lane *lane;
     assert(lsn > 0);
-    /* without a lane the background links it: the write itself has succeeded */
-    if (collection_unlinked(c->collection) > 0 && search_lane_pool_take(&c->lanes, 1, &lane, NULL) == 0) {
-        struct graph_scratch *scratch = searcher_graph_scratch(lane->searcher);
-        if (scratch)
-            collection_link(c->collection, scratch, LINK_BUDGET_US);
-        search_lane_pool_put(&c->lanes, lane);
-    }
     for (unsigned i = 0; i < BEHIND_PAUSES && store_is_behind(c->store); i++)
         nanosleep(&pause, NULL);
     return journal_wait(store_journal(c->store), lsn, err);

@@ -25,11 +25,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINK_WAKE_ROWS 16u /* that wait for links before maintenance is woken for them */
-#define RECLAIM_STEPS  8u  /* calls under one collection's lock before others get their turn */
+#define RECLAIM_STEPS 8u /* calls under one collection's lock before others get their turn */
 
 /* That a row in memory gets; a set may ask for more, which would cost and bring nothing. */
-#define LINKS_MADE_MAX 64u
 
 /* ---- config ------------------------------------------------------------------------------------------------------ */
 
@@ -136,15 +134,12 @@ int collection_create(const struct collection_host *host, size_t host_bytes, uin
     assert(host && host->epochs && schema);
     if (!c)
         return error_set(err, QUIRE_ENOMEM, "no memory for a collection");
-    c->table_config =
-        (struct memtable_config){.dim = config->dim,
-                                 .type = config->type,
-                                 .metric = config->metric,
-                                 .slot = config->slot,
-                                 .degree = config->link_degree < LINKS_MADE_MAX ? config->link_degree : LINKS_MADE_MAX,
-                                 .beam = config->link_beam,
-                                 .seed = config->seed,
-                                 .epochs = host->epochs};
+    c->table_config = (struct memtable_config){.dim = config->dim,
+                                               .type = config->type,
+                                               .metric = config->metric,
+                                               .slot = config->slot,
+                                               .seed = config->seed,
+                                               .epochs = host->epochs};
     int rc = view_create(&c->table_config, &c->view, err);
     if (rc < 0) {
         free(c);
@@ -498,10 +493,9 @@ static void watch_memtable(struct collection *c)
     struct memtable_stats stats;
     assert(lock_is_held(&c->lock));
     memtable_get_stats(c->view->memtables[0]->memtable, &stats);
-    atomic_store_explicit(&c->n_unlinked, stats.unlinked, memory_order_relaxed);
     if (c->host->note_memtable)
         c->host->note_memtable(c->host->context, c, stats.rows, stats.bytes);
-    if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS || stats.unlinked >= LINK_WAKE_ROWS)
+    if (stats.dead > stats.rows + MEMTABLE_FLAT_ROWS)
         collection_wake(c);
 }
 
@@ -687,25 +681,6 @@ int collection_change(struct collection *c, struct collection_change *change, st
     epoch_exit(epochs, epoch);
     free(scope);
     return rc;
-}
-
-uint32_t collection_unlinked(const struct collection *c)
-{
-    return atomic_load_explicit(&c->n_unlinked, memory_order_relaxed);
-}
-
-bool collection_link(struct collection *c, struct graph_scratch *scratch, uint64_t budget_us)
-{
-    struct view *view = collection_view(c);
-    struct epochs *epochs = c->host->epochs;
-    bool more = false;
-    for (uint32_t i = 0; i < view->n_memtables && !more; i++) {
-        unsigned epoch = epoch_enter(epochs);
-        more = memtable_link(view->memtables[i]->memtable, scratch, budget_us);
-        epoch_exit(epochs, epoch);
-    }
-    view_unref(view);
-    return more;
 }
 
 /* ---- changes of the view ----------------------------------------------------------------------------------------- */
@@ -894,7 +869,7 @@ static uint64_t horizon_of(const struct collection *c)
     return horizon;
 }
 
-bool collection_reclaim(struct collection *c, struct graph_scratch *scratch)
+bool collection_reclaim(struct collection *c)
 {
     struct memtable_stats stats;
     uint32_t before = 0;
@@ -904,7 +879,7 @@ bool collection_reclaim(struct collection *c, struct graph_scratch *scratch)
         memtable_get_stats(newest, &stats);
         before = i == 0 ? stats.dead : before;
         if (stats.dead > 0)
-            memtable_reclaim(newest, scratch, horizon_of(c));
+            memtable_reclaim(newest, horizon_of(c));
         memtable_get_stats(newest, &stats);
         pthread_mutex_unlock(&c->lock);
         if (stats.dead == 0)
@@ -956,7 +931,6 @@ void collection_get_stats(const struct collection *constant, struct collection_s
         struct memtable_stats stats;
         memtable_get_stats(view->memtables[i]->memtable, &stats);
         out->memtable_rows += stats.rows;
-        out->unlinked += stats.unlinked;
         out->memtable_bytes += stats.bytes;
     }
     for (uint32_t i = 0; i < view->n_parts; i++) {

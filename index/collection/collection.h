@@ -24,7 +24,6 @@
 
 struct collection;
 struct filter;
-struct graph_scratch;
 struct search_lane;
 struct view;
 struct store;
@@ -41,7 +40,7 @@ struct collection_config {
     uint32_t block_bytes;            /* of sealed segments; 0: 8192 */
     unsigned code_bits;              /* 0: 4 */
     unsigned degree, build_beam;     /* of sealed segments; 0: the build's defaults */
-    unsigned link_degree, link_beam; /* asked for the mutable graph; 0: its defaults. It has 64 links at most */
+    unsigned link_degree, link_beam; /* as Redis's M and EF, told again; 0: not given. Nothing is made by them */
     uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
     uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
     uint64_t seed;
@@ -121,7 +120,7 @@ struct collection_put {
 };
 /* Commits an element. 0, also where the condition did not hold (lsn 0 then); QUIRE_ESTALE: locate again. Other errors:
  * the vector's (EDIM is the caller's to check), the journal's, QUIRE_ELIMIT (a limit of the store: the sentence names
- * it), QUIRE_ENOMEM. The row is linked by collection_link. */
+ * it), QUIRE_ENOMEM. */
 int collection_put(struct collection *collection, struct collection_put *put, struct quire_error *err);
 /* *removed: whether there was one that the scope (NULL: all) lets be seen. */
 int collection_remove(struct collection *collection, const void *key, uint32_t key_bytes, const struct located *located,
@@ -147,9 +146,6 @@ int collection_change(struct collection *collection, struct collection_change *c
 int collection_changed_text(struct collection *collection, const struct collection_change *change, const void *text,
                             uint32_t text_bytes, char **out, uint32_t *out_bytes, uint32_t *n_changed,
                             struct quire_error *err);
-/* Links rows that wait for it, for about budget_us. True if some still wait. */
-uint32_t collection_unlinked(const struct collection *collection); /* rows that wait, as of the last write */
-bool collection_link(struct collection *collection, struct graph_scratch *scratch, uint64_t budget_us);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -294,7 +290,7 @@ struct collection_scan {
 int collection_scan(struct search_lane *lane, struct collection_scan *scan, struct quire_error *err);
 
 struct collection_stats {
-    uint64_t elements, memtable_rows, unlinked, memtable_bytes, memtables;
+    uint64_t elements, memtable_rows, memtable_bytes, memtables;
     uint64_t segments, segment_rows, dead_rows, resident_bytes, cache_bytes, cache_hits, cache_misses, disk_bytes;
     uint64_t raw_bytes, last_lsn, seals, merges;
 };

@@ -66,7 +66,7 @@ uint32_t collection_last_ended(struct collection *collection, const struct memta
 void collection_copy_dead(struct collection *collection, const struct part *part, uint8_t *out, size_t n_bytes);
 /* Gives back memory of rows that nobody can see any more; the first calls only send word through the epochs. True if it
  * got on and more is left; where a snapshot is read it does not. */
-bool collection_reclaim(struct collection *collection, struct graph_scratch *scratch);
+bool collection_reclaim(struct collection *collection);
 /* Removes elements whose grants are all void, those of all parts and memtables, where there may be some; what fails is
  * due again. Blocks for the journal only. */
 int collection_remove_void(struct collection *collection, struct quire_error *err);

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEAM_LEAST 64u
 /* Views that one search may see go before it fails: they change a few times a second at most. */
 #define VIEWS_MAX 100u
 /* How often it begins again because hits have ended meanwhile. */
@@ -269,17 +268,6 @@ static void fetch_attributes(struct search_work *w)
 
 /* ---- memtables --------------------------------------------------------------------------------------------------- */
 
-/* The beam in a graph for what is asked of segments by recall. */
-static uint32_t beam_of(const struct quire_search_options *o)
-{
-    uint32_t beam = 2 * o->k > BEAM_LEAST ? 2 * o->k : BEAM_LEAST;
-    if (o->effort)
-        return o->effort;
-    if (o->recall <= 0.95f)
-        return 0;
-    return o->recall <= 0.98f ? 2 * beam : o->recall <= 0.99f ? 3 * beam : 8 * beam;
-}
-
 /* Its attributes may have changed since the row was accepted: what is answered is what passes. */
 static int keep_row(struct search_work *w, const struct memtable *memtable, const struct memtable_hit *hit)
 {
@@ -312,13 +300,13 @@ static int search_memtable(struct search_work *w, const struct memtable_ref *tab
     const struct memtable_test test = {collection_filter_accepts, w};
     struct memtable_query query = {.query = w->query,
                                    .k = w->k,
-                                   .effort = beam_of(&search->options),
+                                   .recall = search->options.recall,
+                                   .effort = search->options.effort,
                                    .exact = search->options.exact,
                                    .snapshot = snapshot,
                                    .test = w->is_filtered ? &test : NULL};
-    struct graph_scratch *scratch = searcher_graph_scratch(w->searcher);
     struct memtable_work done = {.scored = 0};
-    int n = scratch ? memtable_search(table->memtable, scratch, &query, w->memtable_hits, &done) : QUIRE_ENOMEM;
+    int n = memtable_search(table->memtable, &query, w->memtable_hits, &done);
     search->memtable_rows_scored += done.scored;
     search->stats.matches += w->is_filtered ? done.matches : 0;
     if (n < 0 || !array_reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n))

@@ -1,7 +1,7 @@
 /*
  * memtable.c - putting, ending and giving back rows; what a row is.
  *
- * A put prepares everything that may fail (a slot, a place in the key map, the record, the graph's copy of the code)
+ * A put prepares everything that may fail (a slot, a place in the key map, the record, the cell's copy of the code)
  * and then publishes what cannot fail, so that without memory the table is as it was. The new row is published with its
  * begin before the old one gets its end; both are the same LSN, which no reader's snapshot has reached yet, so no
  * reader sees both or neither. A collection logs between the two: what is in the log is in the table.
@@ -22,8 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECLAIM_FLAT  256u /* rows a call gives back */
-#define RECLAIM_GRAPH 16u  /* the same where neighbours must be linked to each other */
+#define RECLAIM_ROWS 128u /* rows a call gives back */
 
 /* ---- create ------------------------------------------------------------------------------------------------------ */
 
@@ -67,7 +66,7 @@ void memtable_destroy(struct memtable *table)
     if (table->marker && atomic_exchange(&table->marker->state, MARKER_ORPHAN) == MARKER_PASSED)
         free(table->marker);
     memtable_rows_destroy(table);
-    memtable_graph_destroy(table);
+    memtable_cells_destroy(table);
     free(table->keys.entries);
     if (table->space.mean)
         space_fini(&table->space);
@@ -128,29 +127,29 @@ int memtable_check_vector(const struct memtable *table, const void *vector, stru
     memtable_workspace_end(&workspace);
     if (rc < 0)
         return error_set(err, rc, "%s", quire_error_text(rc));
-    bool too_long = config->metric == QUIRE_METRIC_IP && memtable_navigation(table) && norm2 > table->space.norm2_max;
+    bool too_long = config->metric == QUIRE_METRIC_IP && memtable_cells(table) && norm2 > table->space.norm2_max;
     return too_long ? MEMTABLE_TOO_LONG : 0;
 }
 
 /* ---- putting ----------------------------------------------------------------------------------------------------- */
 
 /* More rows than a search should compare one by one. Dead ones count less: they are only looked at. */
-static bool wants_navigation(const struct memtable *table, bool is_new)
+static bool wants_cells(const struct memtable *table, bool is_new)
 {
     uint32_t living = atomic_load(&table->living) + is_new, dead = atomic_load(&table->dead);
     return living > MEMTABLE_FLAT_ROWS || dead > 16 * MEMTABLE_FLAT_ROWS;
 }
 
-/* The record of a vector in the stored form, with its graph row if there is a graph; floats: dim. */
+/* The record of a vector in the stored form, with its place in a cell if there are cells; floats: dim. */
 static int make_record(struct memtable *table, const void *key, uint32_t key_bytes, const void *vector, float *floats,
                        const void *attributes, uint32_t attribute_bytes, struct memtable_record **out)
 {
-    bool navigated = memtable_navigation(table) != NULL, has_vector = !table->coded || !navigated;
+    bool in_cell = memtable_cells(table) != NULL, has_vector = !table->coded || !in_cell;
     struct memtable_text *text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
     struct memtable_record *record = memtable_record_new(table, key, key_bytes, has_vector);
     int rc = record && (text || !attribute_bytes) ? 0 : QUIRE_ENOMEM;
-    if (rc == 0 && navigated)
-        rc = memtable_graph_add(table, vector, &record->node);
+    if (rc == 0 && in_cell)
+        rc = memtable_cells_reserve(table, vector, record);
     if (rc < 0) {
         memtable_block_free(table, text);
         memtable_block_free(table, record);
@@ -194,8 +193,8 @@ static int prepare(struct memtable *table, const void *key, uint32_t key_bytes, 
     int rc = memtable_rows_reserve(table);
     if (rc == 0 && out->old == MEMTABLE_NONE)
         rc = memtable_keys_reserve(table);
-    if (rc == 0 && !memtable_navigation(table) && wants_navigation(table, out->old == MEMTABLE_NONE))
-        rc = memtable_graph_begin(table, vector);
+    if (rc == 0 && !memtable_cells(table) && wants_cells(table, out->old == MEMTABLE_NONE))
+        rc = memtable_cells_begin(table, vector);
     return rc == 0 ? make_record(table, key, key_bytes, vector, floats, attributes, attribute_bytes, &out->record) : rc;
 }
 
@@ -218,6 +217,8 @@ uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *
 {
     assert(lsn < MEMTABLE_LSN_MAX);
     uint32_t row = memtable_rows_publish(table, pending->record, lsn);
+    if (memtable_cells(table))
+        memtable_cells_add(table, pending->record, row);
     atomic_fetch_add(&table->living, 1);
     assert(row != pending->old && memtable_slot_record(memtable_slot(table, row)) == pending->record);
     if (pending->old == MEMTABLE_NONE) {
@@ -226,16 +227,12 @@ uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *
         memtable_keys_replace(table, pending->old, row);
         end_row(table, pending->old, lsn);
     }
-    if (memtable_navigation(table))
-        memtable_graph_queue(memtable_navigation(table), row);
     return row;
 }
 
 void memtable_cancel(struct memtable *table, const struct memtable_pending *pending)
 {
     struct memtable_record *record = pending->record;
-    if (memtable_navigation(table))
-        memtable_graph_discard(table, record->node);
     memtable_block_free(table, atomic_load_explicit(&record->attributes, memory_order_relaxed));
     memtable_block_free(table, record);
 }
@@ -352,7 +349,7 @@ static bool has_settled(const struct memtable *table)
            memtable_slot_end_lsn(memtable_slot(table, table->dead_first)) <= atomic_load(&table->settled);
 }
 
-bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon)
+bool memtable_reclaim(struct memtable *table, uint64_t horizon)
 {
     if (table->dead_first == MEMTABLE_NONE || memtable_slot_end_lsn(memtable_slot(table, table->dead_first)) > horizon)
         return false;
@@ -361,30 +358,24 @@ bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uin
         settle(table, horizon);
     if (!has_settled(table))
         return false;
-    bool navigated = memtable_navigation(table) != NULL;
-    uint32_t most = navigated ? RECLAIM_GRAPH : RECLAIM_FLAT;
-    struct retired *retired = memtable_retired_new(2 * most);
+    struct retired *retired = memtable_retired_new(2 * RECLAIM_ROWS);
     if (!retired)
         return false;
-    bool busy = false;
-    unsigned slot = epoch_enter(table->config.epochs);
-    for (uint32_t i = 0; i < most && has_settled(table); i++) {
+    for (uint32_t i = 0; i < RECLAIM_ROWS && has_settled(table); i++) {
         uint32_t row = table->dead_first;
         struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
-        busy = navigated && !memtable_graph_remove(table, scratch, record);
-        if (busy)
-            break;
         table->dead_first = record->next_dead;
         if (table->dead_first == MEMTABLE_NONE)
             table->dead_last = MEMTABLE_NONE;
         memtable_rows_release(table, row);
+        if (memtable_cells(table))
+            memtable_cells_remove(table, record);
         memtable_block_retire(table, retired, atomic_load_explicit(&record->attributes, memory_order_relaxed));
         memtable_block_retire(table, retired, record);
         atomic_fetch_sub(&table->dead, 1);
     }
     memtable_retired_defer(table, retired);
-    epoch_exit(table->config.epochs, slot);
-    return !busy && has_settled(table);
+    return has_settled(table);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -428,9 +419,7 @@ const uint8_t *memtable_record_code(const struct memtable *table, const struct m
         *norm2 = bytes_load_f32(record->bytes + table->space.code_dim + sizeof(float));
         return record->bytes;
     }
-    const uint8_t *code;
-    graph_row(memtable_navigation(table)->graph, record->node, &code, f, norm2);
-    return code;
+    return memtable_cell_code(table, record, f, norm2);
 }
 
 void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
@@ -469,17 +458,10 @@ void memtable_vector(const struct memtable *table, uint32_t row, float *scratch,
 
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out)
 {
-    const struct navigation *navigation = memtable_navigation(table);
     *out = (struct memtable_stats){.rows = atomic_load(&table->living),
                                    .dead = atomic_load(&table->dead),
                                    .row_end = atomic_load(&table->row_end),
                                    .bytes = atomic_load(&table->bytes)};
-    if (navigation) {
-        struct graph_stats stats;
-        graph_get_stats(navigation->graph, &stats);
-        out->unlinked = atomic_load(&navigation->waiting);
-        out->bytes += stats.bytes;
-    }
 }
 
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
@@ -528,5 +510,5 @@ int memtable_check(const struct memtable *table, struct quire_error *reason)
     int rc = verify_chains(table, n_free, n_dead, reason);
     if (rc == 0)
         rc = memtable_keys_check(table, reason);
-    return rc == 0 && memtable_navigation(table) ? memtable_graph_check(table, reason) : rc;
+    return rc == 0 && memtable_cells(table) ? memtable_cells_check(table, reason) : rc;
 }

@@ -5,10 +5,10 @@
  * to a reader of snapshot S if begin_lsn <= S < end_lsn. The numbers are the journal's LSNs.
  *
  * What is stored of a vector: under cosine with slot Q8 its 8-bit code in the working space (codes.h) and nothing else;
- * otherwise its elements as they came (config.type), and a code beside them to navigate by, once there is a graph. Up
- * to MEMTABLE_FLAT_ROWS rows there is no graph, and no structure that takes more than the rows themselves: a search
- * compares all. With more, rows are linked in a graph (graph.h); rows that wait to be linked are compared one by one,
- * so that every row is found from its put on. Answers are ordered by what is stored: exactly, or by the 8-bit code.
+ * otherwise its elements as they came (config.type), and a code beside them once there are cells. Up to
+ * MEMTABLE_FLAT_ROWS rows there are none, and no structure that takes more than the rows themselves: a search compares
+ * all. More lie in cells by nearness, of which a search goes through as many as the recall needs that it is asked for.
+ * Every row is found from its put on. Answers are ordered by what is stored: exactly, or by the 8-bit code.
  *
  * Threads: calls marked (lock) are made under the collection's lock; the others from any thread, inside an epoch of
  * config.epochs as long as row numbers and pointers are used. A snapshot that is searched is taken inside the same
@@ -17,8 +17,8 @@
 #ifndef QUIRE_INDEX_MEMTABLE_H
 #define QUIRE_INDEX_MEMTABLE_H
 
-#include "index/graph/graph.h"
 #include "index/vector/space.h"
+#include "io/epoch.h"
 
 #define MEMTABLE_FLAT_ROWS 256u
 #define MEMTABLE_NONE      UINT32_MAX
@@ -33,9 +33,8 @@ struct memtable_config {
     uint32_t dim;
     enum quire_type type; /* of the vectors that are put */
     enum quire_metric metric;
-    enum quire_slot slot;  /* what a sealed segment will hold; Q8 under cosine: no vector is kept beside the code */
-    unsigned degree, beam; /* of the graph; 0: its defaults */
-    uint64_t seed;         /* of the rotation */
+    enum quire_slot slot; /* what a sealed segment will hold; Q8 under cosine: no vector is kept beside the code */
+    uint64_t seed;        /* of the rotation */
     struct epochs *epochs;
 };
 
@@ -86,7 +85,7 @@ void memtable_attributes_cancel(struct memtable *table, const struct memtable_pe
 /* (lock; best outside an epoch) Gives back rows that ended at or before `horizon` (the oldest snapshot that is read), a
  * bounded number of them per call, once the readers that were inside an epoch when the horizon was told have left.
  * True if more can be given back at once; false if none, or a later call will. */
-bool memtable_reclaim(struct memtable *table, struct graph_scratch *scratch, uint64_t horizon);
+bool memtable_reclaim(struct memtable *table, uint64_t horizon);
 
 /* The form in which a vector is kept, for the journal: bytes, and a put vector in that form. Deterministic. */
 uint32_t memtable_stored_bytes(const struct memtable_config *config);
@@ -122,10 +121,13 @@ struct memtable_test {
 
 struct memtable_query {
     const float *query; /* dim floats, the user's */
-    uint32_t k, effort; /* effort: beam in the graph; 0: chosen for recall 0.95 at k */
-    bool exact;         /* compare every row */
+    uint32_t k;
+    float recall;    /* that is aimed at, on average; 0: 0.95 */
+    uint32_t effort; /* beside it, at least so many rows are compared as a graph would with a beam of this; 0: none */
+    bool exact;      /* compare every row */
     uint64_t snapshot;
     const struct memtable_test *test; /* NULL: all rows */
+    const uint32_t *except;           /* a row that is not answered; NULL: none */
 };
 struct memtable_hit {
     uint32_t row;
@@ -133,28 +135,24 @@ struct memtable_hit {
 };
 struct memtable_work {
     uint32_t scored;  /* rows whose distance was taken from what is stored */
-    uint64_t matches; /* visible rows that the test accepts; estimated where the graph was walked */
+    uint64_t matches; /* visible rows that the test accepts; estimated where there are cells */
 };
 /* The k nearest visible rows, nearest first, of those that the test accepts; returns how many, or QUIRE_ENOMEM. With a
  * test it is min(k, matches) always. Takes no lock, waits for nothing. work: may be NULL. */
-int memtable_search(const struct memtable *table, struct graph_scratch *scratch, const struct memtable_query *query,
-                    struct memtable_hit *hits, struct memtable_work *work);
+int memtable_search(const struct memtable *table, const struct memtable_query *query, struct memtable_hit *hits,
+                    struct memtable_work *work);
 
-/* Rows it is linked with (VLINKS), nearest first, with the metric's distances; without a graph, or while it waits to be
- * linked: the nearest rows of all. Only those that the test (NULL: all) accepts. Returns how many, or QUIRE_ENOMEM. */
+/* The rows nearest to it (VLINKS), nearest first, with the metric's distances. Only those that the test (NULL: all)
+ * accepts. Returns how many, or QUIRE_ENOMEM. */
 int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, const struct memtable_test *test,
                    struct memtable_hit *hits, uint32_t hits_max);
 
-/* Links rows that wait, for about budget_us; true if some still wait. Any thread, many at once. */
-bool memtable_link(struct memtable *table, struct graph_scratch *scratch, uint64_t budget_us);
-
 /* From any thread, in or out of an epoch. */
 struct memtable_stats {
-    uint32_t rows;     /* living */
-    uint32_t dead;     /* not given back yet */
-    uint32_t unlinked; /* waiting */
-    uint32_t row_end;  /* every row number that is in use is less */
-    uint64_t bytes;    /* all memory it holds */
+    uint32_t rows;    /* living */
+    uint32_t dead;    /* not given back yet */
+    uint32_t row_end; /* every row number that is in use is less */
+    uint64_t bytes;   /* all memory it holds */
 };
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out);
 /* Checks it while no writer is at work. */

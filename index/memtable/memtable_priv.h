@@ -1,5 +1,5 @@
 /*
- * memtable_priv.h - the inside of a memtable, for its own files: slots, records, keys, navigation.
+ * memtable_priv.h - the inside of a memtable, for its own files: slots, records, keys, cells.
  *
  * A row is a slot (when it lives) and a record (what it is). Slots lie in chunks found through a directory; a record is
  * one allocation. What readers may hold is never changed in place but for atomic fields: a successor is published and
@@ -8,12 +8,14 @@
 #ifndef QUIRE_INDEX_MEMTABLE_PRIV_H
 #define QUIRE_INDEX_MEMTABLE_PRIV_H
 
+#include "index/kernels/kernels.h"
 #include "index/memtable/memtable.h"
-#include <pthread.h>
+#include "index/vector/codes.h"
+#include <assert.h>
 #include <stdatomic.h>
 
 #define CHUNK_ROWS      1024u
-#define WORKSPACE_BYTES 16384u
+#define WORKSPACE_BYTES 24576u
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
@@ -22,17 +24,16 @@ struct memtable_text {
     char text[];
 };
 
-/* Of a row in the graph stage. SKIPPED: never linked, because no reader sees it any more; GONE: taken out. */
-enum row_state { ROW_WAITING, ROW_LINKING, ROW_LINKED, ROW_SKIPPED, ROW_GONE };
+/* Where a row's code lies among the cells: the address of its group, a multiple of CELL_GROUP as all that malloc gives,
+ * and its place there. 0: there are no cells. */
+typedef uintptr_t place_t;
 
 struct memtable_record {
     _Atomic(struct memtable_text *) attributes; /* NULL: none */
-    uint32_t node;                              /* in the graph */
-    uint32_t queued; /* its place in the queue; an entry of another place is not of this row */
+    _Atomic place_t place;
     uint32_t next_dead;
     uint16_t key_bytes;
-    _Atomic uint8_t state;
-    bool has_vector; /* false: the graph's copy of the code is the only one */
+    bool has_vector; /* false: the cell's copy of the code is the only one */
     uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
 };
 
@@ -77,30 +78,75 @@ struct key_map {
     uint32_t mask, n;
 };
 
-/* ---- navigation: what there is beyond MEMTABLE_FLAT_ROWS --------------------------------------------------------- */
+/* ---- cells: what there is beyond MEMTABLE_FLAT_ROWS (memtable_cells.c) ------------------------------------------- */
 
-/* Row numbers by graph row. */
-struct nodes {
-    uint32_t capacity;
-    atomic_uint rows[];
+#define CELL_GROUP    16u
+#define CELL_ROWS_MAX 256u
+#define CELL_GROUPS   (CELL_ROWS_MAX / CELL_GROUP)
+
+/* Rows with their codes. What is before the cell's n is not changed but for rows, which become MEMTABLE_NONE. */
+struct cell_group {
+    struct cell *cell;
+    atomic_uint rows[CELL_GROUP];
+    float f[CELL_GROUP], norm2[CELL_GROUP];
+    uint8_t codes[]; /* CELL_GROUP x code_dim */
 };
 
-struct ring {
-    uint32_t mask;
-    atomic_uint rows[];
+struct cell {
+    atomic_uint n; /* rows, gone ones among them */
+    uint32_t gone; /* (lock) */
+    struct cell_group *groups[CELL_GROUPS];
+    float f, norm2;
+    uint8_t code[]; /* of its centre; code_dim */
 };
 
-struct navigation {
-    struct graph *graph;
-    struct graph_root root; /* of all its rows */
-    _Atomic(struct nodes *) nodes;
-    uint32_t node_end; /* every graph row that was given is < this */
-    pthread_mutex_t lock;
-    _Atomic(struct ring *) ring;
-    /* head <= next <= tail, modulo 2^32. Before head: nobody waits. From next: nobody links them yet. */
-    atomic_uint head, tail;
-    uint32_t next; /* under the lock */
-    atomic_uint waiting;
+/* The centres of some cells. This and the directory are never changed. */
+struct centres {
+    struct cell *cells[CELL_GROUP];
+    float f[CELL_GROUP], norm2[CELL_GROUP];
+    uint8_t codes[]; /* CELL_GROUP x code_dim */
+};
+
+struct cell_directory {
+    uint32_t n; /* cells; at least one while there are rows */
+    struct centres *centres[];
+};
+
+/* How far searches must go (memtable_gauge.c). */
+#define GAUGE_PROBES 64u
+#define GAUGE_NEAR   10u
+#define GAUGE_PARTS  8u
+
+struct probe {
+    uint32_t row; /* that it was, MEMTABLE_NONE when it has gone */
+    uint32_t n, n_stretches;
+    float f, norm2;
+    uint32_t rows[GAUGE_NEAR]; /* the nearest other rows, nearest first */
+    float distances[GAUGE_NEAR], stretches[GAUGE_NEAR];
+};
+
+struct probes {
+    uint32_t n, capacity;
+    uint32_t scanned, scan_end; /* the rows that were there before the probes were */
+    uint32_t measured;
+    uint8_t *codes; /* behind the probes; n x code_dim */
+    struct probe probes[];
+};
+
+struct gauge {
+    struct probes *grown, *young; /* (lock) young: NULL where there are none */
+    uint32_t rows_at_pick, puts;
+    uint64_t random;
+    _Atomic float stretches[GAUGE_PARTS];
+};
+
+struct cells {
+    _Atomic(struct cell_directory *) directory;
+    /* (lock) the row that is put, and memory for it */
+    struct code_query query;
+    float *floats; /* code_dim; query.levels lie behind it */
+    uint64_t rebuilds;
+    struct gauge gauge;
 };
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -109,8 +155,8 @@ struct memtable {
     struct memtable_config config;
     bool coded; /* cosine, slot Q8 */
     uint32_t stored_bytes, kept_bytes;
-    struct space space; /* mean is NULL until there is one */
-    _Atomic(struct navigation *) navigation;
+    struct space space;            /* mean is NULL until there is one */
+    _Atomic(struct cells *) cells; /* NULL: so few rows that they are compared one by one */
     _Atomic(struct directory *) directory;
     uint32_t capacity;                 /* slots */
     atomic_uint row_end, living, dead; /* row_end: every row number that is in use is less */
@@ -151,14 +197,34 @@ static inline bool memtable_slot_visible(const struct slot *slot, uint64_t snaps
     return snapshot < end_lsn && memtable_slot_begin_lsn(slot) <= snapshot;
 }
 
-static inline struct navigation *memtable_navigation(const struct memtable *table)
+static inline struct cells *memtable_cells(const struct memtable *table)
 {
-    return atomic_load_explicit(&table->navigation, memory_order_acquire);
+    return atomic_load_explicit(&table->cells, memory_order_acquire);
 }
 
-static inline enum row_state memtable_record_state(const struct memtable_record *record)
+static inline place_t memtable_place(const struct cell_group *group, uint32_t at)
 {
-    return (enum row_state)atomic_load_explicit(&record->state, memory_order_acquire);
+    assert((place_t)group % CELL_GROUP == 0 && at < CELL_GROUP);
+    return (place_t)group | at;
+}
+
+/* Of a record in a table that has cells. */
+static inline struct cell_group *memtable_record_group(const struct memtable_record *record, uint32_t *at)
+{
+    place_t place = atomic_load_explicit(&record->place, memory_order_acquire);
+    *at = (uint32_t)(place % CELL_GROUP);
+    return (struct cell_group *)(place - *at);
+}
+
+/* The code of a row that lies in a cell. */
+static inline const uint8_t *memtable_cell_code(const struct memtable *table, const struct memtable_record *record,
+                                                float *f, float *norm2)
+{
+    uint32_t at;
+    const struct cell_group *group = memtable_record_group(record, &at);
+    *f = group->f[at];
+    *norm2 = group->norm2[at];
+    return group->codes + (size_t)at * table->space.code_dim;
 }
 
 static inline const uint8_t *memtable_record_key(const struct memtable *table, const struct memtable_record *record)
@@ -205,23 +271,35 @@ void memtable_keys_replace(struct memtable *table, uint32_t from, uint32_t to); 
 void memtable_keys_remove(struct memtable *table, uint32_t row);
 int memtable_keys_check(const struct memtable *table, struct quire_error *reason);
 
-/* memtable_graph.c (lock) */
-/* The change to the graph stage. `vector` (in the stored form) is about to be put. */
-int memtable_graph_begin(struct memtable *table, const void *vector);
-void memtable_graph_destroy(struct memtable *table);
-/* Adds the row's code to the graph. What follows for it cannot fail. */
-int memtable_graph_add(struct memtable *table, const void *vector, uint32_t *node);
-/* Takes back what memtable_graph_add gave. */
-void memtable_graph_discard(struct memtable *table, uint32_t node);
-/* Before the row can be seen, and after. */
-void memtable_graph_place(struct navigation *navigation, struct memtable_record *record, uint32_t row);
-void memtable_graph_queue(struct navigation *navigation, uint32_t row);
-/* Takes a dead row out; false: it is being linked just now. */
-bool memtable_graph_remove(struct memtable *table, struct graph_scratch *scratch, struct memtable_record *record);
-/* The row of a queue entry; NULL if the entry is of an earlier row of that number. */
-struct slot *memtable_queue_slot(const struct memtable *table, const struct navigation *navigation, uint32_t index,
-                                 struct memtable_record **record, uint32_t *row);
-int memtable_graph_check(const struct memtable *table, struct quire_error *reason);
+/* memtable_cells.c (lock, but for distances) */
+/* The change to cells. `vector` (in the stored form) is about to be put. */
+int memtable_cells_begin(struct memtable *table, const void *vector);
+void memtable_cells_destroy(struct memtable *table);
+/* Puts the code of a vector in the stored form where it will lie, and the place in the record. Nothing has to be undone
+ * if it is not added. */
+int memtable_cells_reserve(struct memtable *table, const void *vector, struct memtable_record *record);
+/* From here on the row is found; after its reserve, before another. */
+void memtable_cells_add(struct memtable *table, struct memtable_record *record, uint32_t row);
+/* Of a row that nobody sees any more. */
+void memtable_cells_remove(struct memtable *table, struct memtable_record *record);
+int memtable_cells_check(const struct memtable *table, struct quire_error *reason);
+/* 0, 1, 2, ... */
+extern const uint32_t memtable_iota[GAUGE_PROBES];
+/* Squared distances to n <= CELL_GROUP codes, estimated from the query's levels. */
+void memtable_code_distances(uint32_t code_dim, const struct code_query *query, const uint8_t *codes, const float *f,
+                             const float *norm2, uint32_t n, float *out);
+/* The same to all centres; out: directory->n. */
+void memtable_centre_distances(const struct cell_directory *directory, uint32_t code_dim,
+                               const struct code_query *query, float *out);
+
+/* memtable_gauge.c (lock, but for stretch) */
+int memtable_gauge_init(struct memtable *table, struct cells *cells);
+void memtable_gauge_fini(struct memtable *table, struct gauge *gauge);
+/* A row was added, and is cells->query, which is changed. */
+void memtable_gauge_add(struct memtable *table, struct cells *cells, uint32_t row);
+void memtable_gauge_remove(struct gauge *gauge, uint32_t row);
+/* How far a search goes for a recall: memtable_gauge.c has what it means. */
+float memtable_gauge_stretch(const struct gauge *gauge, float recall);
 
 /* The code of a vector of config.type in the table's space: code_dim bytes, f, norm2. floats: code_dim. */
 void memtable_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,

@@ -197,8 +197,6 @@ uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *r
         table->free_row = (uint32_t)memtable_slot_end_lsn(slot);
     atomic_store_explicit(&slot->end_lsn, MEMTABLE_LSN_MAX, memory_order_release);
     atomic_store_explicit(&slot->begin_lsn, lsn, memory_order_relaxed);
-    if (memtable_navigation(table))
-        memtable_graph_place(memtable_navigation(table), record, row);
     atomic_store_explicit(&slot->record, record, memory_order_release);
     if (row == atomic_load(&table->row_end))
         atomic_store(&table->row_end, row + 1);
@@ -225,9 +223,8 @@ struct memtable_record *memtable_record_new(struct memtable *table, const void *
     if (!record)
         return NULL;
     atomic_init(&record->attributes, NULL);
-    atomic_init(&record->state, ROW_WAITING);
-    record->node = record->next_dead = MEMTABLE_NONE;
-    record->queued = 0;
+    atomic_init(&record->place, 0);
+    record->next_dead = MEMTABLE_NONE;
     record->key_bytes = (uint16_t)key_bytes;
     record->has_vector = has_vector;
     if (key_bytes)

@@ -1,38 +1,32 @@
 /*
- * memtable_search.c - the nearest visible rows: those that wait one by one, the linked ones through the graph.
+ * memtable_search.c - the nearest visible rows: all of few, and of many those in the cells that lie near.
  *
  * Every distance that is answered comes from one function of the query and what is stored (score): the elements where
  * they are kept, directly and without cancellation, or the 8-bit code against the query as floats, as a sealed segment
- * does it. The graph only nominates: its own distances, by levels of the query, order the walk. So a row has the same
- * distance before and after it is linked, and an order that the graph gets wrong among near ones is put right.
+ * does it. Cells are gone through with the query's levels instead, many codes at a time; a row whose estimate is beyond
+ * the k-th distance by more than the levels can err is left at that, before anything else of it is looked at.
  *
- * Rows that wait are walked before the graph is searched: what is linked in between is seen twice, never missed. A
- * nominee whose place is in the part of the queue that was walked is looked up among the hits.
+ * Cells come in the order of their centres' distances. Where to stop is what memtable_gauge.c measures; a search that
+ * has fewer than k hits goes on through all cells. So k are answered whenever k rows pass the test.
  *
- * With few rows in proportion to the beam all are compared: the graph would touch most of them anyway, and the result
- * is exact.
- *
- * Under a test (memtable_query.test) a row is asked about before its distance is taken. How many pass is estimated on
- * some rows spread over the table: where many do the graph is walked, through rows that do not pass, too (its beam is
- * of those that do, so that it goes on until there are as many as without a test); where few do, or a walk has not
- * found k of them, all rows are gone through. So k are answered whenever k pass.
- *
- * Nothing is allocated beyond the workspace on the stack unless the dimension or k is large.
+ * Nothing is allocated beyond the workspace on the stack unless the dimension or the number of cells is large.
  */
-#include "index/kernels/kernels.h"
 #include "index/memtable/memtable_priv.h"
-#include "index/vector/codes.h"
+#include "index/vector/near.h"
 #include "io/heap.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#define BEAM_MIN    128u
-#define BEAM_PER_K  2u
-#define SCAN_BEAMS  16u /* up to so many rows per row of the beam, all are compared */
-#define SPARE_HITS  32u
-#define SAMPLE_ROWS 256u /* of an estimate how many rows pass a test */
-#define PASS_SHARE  20u  /* one of so many must pass for a walk */
+#define ROWS_LEAST      1024u /* that a search goes through, if there are so many */
+#define ROWS_PER_EFFORT 64u   /* and for each unit of an effort */
+#define RECALL_DEFAULT  0.95f
+#define CELLS_FIRST     32u  /* that are put in order at first; then twice as many, and so on */
+#define SAMPLE_ROWS     256u /* of an estimate how many rows pass a test */
+/* How far an estimate by levels may be off, in standard deviations of what rounding both to 8 bits does to it: each
+ * element is off by a twelfth of a step's square, a step being about 3.5 / 127 of the root of the mean square. */
+#define ERROR_DEVIATIONS  4.0f
+#define STEP_OF_DEVIATION (3.5f / 127)
 
 /* ---- distances --------------------------------------------------------------------------------------------------- */
 
@@ -97,10 +91,8 @@ static void scorer_begin(struct scorer *s, const struct memtable *table, const f
         scorer_rotate(s);
 }
 
-static float score_code(const struct scorer *s, const struct memtable_record *record)
+static float score_code(const struct scorer *s, const uint8_t *code, float f, float norm2)
 {
-    float f, norm2;
-    const uint8_t *code = memtable_record_code(s->table, record, &f, &norm2);
     float y = kernels()->f32_u8_dot(s->rotated, code, s->table->space.code_dim);
     float d = s->work_norm2 + norm2 - 2 * f * (y - code_half(8) * s->rotated_sum);
     return space_distance(&s->table->space, d, s->norm2);
@@ -135,8 +127,11 @@ static float raw_product(const struct scorer *s, const uint8_t *stored)
 
 static float score(const struct scorer *s, const struct memtable_record *record)
 {
-    if (s->table->coded)
-        return score_code(s, record);
+    if (s->table->coded) {
+        float f, norm2;
+        const uint8_t *code = memtable_record_code(s->table, record, &f, &norm2);
+        return score_code(s, code, f, norm2);
+    }
     float product = raw_product(s, record->bytes), inverse;
     switch (s->table->config.metric) {
     case QUIRE_METRIC_L2:
@@ -166,22 +161,19 @@ static inline bool is_farther(const struct memtable_hit *a, const struct memtabl
 
 HEAP_DEFINE(hits, struct memtable_hit, is_farther, HEAP_PLACE_UNKNOWN)
 
-static bool nearest_has(const struct nearest *nearest, uint32_t row)
-{
-    for (uint32_t i = 0; i < nearest->n; i++)
-        if (nearest->hits[i].row == row)
-            return true;
-    return false;
-}
-
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
 struct search {
     struct scorer scorer;
     struct nearest nearest;
     uint64_t snapshot;
+    uint32_t except; /* a row that is not answered, or MEMTABLE_NONE */
     const struct memtable_test *test;
     struct memtable_work work;
+    /* in cells */
+    struct code_query levels;
+    float limit;  /* squared distance in the working space of the k-th hit; INFINITY while there are fewer */
+    float error2; /* squared error of an estimate, over the squared length of the row */
 };
 
 /* Of a visible row. */
@@ -194,9 +186,12 @@ static bool passes(const struct search *search, uint32_t number)
     return row.key && search->test->accepts(search->test->context, &row);
 }
 
-static void consider(struct search *search, uint32_t row, const struct slot *slot, const struct memtable_record *record)
+static void consider(struct search *search, uint32_t row)
 {
-    if (!memtable_slot_visible(slot, search->snapshot) || !passes(search, row))
+    const struct memtable *table = search->scorer.table;
+    const struct slot *slot = memtable_slot(table, row);
+    const struct memtable_record *record = memtable_slot_record(slot);
+    if (!record || row == search->except || !memtable_slot_visible(slot, search->snapshot) || !passes(search, row))
         return;
     struct nearest *nearest = &search->nearest;
     struct memtable_hit hit = {row, score(&search->scorer, record)};
@@ -205,98 +200,97 @@ static void consider(struct search *search, uint32_t row, const struct slot *slo
     search->work.matches++;
 }
 
-/* Compares all rows but one (MEMTABLE_NONE: all). */
-static void scan_rows(struct search *search, uint32_t except)
+/* Compares all rows. */
+static void scan_rows(struct search *search)
 {
-    const struct memtable *table = search->scorer.table;
-    uint32_t row_end = atomic_load_explicit(&table->row_end, memory_order_acquire);
-    for (uint32_t row = 0; row < row_end; row++) {
-        const struct slot *slot = memtable_slot(table, row);
-        const struct memtable_record *record = memtable_slot_record(slot);
-        if (record && row != except)
-            consider(search, row, slot, record);
+    uint32_t row_end = atomic_load_explicit(&search->scorer.table->row_end, memory_order_acquire);
+    for (uint32_t row = 0; row < row_end; row++)
+        consider(search, row);
+}
+
+/* ---- cells ------------------------------------------------------------------------------------------------------- */
+
+static void scan_cell(struct search *search, const struct cell *cell)
+{
+    uint32_t n = atomic_load_explicit(&cell->n, memory_order_acquire);
+    uint32_t code_dim = search->scorer.table->space.code_dim;
+    float estimates[CELL_GROUP];
+    for (uint32_t at = 0; at < n; at += CELL_GROUP) {
+        const struct cell_group *group = cell->groups[at / CELL_GROUP];
+        uint32_t some = n - at < CELL_GROUP ? n - at : CELL_GROUP;
+        memtable_code_distances(code_dim, &search->levels, group->codes, group->f, group->norm2, some, estimates);
+        for (uint32_t i = 0; i < some; i++) {
+            float beyond = estimates[i] - search->limit;
+            uint32_t row = atomic_load_explicit(&group->rows[i], memory_order_relaxed);
+            if ((beyond > 0 && beyond * beyond > search->error2 * group->norm2[i]) || row == MEMTABLE_NONE)
+                continue;
+            consider(search, row);
+            if (search->nearest.n == search->nearest.capacity)
+                search->limit = space_work_distance(&search->scorer.table->space, search->nearest.hits[0].distance,
+                                                    search->scorer.norm2);
+        }
     }
 }
 
-/* Compares what waits in this part of the queue. */
-static void scan_queue(struct search *search, const struct navigation *navigation, uint32_t head, uint32_t tail)
+/* Goes through cells until those that come are too far; memory: of all cells. */
+static void scan_cells(struct search *search, const struct cell_directory *directory, float stretch,
+                       uint64_t rows_least, near_t *cells, near_t *spare, float *distances)
 {
-    for (uint32_t i = head; i != tail; i++) {
-        struct memtable_record *record;
-        uint32_t row;
-        const struct slot *slot = memtable_queue_slot(search->scorer.table, navigation, i, &record, &row);
-        if (slot && memtable_record_state(record) <= ROW_LINKING)
-            consider(search, row, slot, record);
+    uint64_t n_rows = 0;
+    uint32_t n = directory->n, batch = CELLS_FIRST;
+    memtable_centre_distances(directory, search->scorer.table->space.code_dim, &search->levels, distances);
+    for (uint32_t i = 0; i < n; i++)
+        cells[i] = near_of(distances[i], i);
+    for (uint32_t done = 0; done < n; batch *= 2) {
+        uint32_t end = n - done < batch ? n : done + batch;
+        near_keep_sorted(cells + done, n - done, end - done, spare);
+        for (; done < end; done++) {
+            float beyond = near_distance(cells[done]) - near_distance(cells[0]);
+            if (n_rows >= rows_least && isfinite(search->limit) && beyond > stretch * sqrtf(fmaxf(search->limit, 0)))
+                return;
+            uint32_t i = near_row(cells[done]);
+            const struct cell *cell = directory->centres[i / CELL_GROUP]->cells[i % CELL_GROUP];
+            scan_cell(search, cell);
+            n_rows += atomic_load_explicit(&cell->n, memory_order_relaxed);
+        }
     }
 }
 
-static uint32_t node_row(const struct navigation *navigation, uint32_t node)
+static int search_cells(struct search *search, const struct cells *cells, const struct memtable_query *query)
 {
-    const struct nodes *nodes = atomic_load_explicit(&navigation->nodes, memory_order_acquire);
-    return atomic_load_explicit(&nodes->rows[node], memory_order_acquire);
-}
-
-static bool is_visible(void *context, uint32_t node)
-{
-    const struct search *search = context;
-    const struct memtable *table = search->scorer.table;
-    uint32_t row = node_row(memtable_navigation(table), node);
-    const struct slot *slot = memtable_slot(table, row);
-    return memtable_slot_record(slot) && memtable_slot_visible(slot, search->snapshot) && passes(search, row);
-}
-
-/* Takes over what the graph nominates. */
-static void consider_nominees(struct search *search, const struct navigation *navigation, const struct graph_hit *hits,
-                              uint32_t n, uint32_t head, uint32_t tail)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t row = node_row(navigation, hits[i].row);
-        const struct slot *slot = memtable_slot(search->scorer.table, row);
-        const struct memtable_record *record = memtable_slot_record(slot);
-        if (!record)
-            continue;
-        bool walked = record->queued - head < tail - head;
-        if (!walked || !nearest_has(&search->nearest, row))
-            consider(search, row, slot, record);
-    }
-}
-
-/* By default recall is 0.97 at least on text of 256 dimensions. Lengths that differ make the graph of inner products
- * harder to walk: twice the beam makes up for it. */
-static uint32_t beam_of(const struct memtable *table, const struct memtable_query *query)
-{
-    uint64_t chosen = (uint64_t)BEAM_PER_K * query->k, beam = query->effort;
-    if (beam == 0)
-        beam = (chosen > BEAM_MIN ? chosen : BEAM_MIN) * (table->config.metric == QUIRE_METRIC_IP ? 2 : 1);
-    beam = beam > query->k ? beam : query->k;
-    return beam < UINT32_MAX / SCAN_BEAMS ? (uint32_t)beam : UINT32_MAX / SCAN_BEAMS;
-}
-
-static int search_graph(struct search *search, const struct navigation *navigation, struct graph_scratch *scratch,
-                        uint32_t beam)
-{
-    uint32_t k = search->nearest.capacity, n_max = beam < 2 * k + SPARE_HITS ? beam : 2 * k + SPARE_HITS;
+    const struct cell_directory *directory = atomic_load_explicit(&cells->directory, memory_order_acquire);
+    uint32_t code_dim = search->scorer.table->space.code_dim;
+    uint64_t rows_least = (uint64_t)ROWS_PER_EFFORT * query->effort;
     struct workspace workspace;
-    struct graph_hit *hits = memtable_workspace_begin(&workspace, n_max * sizeof *hits);
-    if (!search->scorer.table->coded)
-        scorer_rotate(&search->scorer);
-    int rc = hits ? graph_query(navigation->graph, scratch, search->scorer.rotated) : QUIRE_ENOMEM;
-    if (rc == 0) {
-        uint32_t head = atomic_load_explicit(&navigation->head, memory_order_acquire);
-        uint32_t tail = atomic_load_explicit(&navigation->tail, memory_order_acquire);
-        scan_queue(search, navigation, head, tail);
-        uint32_t n = graph_search(navigation->graph, &navigation->root, scratch, beam, is_visible, search, hits, n_max);
-        consider_nominees(search, navigation, hits, n, head, tail);
+    near_t *memory =
+        memtable_workspace_begin(&workspace, directory->n * (2 * sizeof *memory + sizeof(float)) + code_dim);
+    if (memory) {
+        float *distances = (float *)(void *)(memory + 2 * (size_t)directory->n);
+        search->levels.levels = (int8_t *)(void *)(distances + directory->n);
+        if (!search->scorer.table->coded)
+            scorer_rotate(&search->scorer);
+        code_query_set(&search->levels, search->scorer.rotated, code_dim);
+        search->levels.norm2 = search->scorer.work_norm2;
+        search->limit = INFINITY;
+        /* twice the product's error: of the query's levels, and of the code's */
+        float step = STEP_OF_DEVIATION * ERROR_DEVIATIONS;
+        search->error2 = 4 * step * step / 12 * 2 * search->levels.norm2 / (float)code_dim;
+        scan_cells(search, directory,
+                   memtable_gauge_stretch(&cells->gauge, query->recall > 0 ? query->recall : RECALL_DEFAULT),
+                   rows_least > ROWS_LEAST ? rows_least : ROWS_LEAST, memory, memory + directory->n, distances);
     }
     memtable_workspace_end(&workspace);
-    return rc;
+    return memory ? 0 : QUIRE_ENOMEM;
 }
 
-/* About how many visible rows pass the test; 0 where too few do for a walk. */
-static uint64_t estimate_matches(const struct search *search, uint32_t row_end)
+/* ---- the search -------------------------------------------------------------------------------------------------- */
+
+/* About how many visible rows pass the test. */
+static uint64_t estimate_matches(const struct search *search)
 {
     const struct memtable *table = search->scorer.table;
-    uint32_t step = row_end / SAMPLE_ROWS ? row_end / SAMPLE_ROWS : 1, n = 0, n_pass = 0;
+    uint32_t row_end = atomic_load_explicit(&table->row_end, memory_order_acquire), n = 0, n_pass = 0;
+    uint32_t step = row_end / SAMPLE_ROWS ? row_end / SAMPLE_ROWS : 1;
     for (uint32_t i = 0; i < SAMPLE_ROWS && i < row_end; i++) {
         const struct slot *slot = memtable_slot(table, i * step);
         if (!memtable_slot_record(slot) || !memtable_slot_visible(slot, search->snapshot))
@@ -304,46 +298,38 @@ static uint64_t estimate_matches(const struct search *search, uint32_t row_end)
         n++;
         n_pass += passes(search, i * step);
     }
-    if (n_pass * PASS_SHARE < n || n == 0)
-        return 0;
-    return (uint64_t)n_pass * atomic_load_explicit(&table->living, memory_order_relaxed) / n;
+    return n == 0 ? 0 : (uint64_t)n_pass * atomic_load_explicit(&table->living, memory_order_relaxed) / n;
 }
 
-/* Through the graph, if it is worth it and brings enough; otherwise all rows. */
-static int search_rows(struct search *search, const struct memtable_query *query, struct graph_scratch *scratch)
+static int search_rows(struct search *search, const struct memtable_query *query)
 {
     const struct memtable *table = search->scorer.table;
-    const struct navigation *navigation = memtable_navigation(table);
-    uint32_t beam = beam_of(table, query), row_end = atomic_load_explicit(&table->row_end, memory_order_acquire);
-    uint64_t matches = atomic_load_explicit(&table->living, memory_order_relaxed);
-    bool walks = navigation && !query->exact && row_end > SCAN_BEAMS * beam;
-    if (walks && search->test) {
-        matches = estimate_matches(search, row_end);
-        walks = matches > 0;
+    const struct cells *cells = memtable_cells(table);
+    if (!cells || query->exact) {
+        scan_rows(search);
+        return 0;
     }
-    if (walks) {
-        int rc = search_graph(search, navigation, scratch, beam);
-        search->work.matches = matches > search->nearest.n ? matches : search->nearest.n;
-        if (rc < 0 || !search->test || search->nearest.n == query->k)
-            return rc;
-    }
-    search->nearest.n = 0;
-    search->work.matches = 0;
-    scan_rows(search, MEMTABLE_NONE);
-    return 0;
+    int rc = search_cells(search, cells, query);
+    uint64_t matches =
+        search->test ? estimate_matches(search) : atomic_load_explicit(&table->living, memory_order_relaxed);
+    search->work.matches = matches > search->nearest.n ? matches : search->nearest.n;
+    return rc;
 }
 
-int memtable_search(const struct memtable *table, struct graph_scratch *scratch, const struct memtable_query *query,
-                    struct memtable_hit *hits, struct memtable_work *work)
+int memtable_search(const struct memtable *table, const struct memtable_query *query, struct memtable_hit *hits,
+                    struct memtable_work *work)
 {
     struct workspace workspace;
     void *memory = memtable_workspace_begin(&workspace, scorer_bytes(table));
-    struct search search = {.nearest = {hits, 0, query->k}, .snapshot = query->snapshot, .test = query->test};
+    struct search search = {.nearest = {hits, 0, query->k},
+                            .snapshot = query->snapshot,
+                            .except = query->except ? *query->except : MEMTABLE_NONE,
+                            .test = query->test};
     int rc = memory ? 0 : QUIRE_ENOMEM;
     if (rc == 0) {
         assert(!query->test || query->test->accepts);
         scorer_begin(&search.scorer, table, query->query, memory);
-        rc = search_rows(&search, query, scratch);
+        rc = search_rows(&search, query);
     }
     memtable_workspace_end(&workspace);
     if (rc < 0)
@@ -354,42 +340,19 @@ int memtable_search(const struct memtable *table, struct graph_scratch *scratch,
     return (int)search.nearest.n;
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------------- */
-
-#define LINKS_MAX 256u
-
-/* The graph's neighbours of a row. */
-static void consider_links(struct search *search, const struct navigation *navigation,
-                           const struct memtable_record *record)
-{
-    uint32_t nodes[LINKS_MAX], n = graph_links(navigation->graph, record->node, nodes, LINKS_MAX);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t row = node_row(navigation, nodes[i]);
-        const struct slot *slot = memtable_slot(search->scorer.table, row);
-        const struct memtable_record *neighbour = memtable_slot_record(slot);
-        if (neighbour)
-            consider(search, row, slot, neighbour);
-    }
-}
-
 int memtable_links(const struct memtable *table, uint32_t row, uint64_t snapshot, const struct memtable_test *test,
                    struct memtable_hit *hits, uint32_t hits_max)
 {
     struct workspace workspace;
     size_t dim = table->config.dim, code_dim = rotation_code_dim(table->config.dim + 1);
-    float *vector = memtable_workspace_begin(&workspace, sizeof(float) * (dim + code_dim) + scorer_bytes(table));
-    struct search search = {.nearest = {hits, 0, hits_max}, .snapshot = snapshot, .test = test};
+    float *vector = memtable_workspace_begin(&workspace, sizeof(float) * (dim + code_dim));
+    int n = QUIRE_ENOMEM;
     if (vector) {
-        const struct navigation *navigation = memtable_navigation(table);
-        const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
+        const struct memtable_query query = {
+            .query = vector, .k = hits_max, .snapshot = snapshot, .test = test, .except = &row};
         memtable_vector(table, row, vector + dim, vector);
-        scorer_begin(&search.scorer, table, vector, vector + dim + code_dim);
-        if (navigation && memtable_record_state(record) == ROW_LINKED)
-            consider_links(&search, navigation, record);
-        else
-            scan_rows(&search, row);
-        hits_sort(search.nearest.hits, search.nearest.n);
+        n = memtable_search(table, &query, hits, NULL);
     }
     memtable_workspace_end(&workspace);
-    return vector ? (int)search.nearest.n : QUIRE_ENOMEM;
+    return n;
 }

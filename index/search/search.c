@@ -294,11 +294,12 @@ enum step search_walk(struct task *t)
 uint32_t search_effort(const struct task *t, uint32_t k)
 {
     const struct quire_search_options *o = &t->search.request->options;
-    uint32_t effort = o->recall > 0 ? segment_effort(t->segment, o->recall, k)
-                      : o->effort   ? o->effort
-                                    : segment_effort(t->segment, DEFAULT_RECALL, k);
     uint32_t least = t->segment->lists ? 1 : EFFORT_MIN;
-    return effort < least ? least : effort;
+    if (o->recall > 0 || o->effort == 0) {
+        uint32_t effort = segment_effort(t->segment, o->recall > 0 ? o->recall : DEFAULT_RECALL, k);
+        least = effort > least ? effort : least;
+    }
+    return o->effort > least ? o->effort : least;
 }
 
 void search_set_theta(struct task *t)

@@ -341,9 +341,8 @@ static float missable_of(const struct task *t)
     const struct quire_search_options *o = &q->request->options;
     float recall = o->recall > 0 ? o->recall : DEFAULT_RECALL;
     double missed = (1 - (double)recall) * q->k * MISS_SHARE;
-    if (o->recall == 0 && o->effort)
-        missed *= (double)segment_effort(t->segment, DEFAULT_RECALL, q->k) / o->effort;
-    return (float)missed;
+    double factor = o->effort ? (double)segment_effort(t->segment, DEFAULT_RECALL, q->k) / o->effort : 1;
+    return (float)(missed * (o->recall > 0 ? fmin(factor, 1) : factor));
 }
 
 /* Rows to be looked at for the filter's sake bound the effort. */

@@ -1,9 +1,9 @@
 /*
- * store_maintain.c - what happens in the background: links, space given back, seals, checkpoints, merges, removals.
+ * store_maintain.c - what happens in the background: space given back, seals, checkpoints, merges, removals.
  *
  * Three threads of low priority, because what they do takes times so different. `upkeep` does what takes
- * milliseconds: links rows, gives memory of dead ones back, counts what collections take, removes files. `write` seals
- * and writes checkpoints: seconds. `merge` merges: minutes. So a merge holds up no seal, and a seal no link.
+ * milliseconds: gives memory of dead rows back, counts what collections take, removes files. `write` seals and writes
+ * checkpoints: seconds. `merge` merges: minutes. So a merge holds up no seal, and a seal no upkeep.
  *
  * Each looks for one thing that is due, does it, and looks again; with nothing to do it sleeps until it is woken. A
  * collection wakes them when its memtable is full. Beyond that all collections are counted again after there have been
@@ -17,7 +17,6 @@
  * memtable is sealed before it is full; of memtables with fewer than SEAL_ROWS_MIN rows none is: thousands of small
  * segments would take more than they give back.
  */
-#include "index/graph/graph.h"
 #include "index/store/store_priv.h"
 #include "io/bytes.h"
 #include "io/clock.h"
@@ -34,7 +33,6 @@
 #define COUNT_PAUSE_MS   100u
 #define COUNT_TIME_SHARE 20u /* counting takes at most one such part of the time */
 #define IDLE_MS          1000u
-#define LINK_SLICE_US    5000u
 #define BACKOFF_MAX      6u
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
@@ -60,10 +58,10 @@ static void note_result(struct store *store, struct collection *c, const char *w
                   (unsigned long long)collection_uid(c), err->message);
 }
 
-/* ---- links, memory, files ---------------------------------------------------------------------------------------- */
+/* ---- memory, files ----------------------------------------------------------------------------------------------- */
 
 /* One collection: true if something is left to do. */
-static bool upkeep_collection(struct store *store, struct collection *c, struct graph_scratch *scratch)
+static bool upkeep_collection(struct store *store, struct collection *c)
 {
     struct quire_error err = {0};
     if (collection_is_dropped(c) || collection_available(c, NULL) < 0)
@@ -71,8 +69,7 @@ static bool upkeep_collection(struct store *store, struct collection *c, struct 
     if (collection_remove_void(c, &err) < 0) /* tried again when there have been other writes */
         store_log(store, true, "elements of dropped tenants of set %llu stay for now: %s",
                   (unsigned long long)collection_uid(c), err.message);
-    bool more = collection_link(c, scratch, LINK_SLICE_US);
-    more |= collection_reclaim(c, scratch);
+    bool more = collection_reclaim(c);
     store_count(store, c);
     return more;
 }
@@ -91,7 +88,7 @@ static int upkeep_woken(struct maintainer *m)
     pthread_mutex_unlock(&store->wake_lock);
     if (!c)
         return 0;
-    if (upkeep_collection(store, c, m->scratch))
+    if (upkeep_collection(store, c))
         store_wake(store, c);
     collection_unref(c);
     store_apply_limits(store);
@@ -110,7 +107,7 @@ static int upkeep_all(struct maintainer *m, struct quire_error *err)
         return 0;
     int rc = store_list(store, &list, &n, err);
     for (uint32_t i = 0; rc == 0 && i < n && !atomic_load(&store->stopping); i++)
-        if (upkeep_collection(store, list[i], m->scratch)) {
+        if (upkeep_collection(store, list[i])) {
             more = true;
             store_wake(store, list[i]);
         }
@@ -375,14 +372,12 @@ int store_start_maintenance(struct store *store, struct quire_error *err)
 {
     int (*const passes[MAINTENANCE_ROLES])(struct maintainer *, struct quire_error *) = {upkeep_pass, write_pass,
                                                                                          merge_pass};
-    int rc = 0;
-    for (unsigned i = 0; i < MAINTENANCE_ROLES && rc == 0; i++) {
+    for (unsigned i = 0; i < MAINTENANCE_ROLES; i++) {
         struct maintainer *m = &store->maintainers[i];
         m->store = store;
         m->pass = passes[i];
-        rc = graph_scratch_create(&m->scratch, err);
     }
-    return rc == 0 && !store->options.no_maintenance ? store_begin_maintenance(store, err) : rc;
+    return store->options.no_maintenance ? 0 : store_begin_maintenance(store, err);
 }
 
 int store_begin_maintenance(struct store *store, struct quire_error *err)
@@ -391,7 +386,7 @@ int store_begin_maintenance(struct store *store, struct quire_error *err)
     store->options.no_maintenance = false;
     for (unsigned i = 0; i < MAINTENANCE_ROLES && rc == 0; i++) {
         struct maintainer *m = &store->maintainers[i];
-        assert(!m->started && m->pass && m->scratch);
+        assert(!m->started && m->pass);
         int errnum = pthread_create(&m->thread, NULL, maintain, m);
         if (errnum)
             rc = error_set_errno(err, errnum, "start a thread for", store->path);
@@ -411,8 +406,6 @@ void store_end_maintenance(struct store *store)
         if (m->started)
             pthread_join(m->thread, NULL);
         m->started = false;
-        graph_scratch_destroy(m->scratch);
-        m->scratch = NULL;
     }
 }
 

@@ -73,7 +73,6 @@ struct maintainer {
     bool started;
     /* one thing that is due; 1 if it did something, 0 if nothing was due, or an error */
     int (*pass)(struct maintainer *maintainer, struct quire_error *err);
-    struct graph_scratch *scratch;
 };
 
 struct store {

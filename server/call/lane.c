@@ -48,7 +48,7 @@ int lane_open(struct lane *lane, struct engine_config *config, struct engine **o
 
 void lane_close(struct lane *lane, struct engine *engine)
 {
-    assert(lane->gate_depth == 0 && !lane->cache_waits && lane->n_links == 0 && !lane->slices);
+    assert(lane->gate_depth == 0 && !lane->cache_waits && !lane->slices);
     fair_close(lane);
     searcher_destroy(lane->searcher);
     lane->searcher = NULL;

@@ -31,10 +31,8 @@ struct lane {
     struct get_call *cache_waits;        /* SC.GETs that wait for an answer; cmd_cache_get.c */
     uint64_t last_cache_complaint_ms;
     struct slice *slices, *last_slice; /* work that goes on in later turns; slice.c */
-    struct collection **links;         /* with rows that wait for links; references; owned; links.c */
-    uint32_t n_links, links_capacity;
-    unsigned gate_depth; /* inside the gate so many times */
-    uint64_t turn;       /* of the host's loop */
+    unsigned gate_depth;               /* inside the gate so many times */
+    uint64_t turn;                     /* of the host's loop */
     uint64_t now_us, now_ms;
     struct lane_stats stats;
 };

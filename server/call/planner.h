@@ -21,8 +21,6 @@ struct planner {
     bool (*failed)(const struct vector_plan *plan, struct quire_error *err);
     /* Whether every write can be made without the disk. True as long as no collection's segments change. */
     bool (*is_ready)(struct vector_plan *plan);
-    /* After the transaction: rows it has put are linked soon. NULL is fine. */
-    void (*link)(struct vector_plan *plan);
 };
 
 #endif

@@ -490,7 +490,6 @@ static void go_on(void *context)
         end(x);
         return;
     }
-    planner_of(x)->link(x->plan);
     client_group_done(&x->group);
 }
 

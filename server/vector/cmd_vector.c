@@ -56,7 +56,7 @@ static const char *quantisation_name(const struct collection_config *config)
 
 void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    enum { FOR_ALL = 12, STATISTICS = 14 };
+    enum { FOR_ALL = 12, STATISTICS = 13 };
     (void)n;
     struct vector_view view;
     enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
@@ -96,7 +96,6 @@ void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
         vector_put_count(out, "memory-budget", config->memory_bytes);
         vector_put_count(out, "memory-rows", stats.memtable_rows);
         vector_put_count(out, "memory-bytes", stats.memtable_bytes);
-        vector_put_count(out, "unlinked-rows", stats.unlinked);
         vector_put_count(out, "segments", stats.segments);
         vector_put_count(out, "segment-rows", stats.segment_rows);
         vector_put_count(out, "dead-rows", stats.dead_rows);

@@ -38,6 +38,8 @@ enum {
     QUERIES_MAX = 10000
 };
 
+#define RECALL_BESIDE_EF 0.95f
+
 /* Of one VMSIM: queries at once; for how long it begins some in a turn of the lane; results at once whose attributes,
  * which may be large, are fetched. */
 enum { QUERIES_AT_ONCE = 16, QUERIES_US = 250, ATTRIBUTES_AT_ONCE = 128, LARGE_BYTES = 65536 };
@@ -159,6 +161,8 @@ static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t
         caller_error(c, "ERR syntax error: RECALL and EF both say how hard to search; give one");
         return false;
     }
+    if (o->search.effort > 0) /* more than without EF, never less */
+        o->search.recall = RECALL_BESIDE_EF;
     return true;
 }
 

@@ -12,7 +12,6 @@
 #include "io/array.h"
 #include "io/error.h"
 #include "server/keys/keyspace.h"
-#include "server/vector/links.h"
 #include "server/vector/vector_call.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -50,8 +49,6 @@ struct vector_plan {
     size_t n_renames, renames_capacity;
     struct answer **buckets; /* a power of two of them */
     size_t n_buckets, n_answers, n_missing, n_running;
-    struct collection **targets; /* got rows; references */
-    size_t n_targets, targets_capacity;
     struct quire_error error; /* the first; code 0: none */
 };
 
@@ -78,9 +75,6 @@ static void plan_destroy(struct vector_plan *plan)
             free(a->vector);
             free(a);
         }
-    while (plan->n_targets > 0)
-        collection_unref(plan->targets[--plan->n_targets]);
-    free(plan->targets);
     free(plan->buckets);
     free(plan->renames);
     free(plan->notes);
@@ -293,21 +287,6 @@ void vector_plan_run(struct caller *c, struct vector_write *w)
         caller_error(c, "ERR the set's segments were exchanged while the transaction ran: this write was not made");
         return;
     }
-    bool known = false;
-    for (size_t i = 0; i < plan->n_targets; i++)
-        known = known || plan->targets[i] == w->target;
-    if (w->target && !known && array_reserve(&plan->targets, &plan->targets_capacity, plan->n_targets + 1))
-        plan->targets[plan->n_targets++] = w->target;
-    else
-        collection_unref(w->target); /* known, or maintenance links it */
-}
-
-static void plan_link(struct vector_plan *plan)
-{
-    for (size_t i = 0; plan && i < plan->n_targets; i++)
-        links_add(plan->lane, plan->targets[i]);
-    if (plan)
-        plan->n_targets = 0;
 }
 
 const struct planner vector_planner = {.create = plan_create,
@@ -315,5 +294,4 @@ const struct planner vector_planner = {.create = plan_create,
                                        .note_rename = plan_note_rename,
                                        .ask = plan_ask,
                                        .failed = plan_failed,
-                                       .is_ready = plan_is_ready,
-                                       .link = plan_link};
+                                       .is_ready = plan_is_ready};

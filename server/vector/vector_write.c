@@ -12,7 +12,6 @@
 #include "server/call/key_call.h"
 #include "server/keys/keyspace.h"
 #include "server/protocol/resp.h"
-#include "server/vector/links.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_plan.h"
 #include <assert.h>
@@ -160,8 +159,6 @@ static void add_to_new(struct service *service, struct vector_write *w, struct k
         if (rc < 0)
             keyspace_delete(lock, &w->key, 1, &gone, NULL);
     }
-    if (rc == 0)
-        w->target = collection_ref(c);
     collection_unref(c);
     rc = end_batch(service, own, rc, w, &err);
     if (rc < 0)
@@ -310,11 +307,8 @@ static enum vector_write_result locate_and_commit(struct service *service, struc
         int rc = w->kind == VECTOR_ADD      ? add(c, w, out, &err)
                  : w->kind == VECTOR_REMOVE ? remove_element(service, c, w, lock, out, &err)
                                             : change(c, w, out, &err);
-        if (rc == 0 && w->lsn && keyspace_find(lock, &key) == entry) {
+        if (rc == 0 && w->lsn && keyspace_find(lock, &key) == entry)
             keyspace_touch(lock, entry, w->lsn);
-            if (w->kind != VECTOR_REMOVE)
-                w->target = collection_ref(c);
-        }
         if (rc < 0 && rc != QUIRE_ESTALE)
             refuse(out, &err);
         if (rc != QUIRE_ESTALE)
@@ -363,7 +357,8 @@ enum vector_write_result vector_write_try(struct service *service, struct vector
     if (lock.lsn > w->lsn)
         w->lsn = lock.lsn;
     keyspace_unlock(&lock);
-    assert(result == VECTOR_WRITE_DONE ? w->is_gone || out->bytes > 0 || out->failed : w->target != NULL);
+    assert((result == VECTOR_WRITE_ASKS_DISK) == (w->target != NULL));
+    assert(result == VECTOR_WRITE_ASKS_DISK || w->is_gone || out->bytes > 0 || out->failed);
     return result;
 }
 
@@ -423,8 +418,6 @@ static void release_write(struct vector_write *w)
 
 static void finish(struct deferred_write *d)
 {
-    if (d->write.target)
-        links_add(d->base.lane, d->write.target);
     d->base.pending.lsn = d->write.lsn;
     release_write(&d->write);
     free(d->text);
@@ -453,7 +446,6 @@ static void on_answer(struct collection_fetch *fetch)
     collection_unref(d->base.collection);
     d->base.collection = NULL;
     if (failed) {
-        w->target = NULL;
         finish(d);
         return;
     }
@@ -549,11 +541,10 @@ void vector_write_run(struct caller *c, struct vector_write *w)
         c->slice_turn = lane->turn;
         c->slice = 0;
     }
-    enum links_pace pace = w->target ? links_add(lane, w->target) : LINKS_FEW;
     const struct store *store = lane->service->store;
-    if (++c->slice < SLICE_WRITES && pace == LINKS_FEW)
+    if (++c->slice < SLICE_WRITES)
         return;
-    if (pace == LINKS_HARD_LIMIT || (store && store_is_behind(store)))
+    if (store && store_is_behind(store))
         caller_slow(c);
     else
         caller_rest(c);

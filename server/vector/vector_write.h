@@ -39,7 +39,7 @@ struct vector_write {
     const struct filter *matching;
     /* out */
     bool removed, is_gone;     /* is_gone: there is no such collection under the key any more */
-    struct collection *target; /* with a reference, where the disk must be asked, or links wait; NULL otherwise */
+    struct collection *target; /* with a reference, where the disk must be asked; NULL otherwise */
     uint64_t lsn;              /* what the reply must wait for; 0: nothing was written */
 };
 

@@ -107,7 +107,7 @@ class Set:
         end, last, since = time.monotonic() + seconds, None, time.monotonic()
         while time.monotonic() < end:
             info = self.info()
-            now = [info[k] for k in ("segments", "merges", "memory-rows", "unlinked-rows", "disk-bytes")]
+            now = [info[k] for k in ("segments", "merges", "memory-rows", "disk-bytes")]
             if now != last:
                 last, since = now, time.monotonic()
             elif time.monotonic() - since > 3 and info["memory-bytes"] <= size_of(self.options.memtable_memory):

@@ -104,10 +104,8 @@ static void test_impossible_sizes_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_taken_stays),
-        cmocka_unit_test(test_the_same_needs_no_more_memory),
-        cmocka_unit_test(test_a_large_piece_after_a_reset),
-        cmocka_unit_test(test_little_costs_little),
+        cmocka_unit_test(test_what_was_taken_stays),         cmocka_unit_test(test_the_same_needs_no_more_memory),
+        cmocka_unit_test(test_a_large_piece_after_a_reset),  cmocka_unit_test(test_little_costs_little),
         cmocka_unit_test(test_impossible_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

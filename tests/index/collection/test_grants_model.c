@@ -753,9 +753,7 @@ static void run(uint64_t seed, enum quire_index_kind kind, uint32_t batches)
 {
     struct model *m = calloc(1, sizeof *m);
     char *folder = support_folder_make();
-    struct graph_scratch *scratch;
     assert_non_null(m);
-    assert_int_equal(graph_scratch_create(&scratch, NULL), 0);
     support_kind = kind;
     m->path = support_path(folder, "data");
     random_init(&m->random, seed);
@@ -763,8 +761,6 @@ static void run(uint64_t seed, enum quire_index_kind kind, uint32_t batches)
     write_some(m, 3 * BATCH);
     for (uint32_t i = 0; i < batches; i++) {
         write_some(m, below(m, BATCH));
-        while (below(m, 2) && collection_link(m->c, scratch, 10000))
-            ;
         look(m);
         tenants(m);
         upkeep(m);
@@ -776,7 +772,6 @@ static void run(uint64_t seed, enum quire_index_kind kind, uint32_t batches)
     struct quire_error err = {0};
     if (store_verify(&(struct store_check_request){.path = m->path}, NULL, &err) < 0)
         fail_msg("verify: %s", err.message);
-    graph_scratch_destroy(scratch);
     free(m->path);
     support_folder_remove(folder);
     free(m);

@@ -1,6 +1,6 @@
 /*
  * test_memtable.c - memtables against a model of plain arrays: every metric and type, old snapshots, the change to the
- * graph, recall, memory, rows given back, threads.
+ * cells, recall, memory, rows given back, threads.
  *
  * The model keeps every version of every element with its begin_lsn and end_lsn and the user's vector. Exact searches
  * must answer the same rows as the model's scan (but for ties), approximate ones nearly so.
@@ -27,7 +27,6 @@ enum { KEYS = 400, VERSIONS = 8000, DIM_MAX = 300 };
 
 struct fixture {
     struct epochs *epochs;
-    struct graph_scratch *scratch;
     struct memtable_config config;
     struct memtable *table;
     uint64_t lsn;
@@ -37,7 +36,6 @@ static void begin(struct fixture *f, uint32_t dim, enum quire_type type, enum qu
 {
     memset(f, 0, sizeof *f);
     assert_int_equal(epochs_create(&f->epochs), 0);
-    assert_int_equal(graph_scratch_create(&f->scratch, NULL), 0);
     f->config = (struct memtable_config){.dim = dim, .type = type, .metric = metric, .slot = slot, .seed = 7};
     f->config.epochs = f->epochs;
     assert_int_equal(memtable_create(&f->config, &f->table, NULL), 0);
@@ -46,7 +44,6 @@ static void begin(struct fixture *f, uint32_t dim, enum quire_type type, enum qu
 static void end(struct fixture *f)
 {
     memtable_destroy(f->table);
-    graph_scratch_destroy(f->scratch);
     epochs_destroy(f->epochs);
 }
 
@@ -71,25 +68,12 @@ static uint32_t put_number(struct fixture *f, uint32_t key, const void *vector)
     return put(f, &key, sizeof key, vector);
 }
 
-static void link_all(struct fixture *f)
-{
-    bool more = true;
-    while (more) {
-        unsigned slot = epoch_enter(f->epochs);
-        more = memtable_link(f->table, f->scratch, 1000);
-        epoch_exit(f->epochs, slot);
-    }
-    struct memtable_stats stats;
-    memtable_get_stats(f->table, &stats);
-    assert_int_equal(stats.unlinked, 0);
-}
-
 static uint32_t search(const struct fixture *f, const float *query, uint32_t k, bool exact, uint64_t snapshot,
                        struct memtable_hit *hits)
 {
     struct memtable_query q = {.query = query, .k = k, .exact = exact, .snapshot = snapshot};
     struct memtable_work work = {.scored = 0};
-    int n = memtable_search(f->table, f->scratch, &q, hits, &work);
+    int n = memtable_search(f->table, &q, hits, &work);
     assert_true(n >= 0 && work.scored >= (uint32_t)n);
     for (int i = 1; i < n; i++)
         assert_true(hits[i - 1].distance <= hits[i].distance);
@@ -258,9 +242,8 @@ static void check_end(struct fixture *f, const struct model *m, uint64_t *state)
 {
     struct memtable_stats stats;
     uint32_t living = 0;
-    while (memtable_reclaim(f->table, f->scratch, f->lsn))
+    while (memtable_reclaim(f->table, f->lsn))
         ;
-    link_all(f);
     verify(f);
     memtable_get_stats(f->table, &stats);
     for (uint32_t i = 0; i < KEYS; i++)
@@ -283,7 +266,7 @@ static void run_model(uint32_t dim, enum quire_type type, enum quire_metric metr
     for (uint32_t i = 0; i < KEYS; i++)
         m.living[i] = UINT32_MAX;
     for (uint32_t step = 0; step < 3000; step++) {
-        /* few keys at first: growth, then the graph, in which half of the keys are replaced again and again */
+        /* few keys at first: growth, then cells, in which half of the keys are replaced again and again */
         uint32_t keys = step < 300 ? 20 : step < 600 ? 200 : KEYS, key = (uint32_t)random_below(&random, keys);
         if (random_below(&random, 4))
             model_put(&f, &m, key, &state, &random);
@@ -293,11 +276,9 @@ static void run_model(uint32_t dim, enum quire_type type, enum quire_metric metr
             check_search(&f, &m, step % 40 == 7, f.lsn, &state);
         if (step % 20 == 13)
             check_search(&f, &m, true, horizon + random_below(&random, f.lsn - horizon + 1), &state);
-        if (step % 100 == 50 && step > 1000)
-            link_all(&f);
         if (step % 150 == 0) {
             horizon = f.lsn > 50 ? f.lsn - 50 : 0;
-            while (memtable_reclaim(f.table, f.scratch, horizon))
+            while (memtable_reclaim(f.table, horizon))
                 ;
             verify(&f);
         }
@@ -328,22 +309,19 @@ static void test_model_other_types(void **state)
     run_model(300, QUIRE_TYPE_BF16, QUIRE_METRIC_L2, QUIRE_SLOT_BF16);
 }
 
-/* ---- the change to the graph ------------------------------------------------------------------------------------- */
+/* ---- the change to cells --------------------------------------------------------------------------------------- */
 
-static void test_change_to_the_graph(void **state)
+static void test_change_to_cells(void **state)
 {
     struct fixture f;
     uint64_t gauss = 3;
     float x[300][32];
     struct memtable_hit hits[5];
-    struct memtable_stats stats;
     (void)state;
     begin(&f, 32, QUIRE_TYPE_F32, QUIRE_METRIC_L2, QUIRE_SLOT_F32);
     for (uint32_t i = 0; i < 300; i++) {
         random_vector(&gauss, 32, x[i]);
         assert_int_equal(put_number(&f, i, x[i]), i);
-        memtable_get_stats(f.table, &stats);
-        assert_int_equal(stats.unlinked, i < MEMTABLE_FLAT_ROWS ? 0 : i + 1);
         /* each row is found at once and keeps its number */
         for (uint32_t j = 0; j <= i; j += 37) {
             assert_int_equal(search(&f, x[j], 1, false, f.lsn, hits), 1);
@@ -353,7 +331,6 @@ static void test_change_to_the_graph(void **state)
     assert_int_equal(search(&f, x[200], 5, false, 200, hits), 5);
     for (uint32_t i = 0; i < 5; i++)
         assert_true(hits[i].row < 200);
-    link_all(&f);
     verify(&f);
     uint32_t n = (uint32_t)memtable_links(f.table, 7, f.lsn, NULL, hits, 5);
     assert_int_equal(n, 5);
@@ -369,7 +346,7 @@ static void test_change_to_the_graph(void **state)
 
 enum { MANY_ROWS = SANITIZED ? 3000 : 20000, SOME_ROWS = SANITIZED ? 2500 : 6000, RECALL_QUERIES = 60 };
 
-/* The share of the 10 nearest that a search with default effort finds; all rows are linked. */
+/* The share of the 10 nearest that a search with default effort finds. */
 static double recall_of(struct fixture *f, const struct support_data *data)
 {
     enum { K = 10 };
@@ -400,7 +377,6 @@ static double run_recall(uint32_t rows, enum quire_type type, enum quire_metric 
     size_t bytes = quire_type_bytes(type) * 48;
     for (uint32_t i = 0; i < data.rows; i++)
         assert_int_equal(put_number(&f, i, data.vectors + i * bytes), i);
-    link_all(&f);
     double recall = recall_of(&f, &data);
     support_data_free(&data);
     end(&f);
@@ -413,6 +389,28 @@ static void test_recall(void **state)
     assert_true(run_recall(MANY_ROWS, QUIRE_TYPE_F32, QUIRE_METRIC_COSINE, QUIRE_SLOT_Q8) >= 0.95);
     assert_true(run_recall(SOME_ROWS, QUIRE_TYPE_U8, QUIRE_METRIC_L2, QUIRE_SLOT_U8) >= 0.97);
     assert_true(run_recall(SOME_ROWS, QUIRE_TYPE_F32, QUIRE_METRIC_IP, QUIRE_SLOT_F32) >= 0.97);
+}
+
+/* Where no direction is better than another, cells help little: the gauge must notice. */
+static void test_recall_of_noise(void **state)
+{
+    enum { DIM = 128 };
+    struct support_data data;
+    struct fixture f;
+    uint64_t gauss = 17;
+    (void)state;
+    support_data_alloc(MANY_ROWS, DIM, QUIRE_TYPE_F32, &data);
+    begin(&f, DIM, QUIRE_TYPE_F32, QUIRE_METRIC_COSINE, QUIRE_SLOT_Q8);
+    for (uint32_t i = 0; i < data.rows; i++) {
+        float *x = (float *)(void *)data.vectors + (size_t)i * DIM;
+        random_vector(&gauss, DIM, x);
+        put_number(&f, i, x);
+    }
+    support_floats(&data);
+    assert_true(recall_of(&f, &data) >= 0.93);
+    verify(&f);
+    support_data_free(&data);
+    end(&f);
 }
 
 /* Lengths grow by a fiftieth of a percent a row: sooner or later a table asks for another one; until then it finds. */
@@ -439,7 +437,6 @@ static void test_growing_lengths(void **state)
     assert_true(n > 2 * MEMTABLE_FLAT_ROWS && n < ROWS);
     data.rows = n;
     support_floats(&data);
-    link_all(&f);
     assert_true(recall_of(&f, &data) >= 0.95);
     support_data_free(&data);
     end(&f);
@@ -449,7 +446,7 @@ static void test_growing_lengths(void **state)
 
 static void reclaim_all(struct fixture *f, uint64_t horizon)
 {
-    while (memtable_reclaim(f->table, f->scratch, horizon))
+    while (memtable_reclaim(f->table, horizon))
         ;
 }
 
@@ -466,8 +463,6 @@ static void run_reuse(uint32_t keys)
             random_vector(&gauss, 16, x);
             put_number(&f, i, x);
         }
-        if (round % 2)
-            link_all(&f);
         reclaim_all(&f, f.lsn);
     }
     memtable_get_stats(f.table, &stats);
@@ -530,10 +525,10 @@ enum {
     LIVE_KEYS = 700,
     LIVE_DIM = 32,
     LIVE_PUTS = SANITIZED ? 3000 : 8000,
-    LINKERS = 2,
     CHURN_KEYS = 4,
     CHURN_US = 1000000,
-    SEARCHERS = 3
+    SEARCHERS = 3,
+    LIVE_SEARCHES = 10
 };
 
 struct live {
@@ -543,21 +538,6 @@ struct live {
     atomic_bool stop;
     atomic_uint failures, searches;
 };
-
-static void *link_always(void *context)
-{
-    struct live *live = context;
-    struct graph_scratch *scratch;
-    if (graph_scratch_create(&scratch, NULL) < 0)
-        return NULL;
-    while (!atomic_load(&live->stop)) {
-        unsigned slot = epoch_enter(live->f.epochs);
-        memtable_link(live->f.table, scratch, 200);
-        epoch_exit(live->f.epochs, slot);
-    }
-    graph_scratch_destroy(scratch);
-    return NULL;
-}
 
 /* No key twice; and with `all`, at any snapshot, each of the base keys, which are in the table all the time. */
 static bool sees_each_once(struct live *live, const struct memtable_hit *hits, int n, bool all)
@@ -582,26 +562,22 @@ static bool sees_each_once(struct live *live, const struct memtable_hit *hits, i
 static void *search_always(void *context)
 {
     struct live *live = context;
-    struct graph_scratch *scratch;
     static _Thread_local struct memtable_hit hits[LIVE_KEYS];
     float query[LIVE_DIM], vector[LIVE_DIM], room[LIVE_DIM];
     uint64_t gauss = (uint64_t)(uintptr_t)hits;
-    if (graph_scratch_create(&scratch, NULL) < 0)
-        return NULL;
     while (!atomic_load(&live->stop)) {
         bool all = atomic_fetch_add(&live->searches, 1) % 4 == 0;
         random_vector(&gauss, LIVE_DIM, query);
         unsigned slot = epoch_enter(live->f.epochs);
         struct memtable_query q = {.query = query, .k = all ? LIVE_KEYS : 10, .exact = all, .effort = 20};
         q.snapshot = atomic_load(&live->lsn);
-        int n = memtable_search(live->f.table, scratch, &q, hits, NULL);
+        int n = memtable_search(live->f.table, &q, hits, NULL);
         if ((n != (int)q.k && !all) || !sees_each_once(live, hits, n, all))
             atomic_fetch_add(&live->failures, 1);
         for (int i = 0; i < n; i += 7)
             memtable_vector(live->f.table, hits[i].row, room, vector);
         epoch_exit(live->f.epochs, slot);
     }
-    graph_scratch_destroy(scratch);
     return NULL;
 }
 
@@ -612,7 +588,7 @@ static void write_always(struct live *live)
     struct random random;
     float x[LIVE_DIM];
     random_init(&random, 1);
-    for (uint32_t i = 0; i < LIVE_PUTS; i++) {
+    for (uint32_t i = 0; i < LIVE_PUTS || atomic_load(&live->searches) < 4 * LIVE_SEARCHES; i++) {
         uint32_t key = i < LIVE_KEYS ? i : (uint32_t)random_below(&random, LIVE_KEYS), row;
         random_vector(&gauss, LIVE_DIM, x);
         pthread_mutex_lock(&live->lock);
@@ -622,7 +598,7 @@ static void write_always(struct live *live)
             assert_int_equal(memtable_set_attributes(f->table, row, "def", i % 10 ? 3 : 0), 0);
         atomic_store(&live->lsn, lsn);
         if (i % 16 == 0)
-            memtable_reclaim(f->table, f->scratch, lsn);
+            memtable_reclaim(f->table, lsn);
         pthread_mutex_unlock(&live->lock);
     }
 }
@@ -630,9 +606,9 @@ static void write_always(struct live *live)
 static void run_threads(enum quire_metric metric, enum quire_slot slot)
 {
     struct live live = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    pthread_t linkers[LINKERS], searchers[SEARCHERS];
+    pthread_t searchers[SEARCHERS];
     begin(&live.f, LIVE_DIM, QUIRE_TYPE_F32, metric, slot);
-    /* the change to the graph comes while all are at work */
+    /* the change to cells comes while all are at work */
     float x[LIVE_DIM];
     uint64_t gauss = 77;
     for (uint32_t key = 0; key < BASE_KEYS; key++) {
@@ -640,21 +616,16 @@ static void run_threads(enum quire_metric metric, enum quire_slot slot)
         put_number(&live.f, key, x);
     }
     atomic_store(&live.lsn, live.f.lsn);
-    for (unsigned i = 0; i < LINKERS; i++)
-        assert_int_equal(pthread_create(&linkers[i], NULL, link_always, &live), 0);
     for (unsigned i = 0; i < SEARCHERS; i++)
         assert_int_equal(pthread_create(&searchers[i], NULL, search_always, &live), 0);
     write_always(&live);
     atomic_store(&live.stop, true);
-    for (unsigned i = 0; i < LINKERS; i++)
-        pthread_join(linkers[i], NULL);
     for (unsigned i = 0; i < SEARCHERS; i++)
         pthread_join(searchers[i], NULL);
     assert_int_equal(atomic_load(&live.failures), 0);
-    assert_true(atomic_load(&live.searches) > 10);
+    assert_true(atomic_load(&live.searches) > LIVE_SEARCHES);
     reclaim_all(&live.f, atomic_load(&live.lsn));
-    link_all(&live.f);
-    reclaim_all(&live.f, atomic_load(&live.lsn));
+    reclaim_all(&live.f, atomic_load(&live.lsn)); /* the first may have been too early for the last readers */
     verify(&live.f);
     struct memtable_stats stats;
     memtable_get_stats(live.f.table, &stats);
@@ -675,15 +646,12 @@ static void test_threads(void **state)
 static void *search_for_dead(void *context)
 {
     struct live *live = context;
-    struct graph_scratch *scratch;
     float query[LIVE_DIM] = {1};
-    if (graph_scratch_create(&scratch, NULL) < 0)
-        return NULL;
     while (!atomic_load(&live->stop)) {
         struct memtable_hit hits[CHURN_KEYS];
         unsigned slot = epoch_enter(live->f.epochs);
         struct memtable_query q = {.query = query, .k = CHURN_KEYS, .exact = true, .snapshot = atomic_load(&live->lsn)};
-        int n = memtable_search(live->f.table, scratch, &q, hits, NULL);
+        int n = memtable_search(live->f.table, &q, hits, NULL);
         for (int i = 0; i < n; i++) {
             struct memtable_row row;
             memtable_row(live->f.table, hits[i].row, &row);
@@ -693,7 +661,6 @@ static void *search_for_dead(void *context)
         atomic_fetch_add(&live->searches, 1);
         epoch_exit(live->f.epochs, slot);
     }
-    graph_scratch_destroy(scratch);
     return NULL;
 }
 
@@ -714,7 +681,7 @@ static void test_the_dead_stay_dead(void **state)
             memtable_end(f->table, old, ++f->lsn);
             atomic_store(&live.lsn, f->lsn);
             while (memtable_end_lsn(f->table, old) != 0)
-                memtable_reclaim(f->table, f->scratch, f->lsn);
+                memtable_reclaim(f->table, f->lsn);
         }
         put_number(f, key, x);
         atomic_store(&live.lsn, f->lsn);
@@ -750,8 +717,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_f32),
         cmocka_unit_test(test_model_other_types),
-        cmocka_unit_test(test_change_to_the_graph),
+        cmocka_unit_test(test_change_to_cells),
         cmocka_unit_test(test_recall),
+        cmocka_unit_test(test_recall_of_noise),
         cmocka_unit_test(test_growing_lengths),
         cmocka_unit_test(test_row_numbers_are_used_again),
         cmocka_unit_test(test_horizon_keeps_old_versions),

@@ -61,7 +61,6 @@ enum { DIM_MAX = 256 };
 
 struct fixture {
     struct epochs *epochs;
-    struct graph_scratch *scratch;
     struct memtable_config config;
     struct memtable *table;
     uint64_t lsn, gauss;
@@ -72,7 +71,6 @@ static void begin(struct fixture *f, uint32_t dim, enum quire_metric metric, enu
 {
     memset(f, 0, sizeof *f);
     assert_int_equal(epochs_create(&f->epochs), 0);
-    assert_int_equal(graph_scratch_create(&f->scratch, NULL), 0);
     f->config = (struct memtable_config){.dim = dim, .metric = metric, .slot = slot, .epochs = f->epochs};
     assert_int_equal(memtable_create(&f->config, &f->table, NULL), 0);
     f->gauss = dim;
@@ -81,7 +79,6 @@ static void begin(struct fixture *f, uint32_t dim, enum quire_metric metric, enu
 static void end(struct fixture *f)
 {
     memtable_destroy(f->table);
-    graph_scratch_destroy(f->scratch);
     epochs_destroy(f->epochs);
 }
 
@@ -107,14 +104,6 @@ static void put_rows(struct fixture *f, uint32_t from, uint32_t to)
         assert_int_equal(put(f, i, &row), 0);
         f->lsn++;
     }
-}
-
-static void link_all(struct fixture *f)
-{
-    unsigned slot = epoch_enter(f->epochs);
-    while (memtable_link(f->table, f->scratch, 1000000))
-        ;
-    epoch_exit(f->epochs, slot);
 }
 
 static uint64_t bytes_of(const struct fixture *f)
@@ -176,8 +165,8 @@ static void test_bytes_are_true(void **state)
     run_accounting(QUIRE_METRIC_IP, QUIRE_SLOT_F32);
 }
 
-/* With a graph, whose rows are mapped, resident memory is the judge. */
-static void test_bytes_are_true_with_a_graph(void **state)
+/* With cells, too, of which resident memory is the judge. */
+static void test_bytes_are_true_with_cells(void **state)
 {
     enum { ROWS = SANITIZED ? 1000 : 30000 };
     struct fixture f;
@@ -219,8 +208,6 @@ static void run_failing_puts(enum quire_metric metric, enum quire_slot slot)
             assert_int_equal(rc, QUIRE_ENOMEM);
             memtable_get_stats(f.table, &after);
             assert_true(before.rows == after.rows && before.dead == after.dead && before.row_end == after.row_end);
-            /* that there is a graph now changes no answer */
-            assert_true(before.unlinked == after.unlinked || (before.unlinked == 0 && after.unlinked == after.row_end));
             if (memtable_check(f.table, &reason) < 0)
                 fail_msg("%s", reason.message);
             failures++;
@@ -231,7 +218,6 @@ static void run_failing_puts(enum quire_metric metric, enum quire_slot slot)
     }
     if (!SANITIZED)
         assert_true(failures > 320);
-    link_all(&f);
     if (memtable_check(f.table, &reason) < 0)
         fail_msg("%s", reason.message);
     end(&f);
@@ -275,7 +261,6 @@ static void test_searches_do_not_allocate(void **state)
     (void)state;
     begin(&f, 64, QUIRE_METRIC_COSINE, QUIRE_SLOT_Q8);
     put_rows(&f, 0, 2000);
-    link_all(&f);
     struct memtable_query query = {.query = f.x, .k = 20, .snapshot = f.lsn};
     unsigned long before = 0;
     for (uint32_t i = 0; i < 40; i++) {
@@ -284,7 +269,7 @@ static void test_searches_do_not_allocate(void **state)
         unsigned slot = epoch_enter(f.epochs);
         next_vector(&f);
         query.exact = i % 2;
-        assert_int_equal(memtable_search(f.table, f.scratch, &query, hits, NULL), 20);
+        assert_int_equal(memtable_search(f.table, &query, hits, NULL), 20);
         epoch_exit(f.epochs, slot);
     }
     assert_int_equal(atomic_load(&allocations), before);
@@ -294,9 +279,9 @@ static void test_searches_do_not_allocate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_sets_are_small),        cmocka_unit_test(test_bytes_are_true),
-        cmocka_unit_test(test_bytes_are_true_with_a_graph), cmocka_unit_test(test_puts_without_memory),
-        cmocka_unit_test(test_attributes_without_memory),   cmocka_unit_test(test_searches_do_not_allocate),
+        cmocka_unit_test(test_small_sets_are_small),      cmocka_unit_test(test_bytes_are_true),
+        cmocka_unit_test(test_bytes_are_true_with_cells), cmocka_unit_test(test_puts_without_memory),
+        cmocka_unit_test(test_attributes_without_memory), cmocka_unit_test(test_searches_do_not_allocate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

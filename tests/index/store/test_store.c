@@ -192,13 +192,14 @@ static void an_overdue_checkpoint_does_not_wait_for_seals(void **in)
     struct collection *sets[3];
     struct store_stats stats;
     struct quire_error err = {0};
-    options.memtable_bytes = 64u << 10;
+    options.memtable_bytes = 32u << 10;
     options.checkpoint_bytes = 64u << 10;
     struct store *store = support_store_open(s->path, &options);
     for (unsigned i = 0; i < 3; i++) {
         sets[i] = support_create(store);
         put_keys(s, sets[i], 1000 * i, 1000, 1);
     }
+    assert_int_equal(journal_sync(store_journal(store), &err), 0); /* the log has its length */
     assert_true(store_maintain(store, &err) > 0);
     store_get_stats(store, &stats);
     assert_int_equal(stats.checkpoints, 1);
@@ -638,7 +639,7 @@ static void memory_beyond_its_limit_refuses_puts_until_it_is_free(void **in)
     struct state *s = *in;
     struct store_options options = support_store_options(NULL);
     struct quire_error err = {0};
-    options.memory_bytes = 256u << 10;
+    options.memory_bytes = 128u << 10; /* of fewer rows than are sealed */
     struct store *store = support_store_open(s->path, &options);
     struct collection *c = support_create(store);
     uint32_t key = 0;

@@ -11,7 +11,6 @@
 #include "server/call/fair.h"
 #include "server/call/slice.h"
 #include "server/command_rows.h"
-#include "server/vector/links.h"
 #include "tests/temp_folder.h"
 #include <dirent.h>
 #include <pthread.h>
@@ -200,7 +199,6 @@ static void turn(struct test_lane *t)
     run_messages(t);
     lane->turn++;
     fair_work(lane);
-    links_hook.work(lane);
     slice_hook.work(lane);
     lane_leave(lane);
 }
@@ -211,7 +209,6 @@ static void end(struct test_lane *t)
     struct service *s = &t->service;
     cache_waits_hook.stop(&t->lane);
     fair_expire(&t->lane, true);
-    links_hook.close(&t->lane);
     worker_stop(&s->worker);
     run_messages(t);
     lane_close(&t->lane, engine);
