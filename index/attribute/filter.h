@@ -59,7 +59,7 @@ enum filter_part_kind {
     FILTER_EXISTS, /* field is there and not null */
     FILTER_NULL,   /* field is there and null */
     FILTER_KEYS,   /* the element's name is one of filter_key first_key .. + n_keys */
-    FILTER_MIXED   /* of several fields at once (.a > .b): filter_test_several */
+    FILTER_MIXED   /* of several fields at once (.a > .b): filter_rows.h */
 };
 /* In Redis every value has a number: strings are read as one ("7" > 5), and what is none, lists and null are 0. So a
  * test that looks like one of numbers may match strings, and the other way round; the shortcuts below each speak of one
@@ -77,7 +77,7 @@ struct filter_part {
      * tested) */
     bool strings_listed;
     uint32_t n_texts, first_text;
-    /* TEST: all lists are alike to it, whatever is in them: test an empty one */
+    /* TEST, MIXED: all lists are alike to it, whatever is in them: test an empty one */
     bool lists_alike;
     /* TEST: it is `constant in .field`: a list matches if a member of it does (filter_test_member). Of members that are
      * strings that is filter_text_of first_text alone, unless member_is_number; of members that are numbers, the number
@@ -103,10 +103,7 @@ bool filter_test(const struct filter *filter, const struct filter_part *part, co
 /* is_member: whether a list with this member matches. */
 bool filter_test_member(const struct filter *filter, const struct filter_part *part, const struct json_value *member);
 
-/* The fields of a MIXED; false: more than capacity, or it asks for the element's name as well. */
-bool filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields,
-                        uint32_t capacity, uint32_t *n);
-/* Whether values make a MIXED true: values[i] of field i, for those of its fields; each as of filter_test. */
-bool filter_test_several(const struct filter *filter, const struct filter_part *part, const struct json_value *values);
-
+/* The fields of a TEST or a MIXED: into fields[FILTER_FIELDS_MAX]; how many. 0: it asks for the element's name as
+ * well, which columns do not know. */
+uint32_t filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields);
 #endif

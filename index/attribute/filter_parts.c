@@ -249,7 +249,6 @@ static void know(struct maker *m, struct filter_part *part)
     struct filter *f = m->filter;
     uint32_t i = part->end - 1;
     const struct filter_node *node = &f->nodes[i];
-    part->lists_alike = !node->reads_lists;
     if (node->op == OP_FIELD) { /* true: all numbers but 0 */
         part->numbers_known = true;
         add_interval(m, (struct filter_interval){.low = -INFINITY, .high_open = true});
@@ -326,6 +325,7 @@ static struct filter_part *make_leaf(struct maker *m, uint32_t i)
     struct filter_part *part = add_part(f, FILTER_MIXED);
     part->first = node->first;
     part->end = i + 1;
+    part->lists_alike = !node->reads_lists;
     if (one_field)
         part->field = (uint32_t)__builtin_ctzll(node->fields);
     if (node->op == OP_EXISTS) {

@@ -18,7 +18,6 @@
  */
 #include "index/attribute/filter_priv.h"
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,13 +169,13 @@ static double arithmetic(enum filter_op op, double a, double b)
 {
     switch (op) {
     case OP_POWER:
-        return pow(a, b);
+        return filter_power(a, b);
     case OP_MULTIPLY:
         return a * b;
     case OP_DIVIDE:
         return a / b;
     case OP_REMAINDER:
-        return fmod(a, b);
+        return filter_remainder(a, b);
     case OP_ADD:
         return a + b;
     case OP_SUBTRACT:
@@ -287,24 +286,12 @@ bool filter_test_member(const struct filter *filter, const struct filter_part *p
     return values_equal(&filter->constants[filter->nodes[part->first].operand].json, member);
 }
 
-bool filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields,
-                        uint32_t capacity, uint32_t *n)
+uint32_t filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields)
 {
     const struct filter_node *last = &filter->nodes[part->end - 1];
-    *n = 0;
-    for (uint32_t i = 0; i < filter->n_fields; i++) {
-        if (!(last->fields >> i & 1))
-            continue;
-        if (*n == capacity)
-            return false;
-        fields[(*n)++] = i;
-    }
-    return !last->names_key;
-}
-
-bool filter_test_several(const struct filter *filter, const struct filter_part *part, const struct json_value *values)
-{
-    struct filter_row row = {.values = values};
-    struct filter_value result = run_nodes(filter, part->first, part->end, &row);
-    return filter_truth(&result.json);
+    uint32_t n = 0;
+    for (uint64_t left = last->names_key ? 0 : last->fields; left; left &= left - 1)
+        fields[n++] = (uint32_t)__builtin_ctzll(left);
+    assert(last->names_key || n > 0);
+    return n;
 }

@@ -205,7 +205,9 @@ uint64_t part_bytes(const struct part *part)
 {
     uint64_t filter = part->filter ? part->filter_blocks * FILTER_WORDS * sizeof(uint32_t) : 0;
     uint64_t segment = part->segment ? segment_info(part->segment)->resident_bytes : 0;
-    return sizeof *part + part->dead_capacity / 8 + filter + segment;
+    const struct columns *columns = part->segment ? part->segment->columns : NULL;
+    uint64_t kept = columns ? columns_kept_bytes(columns) : 0;
+    return sizeof *part + part->dead_capacity / 8 + filter + segment + kept;
 }
 
 /* ---- what scopes let be seen ------------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
  * quarter of a byte per value, which matters where each row has a value of its own. Tenants are found likewise, by name
  * and generation.
  */
+#include "index/column/column_rows.h"
 #include "index/column/columns_priv.h"
 #include "index/vector/varint.h"
 #include "io/bytes.h"
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #define TEXT_BYTES_MAX (1u << 24) /* attributes are not longer */
+#define KEPT_BYTES     (8u << 20) /* of columns by rows, beyond as much as the columns take */
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
@@ -397,6 +399,9 @@ int columns_open(struct io_fs *fs, const char *path, const uint8_t segment_id[16
         rc = say_damaged(file, COLUMNS_RECORDS, open_columns(columns), err);
     if (rc == 0)
         rc = say_damaged(file, COLUMNS_TENANTS, check_tenants(columns), err);
+    columns->kept = column_rows_keep_create(KEPT_BYTES + columns->records_bytes);
+    if (rc == 0 && !columns->kept)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     section_file_close(file);
     if (rc < 0)
         columns_close(columns);
@@ -409,6 +414,7 @@ void columns_close(struct columns *columns)
 {
     if (!columns)
         return;
+    column_rows_keep_destroy(columns->kept);
     for (uint32_t i = 0; columns->columns && i < columns->n_columns; i++)
         for (unsigned table = 0; table < TABLES; table++)
             free(columns->columns[i].tables[table].marks);
@@ -461,6 +467,11 @@ void columns_get_stats(const struct columns *columns, struct columns_stats *out)
                                   .tenant_bytes = columns->tenant_groups_bytes + columns->tenants_bytes};
     for (uint32_t i = 0; i < columns->n_columns; i++)
         out->column_bytes += marks_bytes(&columns->columns[i]);
+}
+
+uint64_t columns_kept_bytes(const struct columns *columns)
+{
+    return column_rows_kept_bytes(columns->kept);
 }
 
 bool columns_info(const struct columns *columns, uint32_t i, struct column_info *out)

@@ -7,16 +7,16 @@
  * order, so what lies together is short in each.
  *
  * A filter is decided by set operations: an equality or a range takes the sets of its values; any other test of one
- * field is made once per distinct value, a test of several once per combination of their values that occurs. What no
- * column can decide (too many combinations, a field that is not indexed) is left to filter_matches on the attributes
- * themselves; the set is then larger than the answer, and says so.
+ * field is made once per distinct value; a test of several, or of a field with very many values, for each row by what
+ * the columns say that it has. What no column can decide (what is in a list, a field that is not indexed) is left to
+ * filter_matches on the attributes themselves; the set is then larger than the answer, and says so.
  *
  * Which fields get a column: all that are declared INDEXED; of the others those that rows have, by how many have them,
  * up to COLUMNS_LEARNT_MAX and as long as a column takes no more than COLUMN_BYTES_PER_ROW per row; of one that would
  * take more only the rows that have it are kept. A list puts its row into the set of each of its members, which stand
  * apart from the values of rows without lists.
  *
- * Tombstones are not known here. Immutable once open; thread-safe.
+ * Tombstones are not known here. Immutable once open, but for what is kept (columns_kept_bytes); thread-safe.
  */
 #ifndef QUIRE_INDEX_COLUMNS_H
 #define QUIRE_INDEX_COLUMNS_H
@@ -29,7 +29,7 @@
 #define COLUMNS_NAME         "columns"
 #define COLUMNS_LEARNT_MAX   64u
 #define COLUMN_BYTES_PER_ROW 32u
-#define COLUMN_TESTS_MAX     65536u /* distinct values that one test is made for; beyond that it is left over */
+#define COLUMN_TESTS_MAX     65536u /* distinct numbers that one test is made for; beyond that it is made for the rows */
 
 struct columns;
 
@@ -52,6 +52,8 @@ struct columns_stats {
     uint64_t column_bytes, tenant_bytes; /* in memory */
 };
 void columns_get_stats(const struct columns *columns, struct columns_stats *out);
+/* In memory besides: what selections have asked for by rows, at most as much as the columns take and 8 MiB. */
+uint64_t columns_kept_bytes(const struct columns *columns);
 /* What a column is, for `quire inspect` and VINFO; false behind the last. */
 struct column_info {
     const char *name;

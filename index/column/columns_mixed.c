@@ -1,182 +1,116 @@
 /*
- * columns_mixed.c - tests of several fields at once (.a > .b, .price * .count < 100), decided by what values rows have.
+ * columns_mixed.c - tests of several fields at once (.a > .b, .price * .count < 100), and those of one field that has
+ * very many values, decided row by row from what the columns say that each row has.
  *
- * Each row of the universe gets a number for the combination of values that it has in the fields, and each combination
- * that occurs is tested once. That takes a pass over the columns' sets and eight bytes per row, so it is done where the
- * combinations that may occur are few (COLUMN_TESTS_MAX); beyond that, and where a row has a list, the attributes
- * themselves have to be asked.
+ * The columns of the test's fields are taken by rows (column_rows.h) and the test is run over a chunk of rows after the
+ * other (filter_rows.h). Only where the answer hangs on what is in a list, or on values that were left out of a column,
+ * must the attributes themselves be asked: those rows may match.
  */
+#include "index/attribute/filter_rows.h"
+#include "index/column/column_rows.h"
 #include "index/column/columns_priv.h"
 #include <assert.h>
 #include <stdlib.h>
 
-#define FIELDS_MAX 4u
-
-/* What a row may have in a field, before the numbers and texts of its column. An object counts as nothing. */
-enum mixed_value { MIXED_MISSING, MIXED_LIST, MIXED_NULL, MIXED_FIRST };
-enum verdict { VERDICT_OPEN, VERDICT_NO, VERDICT_YES, VERDICT_MAYBE };
-
-struct mixed {
-    const struct filter *filter;
-    const struct filter_part *part;
-    const struct universe *universe;
-    const struct column *columns[FIELDS_MAX];
-    uint32_t fields[FIELDS_MAX], sizes[FIELDS_MAX], n;
-    uint32_t *combinations, *values, *rows; /* per row of the universe; of one set */
-    uint8_t *verdicts;
+/* Of a field, for the rows of a chunk. */
+struct field_rows {
+    double numbers[FILTER_ROWS_MAX];
+    uint8_t kinds[FILTER_ROWS_MAX];
 };
 
-/* Marks the rows of a set with a value. */
-static void mark(struct mixed *m, const struct row_set *set, uint32_t value)
-{
-    const struct universe *u = m->universe;
-    uint64_t place = 0;
-    row_set_rows(set, m->rows);
-    for (uint32_t i = 0; i < set->n; i++) {
-        if (!u->rows) {
-            m->values[m->rows[i]] = value;
-            continue;
-        }
-        while (place < u->n && u->rows[place] < m->rows[i])
-            place++;
-        if (place == u->n)
-            return;
-        if (u->rows[place] == m->rows[i])
-            m->values[place] = value;
-    }
-}
+struct mixed {
+    const struct filter_part *part;
+    const struct universe *universe;
+    uint32_t fields[FILTER_FIELDS_MAX], n_fields;
+    struct column_rows *by_field[FILTER_FIELDS_MAX]; /* NULL: no row has it */
+    struct filter_values values[FILTER_FIELDS_MAX];  /* by field */
+    struct field_rows *chunk;                        /* n_fields */
+    struct filter_rows *run;
+    uint64_t first; /* place of the chunk */
+};
 
-static void mark_table(struct mixed *m, const struct column_table *table, uint32_t first)
+/* The columns of the part's fields. *decided: false where there is none for one of them, and rows may have it. */
+static int find_columns(struct mixed *m, const struct columns *columns, const struct filter *filter, bool *decided)
 {
-    struct column_walk walk;
-    struct json_value value;
-    struct row_set set;
-    column_walk_from(&walk, table, 0);
-    for (uint32_t i = 0; column_walk_next(&walk, &value, &set); i++)
-        mark(m, &set, first + i);
-}
-
-static void add_field(struct mixed *m, uint32_t i)
-{
-    const struct column *c = m->columns[i];
-    for (uint64_t at = 0; at < m->universe->n; at++)
-        m->values[at] = MIXED_MISSING;
-    mark(m, &c->lists, MIXED_LIST);
-    mark(m, &c->nulls, MIXED_NULL);
-    mark_table(m, &c->tables[TABLE_NUMBERS], MIXED_FIRST);
-    mark_table(m, &c->tables[TABLE_TEXTS], MIXED_FIRST + c->tables[TABLE_NUMBERS].n);
-    for (uint64_t at = 0; at < m->universe->n; at++)
-        m->combinations[at] = m->combinations[at] * m->sizes[i] + m->values[at];
-}
-
-static struct json_value value_of(const struct column *c, uint32_t value)
-{
-    struct json_value out = {.kind = VALUE_NULL};
-    uint32_t numbers = c->tables[TABLE_NUMBERS].n;
-    assert(value >= MIXED_NULL && value < MIXED_FIRST + numbers + c->tables[TABLE_TEXTS].n);
-    if (value == MIXED_NULL)
-        return out;
-    value -= MIXED_FIRST;
-    out.kind = value < numbers ? VALUE_NUMBER : VALUE_STRING;
-    if (value < numbers)
-        out.number = column_table_number(&c->tables[TABLE_NUMBERS], value);
-    else
-        out.text = column_table_text(&c->tables[TABLE_TEXTS], value - numbers, &out.bytes);
-    return out;
-}
-
-static enum verdict evaluate(const struct mixed *m, uint32_t combination)
-{
-    struct json_value values[FILTER_FIELDS_MAX];
-    bool list = false;
-    for (uint32_t i = m->n; i-- > 0; combination /= m->sizes[i]) {
-        uint32_t value = combination % m->sizes[i];
-        if (value == MIXED_MISSING)
-            return VERDICT_NO; /* the fields are required */
-        list = list || value == MIXED_LIST;
-        if (!list)
-            values[m->fields[i]] = value_of(m->columns[i], value);
-    }
-    if (list)
-        return VERDICT_MAYBE;
-    return filter_test_several(m->filter, m->part, values) ? VERDICT_YES : VERDICT_NO;
-}
-
-/* The columns of the part's fields. *decided: false where they cannot tell; otherwise with *none no row matches. */
-static void find_columns(struct mixed *m, const struct columns *columns, bool *decided, bool *none)
-{
-    uint64_t combinations = 1;
-    *decided = filter_part_fields(m->filter, m->part, m->fields, FIELDS_MAX, &m->n);
-    *none = false;
-    for (uint32_t i = 0; *decided && i < m->n; i++) {
+    int rc = 0;
+    m->n_fields = filter_part_fields(filter, m->part, m->fields);
+    *decided = m->n_fields > 0;
+    for (uint32_t i = 0; rc == 0 && *decided && i < m->n_fields; i++) {
         uint32_t bytes;
         bool required;
-        const char *name = filter_field(m->filter, m->fields[i], &bytes, &required);
-        const struct column *c = m->columns[i] = columns_find(columns, name, bytes);
-        *none = *none || (!c && columns->complete);
-        if (!c || !required) {
-            *decided = !c && *none && required;
-            return;
-        }
-        const struct column_table *numbers = &c->tables[TABLE_NUMBERS], *texts = &c->tables[TABLE_TEXTS];
-        bool kept = (numbers->n || !numbers->rows.n) && (texts->n || !texts->rows.n);
-        m->sizes[i] = MIXED_FIRST + numbers->n + texts->n;
-        combinations *= m->sizes[i];
-        *decided = kept && combinations <= COLUMN_TESTS_MAX;
+        const char *name = filter_field(filter, m->fields[i], &bytes, &required);
+        const struct column *c = columns_find(columns, name, bytes);
+        if (c)
+            rc = column_rows_get(columns, c, &m->by_field[m->fields[i]]);
+        else
+            *decided = columns->complete;
+    }
+    return rc;
+}
+
+static void value_of(void *context, uint32_t field, uint32_t row, struct json_value *out)
+{
+    const struct mixed *m = context;
+    uint64_t place = m->first + row;
+    column_rows_value(m->by_field[field], m->universe->rows ? m->universe->rows[place] : (uint32_t)place, out);
+}
+
+static void load_chunk(struct mixed *m, uint32_t n)
+{
+    for (uint32_t i = 0; i < m->n_fields; i++) {
+        struct field_rows *to = &m->chunk[i];
+        const struct column_rows *from = m->by_field[m->fields[i]];
+        bool plain = from && column_rows_are_numbers(from);
+        m->values[m->fields[i]] = (struct filter_values){to->numbers, plain ? NULL : to->kinds};
+        if (from)
+            column_rows_load(from, m->universe, m->first, n, to->numbers, plain ? NULL : to->kinds);
+        else
+            memset(to, 0, sizeof *to); /* VALUE_NONE */
     }
 }
 
-static uint32_t largest_set(const struct mixed *m)
+/* Rows of the chunk whose values are not known as a whole are taken from yes to maybe. */
+static void leave_open(const struct mixed *m, uint32_t n, uint64_t *yes, uint64_t *maybe)
 {
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < m->n; i++) {
-        const struct column *c = m->columns[i];
-        const struct row_set *sets[] = {&c->lists, &c->nulls, &c->tables[TABLE_NUMBERS].rows,
-                                        &c->tables[TABLE_TEXTS].rows};
-        for (size_t j = 0; j < sizeof sets / sizeof *sets; j++)
-            most = sets[j]->n > most ? sets[j]->n : most;
+    for (uint32_t field = 0; field < m->n_fields; field++) {
+        const struct column_rows *from = m->by_field[m->fields[field]];
+        const uint8_t *kinds = m->values[m->fields[field]].kinds;
+        bool open = from && kinds && (!m->part->lists_alike || column_rows_have_gaps(from));
+        for (uint32_t i = 0; open && i < n; i++)
+            if (kinds[i] == VALUE_LIST) {
+                yes[i / 64] &= ~(1ull << i % 64);
+                maybe[i / 64] |= 1ull << i % 64;
+            }
     }
-    return (uint32_t)most;
 }
 
-static void evaluate_all(struct mixed *m, uint64_t *yes, uint64_t *maybe)
+static void match_all(struct mixed *m, uint64_t *yes, uint64_t *maybe)
 {
-    for (uint64_t at = 0; at < m->universe->n; at++) {
-        uint8_t *verdict = &m->verdicts[m->combinations[at]];
-        if (*verdict == VERDICT_OPEN)
-            *verdict = (uint8_t)evaluate(m, m->combinations[at]);
-        if (*verdict == VERDICT_YES)
-            yes[at / 64] |= 1ull << at % 64;
-        else if (*verdict == VERDICT_MAYBE)
-            maybe[at / 64] |= 1ull << at % 64;
+    for (m->first = 0; m->first < m->universe->n; m->first += FILTER_ROWS_MAX) {
+        uint64_t left = m->universe->n - m->first;
+        uint32_t n = left < FILTER_ROWS_MAX ? (uint32_t)left : FILTER_ROWS_MAX;
+        struct filter_chunk chunk = {.n = n, .fields = m->values, .value = value_of, .context = m};
+        load_chunk(m, n);
+        filter_rows_match(m->run, &chunk, yes + m->first / 64);
+        leave_open(m, n, yes + m->first / 64, maybe + m->first / 64);
     }
 }
 
 int columns_select_mixed(const struct columns *columns, const struct filter *filter, const struct filter_part *part,
                          const struct universe *universe, uint64_t *yes, uint64_t *maybe, bool *decided)
 {
-    struct mixed m = {.filter = filter, .part = part, .universe = universe};
-    uint64_t n = universe->n ? universe->n : 1, combinations = 1;
-    bool none;
-    find_columns(&m, columns, decided, &none);
-    if (!*decided || none)
-        return 0;
-    for (uint32_t i = 0; i < m.n; i++)
-        combinations *= m.sizes[i];
-    assert(m.n > 0 && m.n <= FIELDS_MAX && combinations <= COLUMN_TESTS_MAX);
-    m.combinations = calloc(n, sizeof *m.combinations);
-    m.values = malloc(sizeof *m.values * n);
-    m.rows = malloc(sizeof *m.rows * ((size_t)largest_set(&m) + 1));
-    m.verdicts = calloc(combinations, 1);
-    int rc = m.combinations && m.values && m.rows && m.verdicts ? 0 : QUIRE_ENOMEM;
-    if (rc == 0) {
-        for (uint32_t i = 0; i < m.n; i++)
-            add_field(&m, i);
-        evaluate_all(&m, yes, maybe);
+    struct mixed m = {.part = part, .universe = universe};
+    int rc = find_columns(&m, columns, filter, decided);
+    if (rc == 0 && *decided) {
+        m.chunk = malloc(sizeof *m.chunk * m.n_fields);
+        m.run = filter_rows_create(filter, part);
+        rc = m.chunk && m.run ? 0 : QUIRE_ENOMEM;
+        if (rc == 0)
+            match_all(&m, yes, maybe);
     }
-    free(m.combinations);
-    free(m.values);
-    free(m.rows);
-    free(m.verdicts);
+    filter_rows_free(m.run);
+    free(m.chunk);
+    for (uint32_t i = 0; i < FILTER_FIELDS_MAX; i++)
+        column_rows_unref(m.by_field[i]);
     return rc;
 }

@@ -208,12 +208,32 @@ static int take_most(struct taker *t, const struct column_table *table, const ui
     return rc;
 }
 
-/* Each value is asked about; too many of them are left over. */
+/* The rows of a table whose values are many are asked about one by one. */
+static int take_rows(struct taker *t, const struct column_table *table, const struct filter_part *part)
+{
+    const struct selecting *s = t->s;
+    struct outcome of_table = {.yes = empty_bits(s)}, found = {empty_bits(s), empty_bits(s)};
+    struct taker to_table = {.s = s, .out = &of_table};
+    bool decided = false;
+    int rc = of_table.yes && found.yes && found.maybe ? take(&to_table, &table->rows, false) : QUIRE_ENOMEM;
+    if (rc == 0)
+        rc = columns_select_mixed(s->columns, s->filter, part, &s->universe, found.yes, found.maybe, &decided);
+    assert(rc < 0 || decided); /* there is a column */
+    for (size_t i = 0; rc == 0 && i < s->words; i++)
+        t->out->yes[i] |= found.yes[i] & of_table.yes[i];
+    outcome_fini(&of_table);
+    outcome_fini(&found);
+    return rc;
+}
+
+/* Each value is asked about; those that were left out of the table may match. */
 static int take_tested(struct taker *t, const struct column_table *table, const struct filter_part *part, bool members)
 {
     uint64_t matching;
-    if (table->n > COLUMN_TESTS_MAX || table->n == 0)
+    if (table->n == 0)
         return take(t, &table->rows, true);
+    if (t->out && !members && table->n > COLUMN_TESTS_MAX && !table->texts)
+        return take_rows(t, table, part);
     uint64_t *verdicts = test_values(t, table, part, members, &matching);
     if (!verdicts)
         return QUIRE_ENOMEM;
@@ -381,7 +401,7 @@ static int select_leaf(const struct selecting *s, const struct filter_part *part
     case FILTER_EXISTS:
     case FILTER_NULL:
         return select_field(s, part, out);
-    default: /* several fields: by their values together, where those are few */
+    default: /* several fields */
         if (!(out->maybe = empty_bits(s)))
             return QUIRE_ENOMEM;
         rc = columns_select_mixed(s->columns, s->filter, part, &s->universe, out->yes, out->maybe, &decided);

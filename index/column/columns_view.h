@@ -51,6 +51,7 @@ struct columns {
     struct column *columns; /* by name */
     uint8_t *records, *tenant_groups, *tenants;
     uint64_t records_bytes, tenant_groups_bytes, tenants_bytes;
+    struct kept_rows *kept; /* columns by rows (column_rows.h): all that changes */
 };
 
 /* The rows of a tenant; false: it has none. */

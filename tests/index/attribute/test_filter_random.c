@@ -3,8 +3,10 @@
  *
  * It shares nothing with the first: it walks the tree that the generator made, and knows values as the generator drew
  * them, not as JSON. The same rows are decided by the parts (tests/filter_by_parts.h) and must agree wherever those can
- * tell.
+ * tell, and all at once by filter_rows_match.
  */
+#include "index/attribute/filter_priv.h"
+#include "index/attribute/filter_rows.h"
 #include "io/random.h"
 #include "tests/filter_by_parts.h"
 #include "tests/sanitized.h"
@@ -418,15 +420,72 @@ static uint32_t count_mixed(const struct filter_part *part)
     return part ? (part->kind == FILTER_MIXED) + count_mixed(part->left) + count_mixed(part->right) : 0;
 }
 
+/* ---- many rows at once ---- */
+
+enum { ROWS = 12, CHUNK_ROWS = 137 };
+
+/* Rows with what is expected of them; a chunk has them over and over. */
+struct drawn_rows {
+    char json[ROWS][2000];
+    const char *keys[ROWS];
+    bool expected[ROWS];
+    struct json_value values[FILTER_FIELDS_MAX][ROWS];
+    double numbers[FILTER_FIELDS_MAX][CHUNK_ROWS];
+    uint8_t kinds[FILTER_FIELDS_MAX][CHUNK_ROWS];
+};
+
+static void give_value(void *context, uint32_t field, uint32_t row, struct json_value *out)
+{
+    const struct drawn_rows *rows = context;
+    const char *key = rows->keys[row % ROWS];
+    if (field == FILTER_FIELD_KEY) {
+        *out = (struct json_value){.kind = VALUE_STRING, .text = key, .bytes = (uint32_t)strlen(key)};
+        return;
+    }
+    *out = rows->values[field][row % ROWS];
+    assert_true(out->kind == VALUE_STRING || out->kind == VALUE_LIST); /* the others are known */
+}
+
+static void check_rows(const struct filter *filter, struct drawn_rows *rows, const char *text)
+{
+    struct filter_values fields[FILTER_FIELDS_MAX];
+    uint64_t bits[CHUNK_ROWS / 64 + 1];
+    for (uint32_t f = 0; f < filter_n_fields(filter); f++) {
+        uint32_t bytes;
+        bool required, plain = true;
+        const char *name = filter_field(filter, f, &bytes, &required);
+        for (uint32_t row = 0; row < ROWS; row++)
+            rows->values[f][row] = json_one(rows->json[row], strlen(rows->json[row]), name, bytes);
+        for (uint32_t i = 0; i < CHUNK_ROWS; i++) {
+            const struct json_value *value = &rows->values[f][i % ROWS];
+            rows->numbers[f][i] = filter_number_of(value);
+            rows->kinds[f][i] = (uint8_t)value->kind;
+            plain = plain && (value->kind == VALUE_NUMBER || value->kind == VALUE_BOOL);
+        }
+        fields[f] = (struct filter_values){rows->numbers[f], plain ? NULL : rows->kinds[f]};
+    }
+    struct filter_chunk chunk = {.n = CHUNK_ROWS, .fields = fields, .value = give_value, .context = rows};
+    struct filter_rows *run = filter_rows_create(filter, NULL);
+    assert_non_null(run);
+    filter_rows_match(run, &chunk, bits);
+    for (uint32_t i = 0; i < CHUNK_ROWS; i++)
+        if ((bits[i / 64] >> i % 64 & 1) != rows->expected[i % ROWS])
+            fail_msg("%s of %s, key %s, among many rows: not %d", text, rows->json[i % ROWS], rows->keys[i % ROWS],
+                     rows->expected[i % ROWS]);
+    assert_int_equal(bits[CHUNK_ROWS / 64] >> CHUNK_ROWS % 64, 0);
+    filter_rows_free(run);
+}
+
 static void test_random_expressions(void **state)
 {
-    enum { EXPRESSIONS = SANITIZED ? 4000 : 30000, ROWS = 12 };
+    enum { EXPRESSIONS = SANITIZED ? 4000 : 30000 };
     static struct draw d;
+    static struct drawn_rows rows;
     uint32_t n_true = 0, n_pure = 0;
     (void)state;
     random_init(&d.random, 2026);
     for (uint32_t i = 0; i < EXPRESSIONS; i++) {
-        char text[8000] = "", json[2000];
+        char text[8000] = "";
         d.n_trees = d.n_members = 0;
         const struct tree *tree = draw_tree(&d, 1 + below(&d, 6), 1 + below(&d, DRAWN_FIELDS));
         put_tree(&d, text, sizeof text, tree);
@@ -435,26 +494,68 @@ static void test_random_expressions(void **state)
         uint32_t n_members = d.n_members;
         for (uint32_t row = 0; row < ROWS; row++) {
             static const char *const keys[] = {"a", "ab", "", "5"};
-            const char *key = keys[below(&d, 4)];
+            const char *key = rows.keys[row] = keys[below(&d, 4)];
+            char *json = rows.json[row];
             struct drawn fields[DRAWN_FIELDS];
             d.n_members = n_members;
             for (uint32_t j = 0; j < DRAWN_FIELDS; j++)
                 fields[j] = draw_value(&d);
-            put_row(&d, json, sizeof json, fields);
+            put_row(&d, json, sizeof rows.json[row], fields);
             bool expected = naive_matches(tree, fields, key);
             if (matches_both(filter, NULL, json, (uint32_t)strlen(json), key, text) != expected)
                 fail_msg("%s of %s, key %s: not %d", text, json, key, expected);
+            rows.expected[row] = expected;
             n_true += expected;
         }
+        check_rows(filter, &rows, text);
         filter_unref(filter);
     }
     assert_true(n_true > EXPRESSIONS * ROWS / 20 && n_pure > EXPRESSIONS / 4);
+}
+
+/* What is done without pow and fmod gives their very bits. */
+static void test_squares_and_remainders(void **state)
+{
+    static const double odd[] = {0,
+                                 -0.0,
+                                 1,
+                                 -1,
+                                 2,
+                                 3,
+                                 0.5,
+                                 2147483647,
+                                 -2147483647,
+                                 -2147483648.0,
+                                 2147483648.0,
+                                 1e300,
+                                 67108864,
+                                 67108865,
+                                 -67108864,
+                                 INFINITY,
+                                 -INFINITY,
+                                 NAN};
+    struct random r;
+    (void)state;
+    random_init(&r, 7);
+    for (uint32_t i = 0; i < 1000000; i++) {
+        double pair[2];
+        for (uint32_t j = 0; j < 2; j++)
+            pair[j] = random_below(&r, 4) == 0
+                          ? odd[random_below(&r, sizeof odd / sizeof *odd)]
+                          : (double)(int64_t)random_next(&r) / (double)(1ull << random_below(&r, 63));
+        double a = random_below(&r, 2) ? trunc(pair[0]) : pair[0], b = random_below(&r, 2) ? trunc(pair[1]) : pair[1];
+        double got[2] = {filter_power(a, 2), filter_remainder(a, b)}, want[2] = {pow(a, 2), fmod(a, b)};
+        for (uint32_t j = 0; j < 2; j++)
+            if (memcmp(&got[j], &want[j], sizeof got[j]) != 0 && !(isnan(got[j]) && isnan(want[j])))
+                fail_msg("%.17g and %.17g: %.17g, not %.17g", a, b, got[j], want[j]);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_expressions),
+        cmocka_unit_test(test_squares_and_remainders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
