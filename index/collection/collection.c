@@ -139,6 +139,7 @@ int collection_create(const struct collection_host *host, size_t host_bytes, uin
                                                .metric = config->metric,
                                                .slot = config->slot,
                                                .seed = config->seed,
+                                               .schema = schema,
                                                .epochs = host->epochs};
     int rc = view_create(&c->table_config, &c->view, err);
     if (rc < 0) {

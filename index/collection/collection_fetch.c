@@ -131,7 +131,7 @@ static int take_row(struct collection_fetch *f, const struct memtable *memtable,
     copied->links = calloc(f->links_max + 1, sizeof *copied->links);
     if (!copied->rows || !copied->links)
         return QUIRE_ENOMEM;
-    const struct memtable_test test = {is_allowed, f->resolved};
+    const struct memtable_test test = {is_allowed, f->resolved, NULL, f->resolved};
     int n = memtable_links(memtable, number, snapshot, f->resolved ? &test : NULL, copied->rows, f->links_max);
     for (int i = 0; i < n; i++) {
         struct memtable_row link;

@@ -149,6 +149,9 @@ static int make_record(struct memtable *table, const void *key, uint32_t key_byt
     struct memtable_record *record = memtable_record_new(table, key, key_bytes, has_vector);
     int rc = record && (text || !attribute_bytes) ? 0 : QUIRE_ENOMEM;
     if (rc == 0 && in_cell)
+        rc = memtable_columns_prepare(table, memtable_cells(table)->columns, memtable_rows_next(table), attributes,
+                                      attribute_bytes);
+    if (rc == 0 && in_cell)
         rc = memtable_cells_reserve(table, vector, record);
     if (rc < 0) {
         memtable_block_free(table, text);
@@ -216,6 +219,8 @@ int memtable_prepare(struct memtable *table, const void *key, uint32_t key_bytes
 uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *pending, uint64_t lsn)
 {
     assert(lsn < MEMTABLE_LSN_MAX);
+    if (memtable_cells(table))
+        memtable_columns_commit(memtable_cells(table)->columns, memtable_rows_next(table), false);
     uint32_t row = memtable_rows_publish(table, pending->record, lsn);
     if (memtable_cells(table))
         memtable_cells_add(table, pending->record, row);
@@ -281,7 +286,9 @@ int memtable_attributes_prepare(struct memtable *table, uint32_t row, const void
     bool had_some = atomic_load_explicit(&record->attributes, memory_order_relaxed) != NULL;
     *out = (struct memtable_pending_text){.row = row, .retired = had_some ? memtable_retired_new(1) : NULL};
     out->text = attribute_bytes ? memtable_attributes_new(table, attributes, attribute_bytes) : NULL;
-    if ((!had_some || out->retired) && (attribute_bytes == 0 || out->text))
+    if ((!had_some || out->retired) && (attribute_bytes == 0 || out->text) &&
+        (!memtable_cells(table) ||
+         memtable_columns_prepare(table, memtable_cells(table)->columns, row, attributes, attribute_bytes) == 0))
         return 0;
     memtable_attributes_cancel(table, out);
     return QUIRE_ENOMEM;
@@ -291,6 +298,8 @@ void memtable_attributes_commit(struct memtable *table, const struct memtable_pe
 {
     struct memtable_record *record = memtable_slot_record(memtable_slot(table, pending->row));
     struct memtable_text *old = atomic_load_explicit(&record->attributes, memory_order_relaxed);
+    if (memtable_cells(table))
+        memtable_columns_commit(memtable_cells(table)->columns, pending->row, true);
     atomic_store_explicit(&record->attributes, pending->text, memory_order_release);
     memtable_block_replaced(table, pending->retired, old);
 }

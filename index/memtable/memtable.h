@@ -27,6 +27,9 @@
 struct memtable;
 struct memtable_record;
 struct memtable_text;
+struct attribute_schema;
+struct filter;
+struct tenant_scope;
 struct retired;
 
 struct memtable_config {
@@ -35,6 +38,7 @@ struct memtable_config {
     enum quire_metric metric;
     enum quire_slot slot; /* what a sealed segment will hold; Q8 under cosine: no vector is kept beside the code */
     uint64_t seed;        /* of the rotation */
+    const struct attribute_schema *schema; /* the declared columns; NULL: none. Kept by the caller */
     struct epochs *epochs;
 };
 
@@ -113,10 +117,13 @@ void memtable_row_stored(const struct memtable *table, uint32_t row, void *out);
 /* The row's vector as dim floats, in the user's terms (unit length under cosine). scratch: code_dim floats. */
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out);
 
-/* Which rows may be answered: asked about a row before its distance is taken. */
+/* Which rows may be answered. Those that filter and scope do not let pass are left out many at a time, where columns
+ * know it; accepts is asked about each row of the others that is near, and decides. */
 struct memtable_test {
     bool (*accepts)(void *context, const struct memtable_row *row);
     void *context;
+    const struct filter *filter;      /* a part of what accepts asks; NULL: none */
+    const struct tenant_scope *scope; /* the same; resolved; NULL: none */
 };
 
 struct memtable_query {

@@ -501,6 +501,7 @@ static void cells_free(struct memtable *table, struct cells *cells)
         cell_free(table, directory->centres[i / CELL_GROUP]->cells[i % CELL_GROUP]);
     directory_free(table, directory, NULL);
     memtable_gauge_fini(table, &cells->gauge);
+    memtable_columns_free(table, cells->columns);
     memtable_block_free(table, cells->floats);
     memtable_block_free(table, cells);
 }
@@ -514,7 +515,8 @@ static int cells_new(struct memtable *table, struct cells **out)
     memset(cells, 0, sizeof *cells);
     cells->rebuilds = table->config.seed;
     cells->floats = memtable_block_alloc(table, (sizeof(float) + 1) * (size_t)code_dim);
-    if (!cells->floats) {
+    cells->columns = memtable_columns_new(table);
+    if (!cells->floats || !cells->columns) {
         cells_free(table, cells);
         return QUIRE_ENOMEM;
     }
@@ -559,6 +561,11 @@ static int carry_rows(struct memtable *table, struct cells *cells, uint8_t *code
             return rc;
         entry->row = row;
         r->n_entries++;
+        const struct memtable_text *text = atomic_load_explicit(&record->attributes, memory_order_relaxed);
+        rc = memtable_columns_prepare(table, cells->columns, row, text ? text->text : NULL, text ? text->bytes : 0);
+        if (rc < 0)
+            return rc;
+        memtable_columns_commit(cells->columns, row, false);
     }
     return 0;
 }

@@ -140,8 +140,43 @@ struct gauge {
     _Atomic float stretches[GAUGE_PARTS];
 };
 
+/* ---- columns: what the rows have in their fields (memtable_columns.c) -------------------------------------------- */
+
+#define COLUMN_ROWS           512u /* of a chunk: FILTER_ROWS_MAX at most, a multiple of 64 */
+#define COLUMNS_MAX           32u
+#define COLUMN_NAME_BYTES_MAX 256u
+
+struct column_field {
+    char *name;
+    uint32_t bytes;
+    const struct quire_column *declared; /* or NULL */
+};
+
+struct pending_value {
+    double number;
+    uint32_t field, word;
+    uint8_t kind;
+};
+
+struct columns_pending {
+    uint32_t n, grants;
+    struct pending_value values[COLUMNS_MAX];
+};
+
+struct row_columns {
+    _Atomic(struct column_directory *) directory;
+    atomic_uint n_fields;
+    atomic_bool incomplete; /* some row has a field that has no column */
+    struct column_field fields[COLUMNS_MAX];
+    _Atomic(struct words *) words;
+    /* (lock) */
+    uint32_t n_words, *word_places;
+    struct columns_pending pending;
+};
+
 struct cells {
     _Atomic(struct cell_directory *) directory;
+    struct row_columns *columns;
     /* (lock) the row that is put, and memory for it */
     struct code_query query;
     float *floats; /* code_dim; query.levels lie behind it */
@@ -256,7 +291,8 @@ void memtable_block_retire(struct memtable *table, struct retired *retired, void
 void memtable_retired_defer(struct memtable *table, struct retired *retired);
 /* A block that readers may hold was replaced: both of it, by a `retired` for one block. NULL, NULL: there was none. */
 void memtable_block_replaced(struct memtable *table, struct retired *retired, void *old);
-int memtable_rows_reserve(struct memtable *table); /* a slot for one row more */
+int memtable_rows_reserve(struct memtable *table);         /* a slot for one row more */
+uint32_t memtable_rows_next(const struct memtable *table); /* the number that it will have */
 uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *record, uint64_t lsn);
 void memtable_rows_release(struct memtable *table, uint32_t row);
 struct memtable_record *memtable_record_new(struct memtable *table, const void *key, uint32_t key_bytes,
@@ -291,6 +327,18 @@ void memtable_code_distances(uint32_t code_dim, const struct code_query *query, 
 /* The same to all centres; out: directory->n. */
 void memtable_centre_distances(const struct cell_directory *directory, uint32_t code_dim,
                                const struct code_query *query, float *out);
+
+/* memtable_columns.c (lock, but for select) */
+struct row_columns *memtable_columns_new(struct memtable *table);
+void memtable_columns_free(struct memtable *table, struct row_columns *columns); /* NULL is fine */
+/* Takes a row's attributes apart: all that may fail. Then what cannot. is_seen: the row is one that readers see. */
+int memtable_columns_prepare(struct memtable *table, struct row_columns *columns, uint32_t row, const void *text,
+                             uint32_t bytes);
+void memtable_columns_commit(struct row_columns *columns, uint32_t row, bool is_seen);
+/* Bits of rows < row_end that may pass the test's filter and scope: (row_end + 63) / 64 words. 1; 0: columns do not know
+ * all fields of it; QUIRE_ENOMEM. */
+int memtable_columns_select(const struct memtable *table, const struct row_columns *columns,
+                            const struct memtable_test *test, uint32_t row_end, uint64_t *bits);
 
 /* memtable_gauge.c (lock, but for stretch) */
 int memtable_gauge_init(struct memtable *table, struct cells *cells);

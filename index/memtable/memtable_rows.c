@@ -186,10 +186,15 @@ int memtable_rows_reserve(struct memtable *table)
     return 0;
 }
 
+uint32_t memtable_rows_next(const struct memtable *table)
+{
+    return table->free_row != MEMTABLE_NONE ? table->free_row : atomic_load(&table->row_end);
+}
+
 uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *record, uint64_t lsn)
 {
     bool is_free = table->free_row != MEMTABLE_NONE;
-    uint32_t row = is_free ? table->free_row : atomic_load(&table->row_end);
+    uint32_t row = memtable_rows_next(table);
     assert(row < table->capacity && lsn < MEMTABLE_LSN_MAX);
     struct slot *slot = memtable_slot(table, row);
     assert(!memtable_slot_record(slot));

@@ -6,6 +6,9 @@
  * does it. Cells are gone through with the query's levels instead, many codes at a time; a row whose estimate is beyond
  * the k-th distance by more than the levels can err is left at that, before anything else of it is looked at.
  *
+ * Under a test, columns say which rows may pass (memtable_columns.c), and only those are looked at; the test itself is
+ * asked about a row that is near enough to be answered.
+ *
  * Cells come in the order of their centres' distances. Where to stop is what memtable_gauge.c measures; a search that
  * has fewer than k hits goes on through all cells. So k are answered whenever k rows pass the test.
  *
@@ -16,13 +19,15 @@
 #include "io/heap.h"
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define ROWS_LEAST      1024u /* that a search goes through, if there are so many */
-#define ROWS_PER_EFFORT 64u   /* and for each unit of an effort */
-#define RECALL_DEFAULT  0.95f
-#define CELLS_FIRST     32u  /* that are put in order at first; then twice as many, and so on */
-#define SAMPLE_ROWS     256u /* of an estimate how many rows pass a test */
+#define ROWS_LEAST       1024u /* that a search goes through, if there are so many */
+#define ROWS_PER_EFFORT  64u   /* and for each unit of an effort */
+#define RECALL_DEFAULT   0.95f
+#define ROWS_PER_PASSING 16u  /* one of so many passes a test, or less: these are compared one by one */
+#define CELLS_FIRST      32u  /* that are put in order at first; then twice as many, and so on */
+#define SAMPLE_ROWS      256u /* of an estimate how many rows pass a test */
 /* How far an estimate by levels may be off, in standard deviations of what rounding both to 8 bits does to it: each
  * element is off by a twelfth of a step's square, a step being about 3.5 / 127 of the root of the mean square. */
 #define ERROR_DEVIATIONS  4.0f
@@ -170,6 +175,8 @@ struct search {
     uint32_t except; /* a row that is not answered, or MEMTABLE_NONE */
     const struct memtable_test *test;
     struct memtable_work work;
+    const uint64_t *may_pass; /* a bit for each row, of those < row_end; NULL: all may */
+    uint32_t row_end;
     /* in cells */
     struct code_query levels;
     float limit;  /* squared distance in the working space of the k-th hit; INFINITY while there are fewer */
@@ -200,6 +207,11 @@ static void consider(struct search *search, uint32_t row)
     search->work.matches++;
 }
 
+static bool may_pass(const struct search *search, uint32_t row)
+{
+    return !search->may_pass || (row < search->row_end && (search->may_pass[row / 64] >> row % 64 & 1));
+}
+
 /* Compares all rows. */
 static void scan_rows(struct search *search)
 {
@@ -210,6 +222,16 @@ static void scan_rows(struct search *search)
 
 /* ---- cells ------------------------------------------------------------------------------------------------------- */
 
+static bool any_may_pass(const struct search *search, const struct cell_group *group, uint32_t n)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < n && !any; i++) {
+        uint32_t row = atomic_load_explicit(&group->rows[i], memory_order_relaxed);
+        any = row != MEMTABLE_NONE && may_pass(search, row);
+    }
+    return any;
+}
+
 static void scan_cell(struct search *search, const struct cell *cell)
 {
     uint32_t n = atomic_load_explicit(&cell->n, memory_order_acquire);
@@ -218,11 +240,14 @@ static void scan_cell(struct search *search, const struct cell *cell)
     for (uint32_t at = 0; at < n; at += CELL_GROUP) {
         const struct cell_group *group = cell->groups[at / CELL_GROUP];
         uint32_t some = n - at < CELL_GROUP ? n - at : CELL_GROUP;
+        if (search->may_pass && !any_may_pass(search, group, some))
+            continue;
         memtable_code_distances(code_dim, &search->levels, group->codes, group->f, group->norm2, some, estimates);
         for (uint32_t i = 0; i < some; i++) {
             float beyond = estimates[i] - search->limit;
             uint32_t row = atomic_load_explicit(&group->rows[i], memory_order_relaxed);
-            if ((beyond > 0 && beyond * beyond > search->error2 * group->norm2[i]) || row == MEMTABLE_NONE)
+            bool is_far = beyond > 0 && beyond * beyond > search->error2 * group->norm2[i];
+            if (is_far || row == MEMTABLE_NONE || !may_pass(search, row))
                 continue;
             consider(search, row);
             if (search->nearest.n == search->nearest.capacity)
@@ -301,6 +326,46 @@ static uint64_t estimate_matches(const struct search *search)
     return n == 0 ? 0 : (uint64_t)n_pass * atomic_load_explicit(&table->living, memory_order_relaxed) / n;
 }
 
+/* The rows that may pass, one by one. */
+static void scan_passing(struct search *search)
+{
+    for (uint32_t word = 0; word < (search->row_end + 63) / 64; word++)
+        for (uint64_t left = search->may_pass[word]; left; left &= left - 1)
+            consider(search, 64 * word + (uint32_t)__builtin_ctzll(left));
+}
+
+static uint64_t count_passing(const struct search *search)
+{
+    uint64_t n = 0;
+    for (uint32_t word = 0; word < (search->row_end + 63) / 64; word++)
+        n += (uint64_t)__builtin_popcountll(search->may_pass[word]);
+    return n;
+}
+
+/* Those that may pass a test: few are compared one by one, many in their cells. */
+static int search_passing(struct search *search, const struct cells *cells, const struct memtable_query *query)
+{
+    const struct memtable *table = search->scorer.table;
+    search->row_end = atomic_load_explicit(&table->row_end, memory_order_acquire);
+    uint64_t *bits = malloc((search->row_end / 64 + 1) * sizeof *bits);
+    int rc = bits ? memtable_columns_select(table, cells->columns, search->test, search->row_end, bits) : QUIRE_ENOMEM;
+    search->may_pass = rc == 1 ? bits : NULL;
+    uint64_t matches = 0;
+    if (rc == 1)
+        matches = count_passing(search);
+    if (rc == 1 && matches * ROWS_PER_PASSING < search->row_end) {
+        scan_passing(search);
+        matches = search->work.matches;
+    } else if (rc >= 0) {
+        matches = rc == 1 ? matches : estimate_matches(search);
+        rc = search_cells(search, cells, query);
+        search->work.matches = matches > search->nearest.n ? matches : search->nearest.n;
+    }
+    search->may_pass = NULL;
+    free(bits);
+    return rc < 0 ? rc : 0;
+}
+
 static int search_rows(struct search *search, const struct memtable_query *query)
 {
     const struct memtable *table = search->scorer.table;
@@ -309,10 +374,10 @@ static int search_rows(struct search *search, const struct memtable_query *query
         scan_rows(search);
         return 0;
     }
+    if (search->test)
+        return search_passing(search, cells, query);
     int rc = search_cells(search, cells, query);
-    uint64_t matches =
-        search->test ? estimate_matches(search) : atomic_load_explicit(&table->living, memory_order_relaxed);
-    search->work.matches = matches > search->nearest.n ? matches : search->nearest.n;
+    search->work.matches = atomic_load_explicit(&table->living, memory_order_relaxed);
     return rc;
 }
 
