@@ -1,22 +1,22 @@
 /*
  * memtable_gauge.c - how far a search must go for a recall, measured on the rows themselves while they come in.
  *
- * A search goes through the cells in the order of their centres' distances and must know when to stop. Some rows are
- * kept as probes, each with the rows nearest to it, exactly: every row that is put is compared with all probes, and a
- * probe that is new is compared with the rows before it, GAUGE_STEP of them at each put. Where the neighbours of the
- * probes lie is the answer. Let D be the squared distance of a neighbour's centre to the probe, D0 that of the nearest
- * centre, and r the distance of the farthest of the k neighbours: the stretch of a neighbour is (D - D0) / r. A search
- * that stops where the stretch of the next cell, by the k-th distance that it has found, passes the q-th part of the
- * stretches of all neighbours, misses about 1 - q of them. Up to a constant (twice the distance of two centres) a
- * stretch is how far the neighbour has gone beyond the plane between two cells, in units of r; so it says the same for
- * other k, and for searches under a filter, whose k-th neighbour is farther away.
+ * A search goes through the cells that may hold one of the k nearest, and must know which those are. Some rows are kept
+ * as probes, each with the rows nearest to it, exactly: every row that is put is compared with all probes, and a probe
+ * that is new is compared with the rows before it, GAUGE_STEP of them at each put. Where the neighbours of the probes
+ * lie is the answer. Let c0 be the centre nearest to a probe, c that of a neighbour's cell, D0 and D their squared
+ * distances to the probe, and r the distance of the k-th neighbour. The plane between the two cells is
+ * (D - D0) / (2 |c - c0|) away from the probe, and a neighbour that lies in the other cell is beyond it. That over r is
+ * the *stretch* of the cell. A search that goes through all cells whose stretch, by the k-th distance that it has found,
+ * is at most that of the q-th part of all neighbours of all probes misses about 1 - q of its own. It says the same for
+ * other k, and for searches under a filter, whose k-th neighbour is farther away. Tried and worse: the stretch without
+ * |c - c0|; how many standard deviations of a cell's rows the k-th distance is below their mean.
  *
  * Each time that the rows have doubled, other rows become probes. All of it is done by writers, under the lock: some
  * distances for each put, and one probe's stretches now and then. What searches read is a few numbers.
  */
 #include "index/memtable/memtable_priv.h"
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,10 +27,11 @@
 /* What part of the stretches is looked up for. Recall beyond the last is looked for as far as any neighbour was. */
 static const float parts[GAUGE_PARTS] = {0.5f, 0.8f, 0.9f, 0.95f, 0.975f, 0.99f, 0.995f, 1.0f};
 /* Beyond the farthest that was seen. */
-#define BEYOND_ALL 1.5f
-/* Of what may be missed, the share that the cells may miss: the rest is for probes that are like the rows they are
- * among more than questions are. */
-#define MISS_SHARE 0.35f
+#define BEYOND_ALL 0.1f
+/* Of what may be missed, the share that the cells may miss: the codes miss some, too. Questions are less like probes
+ * under inner product, where rows have lengths and questions have none. */
+#define MISS_SHARE    0.85f
+#define MISS_SHARE_IP 0.4f
 
 /* ---- probes ------------------------------------------------------------------------------------------------------ */
 
@@ -103,53 +104,67 @@ static void pick_probes(struct memtable *table, struct gauge *gauge, struct prob
     gauge->rows_at_pick = atomic_load(&table->living);
 }
 
+/* cells->query becomes a row that has a code. */
+static void set_query(struct cells *cells, const uint8_t *code, uint32_t code_dim, float f, float norm2)
+{
+    code_decode(code, code_dim, 8, f, cells->floats);
+    code_query_set(&cells->query, cells->floats, code_dim);
+    cells->query.norm2 = norm2;
+}
+
 /* The next row that was there before the probes were; cells->query becomes it. */
 static void scan_next(struct memtable *table, struct cells *cells, struct probes *probes)
 {
     uint32_t row = probes->scanned++;
     const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
-    float f;
+    float f, norm2;
     if (!record || !atomic_load(&record->place) || memtable_slot_end_lsn(memtable_slot(table, row)) != MEMTABLE_LSN_MAX)
         return;
-    const uint8_t *code = memtable_cell_code(table, record, &f, &cells->query.norm2);
-    float norm2 = cells->query.norm2;
-    code_decode(code, table->space.code_dim, 8, f, cells->floats);
-    code_query_set(&cells->query, cells->floats, table->space.code_dim);
-    cells->query.norm2 = norm2;
+    const uint8_t *code = memtable_cell_code(table, record, &f, &norm2);
+    set_query(cells, code, table->space.code_dim, f, norm2);
     probes_offer(probes, table->space.code_dim, &cells->query, row);
 }
 
 /* ---- stretches --------------------------------------------------------------------------------------------------- */
 
-/* One probe's stretches, with the cells as they are. */
-static void measure(struct memtable *table, struct cells *cells, struct probes *probes, struct probe *probe)
+/* The cell whose centre is nearest to cells->query, and how near that is. */
+static const struct cell *nearest_cell(const struct cells *cells, uint32_t code_dim, float *least)
 {
     const struct cell_directory *directory = atomic_load_explicit(&cells->directory, memory_order_relaxed);
-    uint32_t code_dim = table->space.code_dim, place = (uint32_t)(probe - probes->probes);
-    float nearest = 0, distances[CELL_GROUP];
-    code_decode(probes->codes + (size_t)place * code_dim, code_dim, 8, probe->f, cells->floats);
-    code_query_set(&cells->query, cells->floats, code_dim);
-    cells->query.norm2 = probe->norm2;
+    const struct cell *nearest = NULL;
+    float distances[CELL_GROUP];
     for (uint32_t at = 0; at < directory->n; at += CELL_GROUP) {
         const struct centres *centres = directory->centres[at / CELL_GROUP];
         uint32_t n = directory->n - at < CELL_GROUP ? directory->n - at : CELL_GROUP;
         memtable_code_distances(code_dim, &cells->query, centres->codes, centres->f, centres->norm2, n, distances);
         for (uint32_t i = 0; i < n; i++)
-            nearest = (at == 0 && i == 0) || distances[i] < nearest ? distances[i] : nearest;
+            if (!nearest || distances[i] < *least) {
+                nearest = centres->cells[i];
+                *least = distances[i];
+            }
     }
-    probe->n_stretches = 0;
-    if (probe->n == 0)
-        return;
-    float reach = sqrtf(probe->distances[probe->n - 1]);
+    return nearest;
+}
+
+/* One probe's stretches, with the cells as they are; cells->query is changed. */
+static void measure(struct memtable *table, struct cells *cells, struct probes *probes, struct probe *probe)
+{
+    uint32_t code_dim = table->space.code_dim, place = (uint32_t)(probe - probes->probes), at;
+    const struct cell *of[GAUGE_NEAR];
+    float distances[GAUGE_NEAR], least = 0, gap;
+    set_query(cells, probes->codes + (size_t)place * code_dim, code_dim, probe->f, probe->norm2);
+    const struct cell *nearest = nearest_cell(cells, code_dim, &least);
     for (uint32_t i = 0; i < probe->n; i++) {
         const struct memtable_record *record = memtable_slot_record(memtable_slot(table, probe->rows[i]));
-        uint32_t at;
-        if (!record || !atomic_load(&record->place))
-            continue;
-        const struct cell *cell = memtable_record_group(record, &at)->cell;
-        memtable_code_distances(code_dim, &cells->query, cell->code, &cell->f, &cell->norm2, 1, distances);
-        float beyond = distances[0] > nearest ? distances[0] - nearest : 0;
-        probe->stretches[probe->n_stretches++] = reach > 0 ? beyond / reach : 0;
+        of[i] = memtable_record_group(record, &at)->cell;
+        memtable_code_distances(code_dim, &cells->query, of[i]->code, &of[i]->f, &of[i]->norm2, 1, &distances[i]);
+    }
+    set_query(cells, nearest->code, code_dim, nearest->f, nearest->norm2);
+    probe->n_stretches = probe->n;
+    for (uint32_t i = 0; i < probe->n; i++) {
+        memtable_code_distances(code_dim, &cells->query, of[i]->code, &of[i]->f, &of[i]->norm2, 1, &gap);
+        probe->stretches[i] =
+            of[i] == nearest ? 0 : memtable_stretch(distances[i], least, gap, probe->distances[probe->n - 1]);
     }
 }
 
@@ -176,11 +191,12 @@ static void tell(struct gauge *gauge, const struct probes *probes)
     }
 }
 
-float memtable_gauge_stretch(const struct gauge *gauge, float recall)
+float memtable_gauge_stretch(const struct gauge *gauge, enum quire_metric metric, float recall)
 {
-    float part = 1 - (1 - recall) * MISS_SHARE, below = 0, above;
+    float share = metric == QUIRE_METRIC_IP ? MISS_SHARE_IP : MISS_SHARE;
+    float part = 1 - (1 - recall) * share, below = 0, above;
     if (part > parts[GAUGE_PARTS - 2])
-        return atomic_load_explicit(&gauge->stretches[GAUGE_PARTS - 1], memory_order_relaxed) * BEYOND_ALL;
+        return atomic_load_explicit(&gauge->stretches[GAUGE_PARTS - 1], memory_order_relaxed) + BEYOND_ALL;
     uint32_t i = 0;
     while (parts[i] < part)
         i++;

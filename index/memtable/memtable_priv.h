@@ -12,6 +12,7 @@
 #include "index/memtable/memtable.h"
 #include "index/vector/codes.h"
 #include <assert.h>
+#include <math.h>
 #include <stdatomic.h>
 
 #define CHUNK_ROWS      1024u
@@ -346,8 +347,15 @@ void memtable_gauge_fini(struct memtable *table, struct gauge *gauge);
 /* A row was added, and is cells->query, which is changed. */
 void memtable_gauge_add(struct memtable *table, struct cells *cells, uint32_t row);
 void memtable_gauge_remove(struct gauge *gauge, uint32_t row);
-/* How far a search goes for a recall: memtable_gauge.c has what it means. */
-float memtable_gauge_stretch(const struct gauge *gauge, float recall);
+/* How far beyond the plane between two cells something is that lies `reach2` from where one looks: distance2 and least2
+ * are those of the centres to where one looks, gap2 that of the centres to each other; all squared (memtable_gauge.c). */
+static inline float memtable_stretch(float distance2, float least2, float gap2, float reach2)
+{
+    float beyond = distance2 - least2;
+    return beyond > 0 ? beyond / (2 * sqrtf(gap2 * reach2) + 1e-12f) : 0;
+}
+/* How far a search goes for a recall, as a stretch. */
+float memtable_gauge_stretch(const struct gauge *gauge, enum quire_metric metric, float recall);
 
 /* The code of a vector of config.type in the table's space: code_dim bytes, f, norm2. floats: code_dim. */
 void memtable_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,

@@ -9,8 +9,8 @@
  * Under a test, columns say which rows may pass (memtable_columns.c), and only those are looked at; the test itself is
  * asked about a row that is near enough to be answered.
  *
- * Cells come in the order of their centres' distances. Where to stop is what memtable_gauge.c measures; a search that
- * has fewer than k hits goes on through all cells. So k are answered whenever k rows pass the test.
+ * First come some cells with the nearest centres, until there are k hits; so k are answered whenever k rows pass the
+ * test. Which others may hold one of the k nearest is what memtable_gauge.c measures.
  *
  * Nothing is allocated beyond the workspace on the stack unless the dimension or the number of cells is large.
  */
@@ -257,28 +257,71 @@ static void scan_cell(struct search *search, const struct cell *cell)
     }
 }
 
-/* Goes through cells until those that come are too far; memory: of all cells. */
-static void scan_cells(struct search *search, const struct cell_directory *directory, float stretch,
-                       uint64_t rows_least, near_t *cells, near_t *spare, float *distances)
+/* Memory of a search, of all cells each. */
+struct cell_order {
+    near_t *cells, *spare;
+    float *distances;
+};
+
+static const struct cell *cell_at(const struct cell_directory *directory, uint32_t i)
 {
+    return directory->centres[i / CELL_GROUP]->cells[i % CELL_GROUP];
+}
+
+/* The rows of the cells whose centres are nearest, until there are as many as there have to be, and k hits. Returns how
+ * many cells; they stand first in order->cells. */
+static uint32_t scan_nearest(struct search *search, const struct cell_directory *directory, uint64_t rows_least,
+                             const struct cell_order *order)
+{
+    uint32_t n = directory->n, done = 0;
     uint64_t n_rows = 0;
-    uint32_t n = directory->n, batch = CELLS_FIRST;
-    memtable_centre_distances(directory, search->scorer.table->space.code_dim, &search->levels, distances);
     for (uint32_t i = 0; i < n; i++)
-        cells[i] = near_of(distances[i], i);
-    for (uint32_t done = 0; done < n; batch *= 2) {
+        order->cells[i] = near_of(order->distances[i], i);
+    for (uint32_t batch = CELLS_FIRST; done < n; batch *= 2) {
         uint32_t end = n - done < batch ? n : done + batch;
-        near_keep_sorted(cells + done, n - done, end - done, spare);
+        near_keep_sorted(order->cells + done, n - done, end - done, order->spare);
         for (; done < end; done++) {
-            float beyond = near_distance(cells[done]) - near_distance(cells[0]);
-            if (n_rows >= rows_least && isfinite(search->limit) && beyond > stretch * sqrtf(fmaxf(search->limit, 0)))
-                return;
-            uint32_t i = near_row(cells[done]);
-            const struct cell *cell = directory->centres[i / CELL_GROUP]->cells[i % CELL_GROUP];
+            if (n_rows >= rows_least && isfinite(search->limit))
+                return done;
+            const struct cell *cell = cell_at(directory, near_row(order->cells[done]));
             scan_cell(search, cell);
             n_rows += atomic_load_explicit(&cell->n, memory_order_relaxed);
         }
     }
+    return done;
+}
+
+/* Then those of the others that may hold more, by what is known of the k-th distance; the nearest first, since each may
+ * bring that down. */
+static int scan_likely(struct search *search, const struct cell_directory *directory, uint32_t done, float most,
+                       const struct cell_order *order)
+{
+    uint32_t n = 0, code_dim = search->scorer.table->space.code_dim, nearest = near_row(order->cells[0]);
+    float least = order->distances[nearest];
+    near_t *likely = order->cells + done;
+    const struct cell *cell = cell_at(directory, nearest);
+    struct workspace workspace;
+    float *gaps = memtable_workspace_begin(&workspace, sizeof(float) * (directory->n + code_dim) + code_dim);
+    if (!gaps)
+        return QUIRE_ENOMEM;
+    float *centre = gaps + directory->n;
+    struct code_query from = {.levels = (int8_t *)(void *)(centre + code_dim)};
+    code_decode(cell->code, code_dim, 8, cell->f, centre);
+    code_query_set(&from, centre, code_dim);
+    memtable_centre_distances(directory, code_dim, &from, gaps);
+    for (uint32_t i = done; i < directory->n; i++) {
+        uint32_t at = near_row(order->cells[i]);
+        if (memtable_stretch(order->distances[at], least, gaps[at], search->limit) <= most)
+            likely[n++] = order->cells[i]; /* n <= i - done: what is read is behind */
+    }
+    n = n > 0 ? near_keep_sorted(likely, n, n, order->spare) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = near_row(likely[i]);
+        if (memtable_stretch(order->distances[at], least, gaps[at], search->limit) <= most)
+            scan_cell(search, cell_at(directory, at));
+    }
+    memtable_workspace_end(&workspace);
+    return 0;
 }
 
 static int search_cells(struct search *search, const struct cells *cells, const struct memtable_query *query)
@@ -286,12 +329,16 @@ static int search_cells(struct search *search, const struct cells *cells, const 
     const struct cell_directory *directory = atomic_load_explicit(&cells->directory, memory_order_acquire);
     uint32_t code_dim = search->scorer.table->space.code_dim;
     uint64_t rows_least = (uint64_t)ROWS_PER_EFFORT * query->effort;
+    float most = memtable_gauge_stretch(&cells->gauge, search->scorer.table->config.metric,
+                                        query->recall > 0 ? query->recall : RECALL_DEFAULT);
     struct workspace workspace;
     near_t *memory =
         memtable_workspace_begin(&workspace, directory->n * (2 * sizeof *memory + sizeof(float)) + code_dim);
+    int rc = memory ? 0 : QUIRE_ENOMEM;
     if (memory) {
-        float *distances = (float *)(void *)(memory + 2 * (size_t)directory->n);
-        search->levels.levels = (int8_t *)(void *)(distances + directory->n);
+        const struct cell_order order = {memory, memory + directory->n,
+                                         (float *)(void *)(memory + 2 * (size_t)directory->n)};
+        search->levels.levels = (int8_t *)(void *)(order.distances + directory->n);
         if (!search->scorer.table->coded)
             scorer_rotate(&search->scorer);
         code_query_set(&search->levels, search->scorer.rotated, code_dim);
@@ -300,12 +347,12 @@ static int search_cells(struct search *search, const struct cells *cells, const 
         /* twice the product's error: of the query's levels, and of the code's */
         float step = STEP_OF_DEVIATION * ERROR_DEVIATIONS;
         search->error2 = 4 * step * step / 12 * 2 * search->levels.norm2 / (float)code_dim;
-        scan_cells(search, directory,
-                   memtable_gauge_stretch(&cells->gauge, query->recall > 0 ? query->recall : RECALL_DEFAULT),
-                   rows_least > ROWS_LEAST ? rows_least : ROWS_LEAST, memory, memory + directory->n, distances);
+        memtable_centre_distances(directory, code_dim, &search->levels, order.distances);
+        uint32_t done = scan_nearest(search, directory, rows_least > ROWS_LEAST ? rows_least : ROWS_LEAST, &order);
+        rc = done == directory->n ? 0 : scan_likely(search, directory, done, most, &order);
     }
     memtable_workspace_end(&workspace);
-    return memory ? 0 : QUIRE_ENOMEM;
+    return rc;
 }
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
