@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define ROWS_LEAST       1024u /* that a search goes through, if there are so many */
-#define ROWS_PER_EFFORT  64u   /* and for each unit of an effort */
+#define ROWS_PER_EFFORT  128u  /* and for each unit of an effort */
 #define RECALL_DEFAULT   0.95f
 #define ROWS_PER_PASSING 16u  /* one of so many passes a test, or less: these are compared one by one */
 #define CELLS_FIRST      32u  /* that are put in order at first; then twice as many, and so on */
