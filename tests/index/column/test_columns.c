@@ -767,25 +767,21 @@ static void test_scopes(void **state)
         }
         check_scope(&t, columns, &scope);
     }
-    uint32_t first = 0;
-    bool contiguous = false;
     struct grant block = {"block", 5, 0}, later = {"block", 5, 1}, here;
-    assert_int_equal(columns_tenant(columns, &block, &first, &contiguous), 100);
-    assert_true(contiguous && first == 2000);
-    assert_int_equal(columns_tenant(columns, &later, &first, &contiguous), 0);
-    assert_false(contiguous);
+    struct row_set set;
+    assert_true(columns_find_tenant(columns, &block, &set));
+    assert_true(set.form == SET_RUN && set.n == 100 && set.first == 2000);
+    assert_false(columns_find_tenant(columns, &later, &set));
     /* each tenant is listed once, with as many rows as it has */
     struct columns_stats stats;
     uint64_t n_rows = 0, sum = 0;
     uint32_t n = 0;
     columns_get_stats(columns, &stats);
     for (; columns_tenant_at(columns, n, &here, &n_rows); n++) {
-        uint32_t begins = 0, least = UINT32_MAX;
         struct tenant_scope scope = {&here, 1};
-        assert_int_equal(columns_tenant(columns, &here, &begins, &contiguous), n_rows);
-        for (uint32_t row = 0; row < t.n && least == UINT32_MAX; row++)
-            least = row_allowed(&t, row, &scope) ? row : least;
-        assert_int_equal(begins, least);
+        assert_true(columns_find_tenant(columns, &here, &set) && set.n == n_rows);
+        for (uint32_t row = 0; row < t.n; row++)
+            assert_int_equal(columns_tenant_has(columns, &here, row), row_allowed(&t, row, &scope));
         sum += n_rows;
     }
     assert_int_equal(n, stats.n_tenants);
