@@ -3,10 +3,10 @@
  *
  * The same stack machine as in filter_run.c, with a column of doubles where that has a value: an operator's result is
  * always a number, so only what comes straight from a field, a constant or a name can be anything else. Arithmetic and
- * < <= > >= take the numbers of those, whatever they are, and so does == where both sides are numbers. What remains (in,
- * prefix, == beside strings or null, the truth of a string) is asked row by row of filter_apply: there is one meaning of
- * each operator, in one place. Constants are spread over a column of their own: a store a row is cheaper than a second
- * and a third form of each loop.
+ * < <= > >= take the numbers of those, whatever they are, and so does == where both sides are numbers. What remains
+ * (in, prefix, == beside strings or null, the truth of a string) is asked row by row of filter_apply: there is one
+ * meaning of each operator, in one place. Constants are spread over a column of their own: a store a row is cheaper
+ * than a second and a third form of each loop.
  *
  * Each place of the stack has two buffers, and a result goes to the one that its left operand is not in: then no loop
  * writes what it reads, and the compiler may use vectors. A chunk's buffers stay in the first level of the cache.
@@ -146,12 +146,49 @@ static void need_truth(struct filter_rows *rows, uint32_t place)
             out[i] = (expression);                                                                                     \
     } while (0)
 
+/* Whether all are whole numbers of 32 bits; -0 is one. Loops without branches, for vectors. */
+static bool are_small(const double *numbers, uint32_t n)
+{
+    int odd = 0;
+    for (uint32_t i = 0; i < n; i++)
+        odd |= !(fabs(numbers[i]) <= INT32_MAX);
+    for (uint32_t i = 0; !odd && i < n; i += 64) { /* what follows is defined then */
+        uint32_t end = n - i < 64 ? n : i + 64;
+        for (uint32_t j = i; j < end; j++)
+            odd |= numbers[j] != (int32_t)numbers[j];
+    }
+    return !odd;
+}
+
+/* filter_remainder of whole numbers, by one division each: the quotient of two of them that is no whole number is
+ * farther from the next one than a double rounds. */
+static void take_remainders(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double by = b[i] == 0 ? 1 : b[i], whole = (int32_t)(a[i] / by);
+        double rest = copysign(a[i] - whole * by, a[i]);
+        out[i] = b[i] == 0 ? NAN : rest;
+    }
+}
+
+/* Whether a ** b is a * a of all, exactly. */
+static bool are_squares(const double *a, const double *b, uint32_t n)
+{
+    int odd = 0;
+    for (uint32_t i = 0; i < n; i++)
+        odd |= !(fabs(a[i]) <= FILTER_SQUARE_MAX) | (b[i] != 2);
+    return !odd && are_small(a, n);
+}
+
 static void apply_to_numbers(enum filter_op op, double *restrict out, const double *restrict a,
                              const double *restrict b, uint32_t n)
 {
     switch (op) {
     case OP_POWER:
-        EACH_ROW(filter_power(a[i], b[i]));
+        if (are_squares(a, b, n))
+            EACH_ROW(a[i] * a[i]);
+        else
+            EACH_ROW(filter_power(a[i], b[i]));
         break;
     case OP_MULTIPLY:
         EACH_ROW(a[i] * b[i]);
@@ -160,7 +197,10 @@ static void apply_to_numbers(enum filter_op op, double *restrict out, const doub
         EACH_ROW(a[i] / b[i]);
         break;
     case OP_REMAINDER:
-        EACH_ROW(filter_remainder(a[i], b[i]));
+        if (are_small(a, n) && are_small(b, n))
+            take_remainders(out, a, b, n);
+        else
+            EACH_ROW(filter_remainder(a[i], b[i]));
         break;
     case OP_ADD:
         EACH_ROW(a[i] + b[i]);
@@ -254,21 +294,28 @@ static void load(struct filter_rows *rows, const struct filter_node *node, uint3
 
 /* ---- a chunk ----------------------------------------------------------------------------------------------------- */
 
+/* A bit for each of 64 bytes that are 0 or 1: of eight bytes at a time, of whose products no two meet. */
+static uint64_t bytes_to_bits(const uint8_t is[64])
+{
+    uint64_t word = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint64_t eight;
+        memcpy(&eight, is + 8 * i, sizeof eight);
+        word |= (eight * 0x0102040810204080ull >> 56) << 8 * i;
+    }
+    return word;
+}
+
 /* A bit for each that is not 0. */
 static void to_bits(const double *numbers, uint32_t n, uint64_t *bits)
 {
     for (uint32_t from = 0; from < n; from += 64) {
-        uint32_t some = n - from < 64 ? n - from : 64;
         uint8_t is[64] = {0};
-        uint64_t word = 0;
-        for (uint32_t i = 0; i < some; i++)
+        for (uint32_t i = 0; n - from >= 64 && i < 64; i++)
             is[i] = numbers[from + i] != 0;
-        for (uint32_t i = 0; i < 8; i++) { /* eight bytes of 0 or 1 to eight bits: no two of the products meet */
-            uint64_t eight;
-            memcpy(&eight, is + 8 * i, sizeof eight);
-            word |= (eight * 0x0102040810204080ull >> 56) << 8 * i;
-        }
-        bits[from / 64] = word;
+        for (uint32_t i = 0; n - from < 64 && i < n - from; i++)
+            is[i] = numbers[from + i] != 0;
+        bits[from / 64] = bytes_to_bits(is);
     }
 }
 

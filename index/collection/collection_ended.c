@@ -1,12 +1,12 @@
 /*
  * collection_ended.c - what ends while a new segment is made, and carrying it into that.
  *
- * A seal or a merge copies the rows that live at its beginning; those that end afterwards must be dead in its result. It
- * learns of them by logs: of parts by those that their tombstones begin with (tombstones.h), of frozen memtables by the
- * list of ended rows that these keep anyway. Taking what a log has is O(1) under the collection's lock; where those rows
- * have gone is looked up and marked without it, since nobody else knows the added part yet. Each round leaves what ended
- * during the one before, so after some rounds little is left, and only that is carried under the lock under which the
- * view is replaced: no row that ends before that is missed, none after it can end in the old parts.
+ * A seal or a merge copies the rows that live at its beginning; those that end afterwards must be dead in its result.
+ * It learns of them by logs: of parts by those that their tombstones begin with (tombstones.h), of frozen memtables by
+ * the list of ended rows that these keep anyway. Taking what a log has is O(1) under the collection's lock; where those
+ * rows have gone is looked up and marked without it, since nobody else knows the added part yet. Each round leaves what
+ * ended during the one before, so after some rounds little is left, and only that is carried under the lock under which
+ * the view is replaced: no row that ends before that is missed, none after it can end in the old parts.
  *
  * The rows that were carried are kept as a list, too: the journal's record names them.
  */

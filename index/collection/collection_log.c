@@ -145,8 +145,8 @@ uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint
 
 /* ---- the state for a checkpoint ---------------------------------------------------------------------------------- */
 
-/* (lock) The names of a STATE: the schema, and the tenants that were dropped. *n_bytes 0: there are neither, or there is
- * no memory (then NULL). The caller's. */
+/* (lock) The names of a STATE: the schema, and the tenants that were dropped. *n_bytes 0: there are neither, or there
+ * is no memory (then NULL). The caller's. */
 static uint8_t *encode_names(const struct collection *c, uint32_t *n_bytes)
 {
     uint32_t schema_bytes = 0, n_former = atomic_load(&c->n_former);

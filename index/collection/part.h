@@ -41,8 +41,8 @@ struct part {
     uint64_t filter_blocks;
     atomic_uint void_checked; /* the collection's n_drops when rows that are nobody's were looked for */
     struct part_log *logs;    /* (lock) those that have begun */
-    /* Takes the part over when its last reference goes, wherever that is: to free a segment takes long, and a search may
-     * be who goes last. NULL: it is freed at once. */
+    /* Takes the part over when its last reference goes, wherever that is: to free a segment takes long, and a search
+     * may be who goes last. NULL: it is freed at once. */
     void (*gone)(void *context, struct part *part);
     void *context;
     struct part *next_gone; /* of who took it over */
@@ -63,8 +63,8 @@ void part_log_end(struct part *part, struct part_log *log);
 /* (lock, while it is on) What was logged since it began or was taken before; the caller's. Cost: none. */
 struct dead_rows *part_log_take(struct part_log *log);
 
-/* (lock, once others know the part) Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row), QUIRE_ENOMEM. Before the segment is open
- * there is space for any row. */
+/* (lock, once others know the part) Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row),
+ * QUIRE_ENOMEM. Before the segment is open there is space for any row. */
 int part_kill(struct part *part, uint32_t row);
 bool part_is_dead(const struct part *part, uint32_t row);
 /* Rows that live; 0 while it is not open. */

@@ -29,7 +29,7 @@
 #define COLUMNS_NAME         "columns"
 #define COLUMNS_LEARNT_MAX   64u
 #define COLUMN_BYTES_PER_ROW 32u
-#define COLUMN_TESTS_MAX     65536u /* distinct numbers that one test is made for; beyond that it is made for the rows */
+#define COLUMN_TESTS_MAX     65536u /* distinct numbers that a test is made for; beyond that it is made for the rows */
 
 struct columns;
 

@@ -5,9 +5,9 @@
  *
  * A collection has one part of ROWS rows (10,000,000), DEAD-PERCENT of them dead (20), which is merged into one of the
  * living rows; nothing is read or written, the parts have no files (support_fake_parts.h). Meanwhile one thread removes
- * rows, and one takes the view as each search does. Prints for each step the longest time that the collection's lock was
- * held, in processor time of who held it, so that other programs on the machine do not show, and the longest that taking
- * the view took by the clock.
+ * rows, and one takes the view as each search does. Prints for each step the longest time that the collection's lock
+ * was held, in processor time of who held it, so that other programs on the machine do not show, and the longest that
+ * taking the view took by the clock.
  */
 #include "index/collection/collection_priv.h"
 #include "io/clock.h"

@@ -1,6 +1,6 @@
 /*
- * support_fake_parts.h - parts of a collection that have rows and tombstones but no files, for tests and measurements of
- * how parts come and go: any number of rows in no time. Nobody may search them.
+ * support_fake_parts.h - parts of a collection that have rows and tombstones but no files, for tests and measurements
+ * of how parts come and go: any number of rows in no time. Nobody may search them.
  */
 #ifndef QUIRE_TESTS_INDEX_SUPPORT_FAKE_PARTS_H
 #define QUIRE_TESTS_INDEX_SUPPORT_FAKE_PARTS_H
