@@ -146,38 +146,51 @@ static void need_truth(struct filter_rows *rows, uint32_t place)
             out[i] = (expression);                                                                                     \
     } while (0)
 
-/* Whether all are whole numbers of 32 bits; -0 is one. Loops without branches, for vectors. */
-static bool are_small(const double *numbers, uint32_t n)
-{
-    int odd = 0;
-    for (uint32_t i = 0; i < n; i++)
-        odd |= !(fabs(numbers[i]) <= INT32_MAX);
-    for (uint32_t i = 0; !odd && i < n; i += 64) { /* what follows is defined then */
-        uint32_t end = n - i < 64 ? n : i + 64;
-        for (uint32_t j = i; j < end; j++)
-            odd |= numbers[j] != (int32_t)numbers[j];
-    }
-    return !odd;
-}
+/* The nearest whole number, of one below 2^51 (Knuth): where the lowest bit of the sum stands for 1, it rounds. */
+#define ROUNDER     6755399441055744.0 /* 1.5 * 2^52 */
+#define NEAREST(x)  (((x) + ROUNDER) - ROUNDER)
+#define IS_WHOLE(x) (NEAREST(x) == (x) ? 0.0 : 1.0) /* 0: yes; of what is not below 2^51 anything */
 
-/* filter_remainder of whole numbers, by one division each: the quotient of two of them that is no whole number is
- * farther from the next one than a double rounds. */
-static void take_remainders(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
+/* Whether all are 0: of flags that a loop without branches has written, for vectors. */
+static bool are_zero(const double *flags, uint32_t n)
 {
+    uint64_t any = 0;
     for (uint32_t i = 0; i < n; i++) {
-        double by = b[i] == 0 ? 1 : b[i], whole = (int32_t)(a[i] / by);
-        double rest = copysign(a[i] - whole * by, a[i]);
-        out[i] = b[i] == 0 ? NAN : rest;
+        uint64_t bits;
+        memcpy(&bits, &flags[i], sizeof bits);
+        any |= bits;
     }
+    return any == 0;
 }
 
-/* Whether a ** b is a * a of all, exactly. */
-static bool are_squares(const double *a, const double *b, uint32_t n)
+/* filter_power of whole numbers to the power of 2; false: there are others, and nothing was done. */
+static bool take_squares(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
 {
-    int odd = 0;
-    for (uint32_t i = 0; i < n; i++)
-        odd |= !(fabs(a[i]) <= FILTER_SQUARE_MAX) | (b[i] != 2);
-    return !odd && are_small(a, n);
+    EACH_ROW((fabs(a[i]) <= FILTER_SQUARE_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) + (b[i] == 2 ? 0.0 : 1.0));
+    if (!are_zero(out, n))
+        return false;
+    EACH_ROW(a[i] * a[i]);
+    return true;
+}
+
+/* |a| % b, by a division: the quotient of two whole numbers below 2^31 that is not whole itself is farther from the
+ * next one than a double rounds. */
+static inline double rest_of(double a, double b)
+{
+    double by = b == 0 ? 1 : b, quotient = a / by, whole = NEAREST(quotient);
+    whole = whole > quotient ? whole - 1 : whole;
+    return b == 0 ? NAN : a - whole * by;
+}
+
+/* filter_remainder of whole numbers; false as above. */
+static bool take_remainders(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
+{
+    EACH_ROW((fabs(a[i]) <= INT32_MAX ? 0.0 : 1.0) + (fabs(b[i]) <= INT32_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) +
+             IS_WHOLE(b[i]));
+    if (!are_zero(out, n))
+        return false;
+    EACH_ROW(copysign(rest_of(fabs(a[i]), fabs(b[i])), a[i]));
+    return true;
 }
 
 static void apply_to_numbers(enum filter_op op, double *restrict out, const double *restrict a,
@@ -185,9 +198,7 @@ static void apply_to_numbers(enum filter_op op, double *restrict out, const doub
 {
     switch (op) {
     case OP_POWER:
-        if (are_squares(a, b, n))
-            EACH_ROW(a[i] * a[i]);
-        else
+        if (!take_squares(out, a, b, n))
             EACH_ROW(filter_power(a[i], b[i]));
         break;
     case OP_MULTIPLY:
@@ -197,9 +208,7 @@ static void apply_to_numbers(enum filter_op op, double *restrict out, const doub
         EACH_ROW(a[i] / b[i]);
         break;
     case OP_REMAINDER:
-        if (are_small(a, n) && are_small(b, n))
-            take_remainders(out, a, b, n);
-        else
+        if (!take_remainders(out, a, b, n))
             EACH_ROW(filter_remainder(a[i], b[i]));
         break;
     case OP_ADD:
@@ -224,10 +233,10 @@ static void apply_to_numbers(enum filter_op op, double *restrict out, const doub
         EACH_ROW(a[i] == b[i]);
         break;
     case OP_AND:
-        EACH_ROW((a[i] != 0) & (b[i] != 0));
+        EACH_ROW((a[i] != 0 ? 1.0 : 0.0) * (b[i] != 0 ? 1.0 : 0.0));
         break;
     case OP_OR:
-        EACH_ROW((a[i] != 0) | (b[i] != 0));
+        EACH_ROW((a[i] != 0 ? 1.0 : 0.0) + (b[i] != 0 ? 1.0 : 0.0) != 0);
         break;
     default:
         assert(op == OP_NOT);

@@ -77,8 +77,8 @@ const uint8_t *collection_ended_dead(const struct collection_ended *ended, uint3
 
 const uint32_t *collection_ended_rows(const struct collection_ended *ended, uint64_t *n)
 {
-    *n = ended ? ended->n_rows : 0;
-    return ended ? ended->rows : NULL;
+    *n = ended->n_rows;
+    return ended->rows;
 }
 
 /* ---- carrying ---------------------------------------------------------------------------------------------------- */

@@ -76,8 +76,8 @@ uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit
                                 uint32_t *n_bytes)
 {
     const struct part *added = edit->added;
-    uint64_t n_dead;
-    const uint32_t *dead = collection_ended_rows(edit->ended, &n_dead);
+    uint64_t n_dead = edit->n_dead;
+    const uint32_t *dead = edit->ended ? collection_ended_rows(edit->ended, &n_dead) : edit->dead;
     assert(n_dead == (added ? atomic_load_explicit(&added->n_dead, memory_order_relaxed) : 0));
     uint64_t total = EDIT_HEADER_BYTES + 8 * (uint64_t)edit->n_removed_parts + 4 * n_dead;
     uint8_t *bytes = total < JOURNAL_RECORD_BYTES_MAX ? malloc(total) : NULL;

@@ -68,7 +68,7 @@ uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit
 /* (lock) What collection_ended_carry has left. */
 int collection_ended_carry_rest(struct collection *collection, const struct collection_edit *edit,
                                 struct quire_error *err);
-/* All rows of the added part that are dead, in no order. ended may be NULL. */
+/* All rows of the added part that are dead, in no order. */
 const uint32_t *collection_ended_rows(const struct collection_ended *ended, uint64_t *n);
 
 /* The tombstones of all parts as of one moment, without holding the lock for it. begin gives the view of that moment,

@@ -53,6 +53,9 @@ struct collection_edit {
     const struct replaced_row *replaced;
     uint32_t n_replaced;
     uint64_t seen_lsn;
+    /* Of an adoption: rows of the added part that are dead already. */
+    const uint32_t *dead;
+    uint64_t n_dead;
 };
 /* Whether a part comes from outside: neither parts nor memtables go for it. */
 bool view_is_adoption(const struct collection_edit *edit);
