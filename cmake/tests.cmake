@@ -69,6 +69,8 @@ foreach(name merge live cache guard graph fair clusters memtable tenants)
   quire_bench(bench_${name})
 endforeach()
 quire_bench(bench_risk tests/cache/support_risk.c)
+quire_bench(bench_publish)
+target_link_options(bench_publish PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock)
 if(TARGET PkgConfig::HIREDIS)
   file(GLOB cache_load_sources CONFIGURE_DEPENDS tests/bench/cache_load/*.c)
   add_executable(bench_cache_load ${cache_load_sources} tools/cli.c tools/cli_files.c tools/figure.c

@@ -94,11 +94,13 @@ double filter_apply(enum filter_op op, const struct filter_value *a, const struc
 bool filter_truth(const struct json_value *value);
 double filter_number(const struct json_value *value);
 
-/* a ** b and a % b are pow and fmod, which take tens of nanoseconds; what these are exact for without them is done so. */
+/* a ** b and a % b are pow and fmod, which take tens of nanoseconds; what these are exact for without them is done so.
+ * */
+#define FILTER_SQUARE_MAX 67108864 /* 2^26 */
 static inline double filter_power(double a, double b)
 {
-    /* the square has no more than 52 bits: pow, which is wrong by less than a unit of the last place, is exact, too */
-    return b == 2 && fabs(a) <= 1 << 26 && a == (int32_t)a ? a * a : pow(a, b);
+    /* the square has no more than 53 bits: pow, which is wrong by less than a unit of the last place, is exact, too */
+    return b == 2 && fabs(a) <= FILTER_SQUARE_MAX && a == (int32_t)a ? a * a : pow(a, b);
 }
 
 static inline double filter_remainder(double a, double b)

@@ -3,10 +3,10 @@
  *
  * The same stack machine as in filter_run.c, with a column of doubles where that has a value: an operator's result is
  * always a number, so only what comes straight from a field, a constant or a name can be anything else. Arithmetic and
- * < <= > >= take the numbers of those, whatever they are, and so does == where both sides are numbers. What remains (in,
- * prefix, == beside strings or null, the truth of a string) is asked row by row of filter_apply: there is one meaning of
- * each operator, in one place. Constants are spread over a column of their own: a store a row is cheaper than a second
- * and a third form of each loop.
+ * < <= > >= take the numbers of those, whatever they are, and so does == where both sides are numbers. What remains
+ * (in, prefix, == beside strings or null, the truth of a string) is asked row by row of filter_apply: there is one
+ * meaning of each operator, in one place. Constants are spread over a column of their own: a store a row is cheaper
+ * than a second and a third form of each loop.
  *
  * Each place of the stack has two buffers, and a result goes to the one that its left operand is not in: then no loop
  * writes what it reads, and the compiler may use vectors. A chunk's buffers stay in the first level of the cache.
@@ -146,12 +146,60 @@ static void need_truth(struct filter_rows *rows, uint32_t place)
             out[i] = (expression);                                                                                     \
     } while (0)
 
+/* The nearest whole number, of one below 2^51 (Knuth): where the lowest bit of the sum stands for 1, it rounds. */
+#define ROUNDER     6755399441055744.0 /* 1.5 * 2^52 */
+#define NEAREST(x)  (((x) + ROUNDER) - ROUNDER)
+#define IS_WHOLE(x) (NEAREST(x) == (x) ? 0.0 : 1.0) /* 0: yes; of what is not below 2^51 anything */
+
+/* Whether all are 0: of flags that a loop without branches has written, for vectors. */
+static bool are_zero(const double *flags, uint32_t n)
+{
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, &flags[i], sizeof bits);
+        any |= bits;
+    }
+    return any == 0;
+}
+
+/* filter_power of whole numbers to the power of 2; false: there are others, and nothing was done. */
+static bool take_squares(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
+{
+    EACH_ROW((fabs(a[i]) <= FILTER_SQUARE_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) + (b[i] == 2 ? 0.0 : 1.0));
+    if (!are_zero(out, n))
+        return false;
+    EACH_ROW(a[i] * a[i]);
+    return true;
+}
+
+/* |a| % b, by a division: the quotient of two whole numbers below 2^31 that is not whole itself is farther from the
+ * next one than a double rounds. */
+static inline double rest_of(double a, double b)
+{
+    double by = b == 0 ? 1 : b, quotient = a / by, whole = NEAREST(quotient);
+    whole = whole > quotient ? whole - 1 : whole;
+    return b == 0 ? NAN : a - whole * by;
+}
+
+/* filter_remainder of whole numbers; false as above. */
+static bool take_remainders(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
+{
+    EACH_ROW((fabs(a[i]) <= INT32_MAX ? 0.0 : 1.0) + (fabs(b[i]) <= INT32_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) +
+             IS_WHOLE(b[i]));
+    if (!are_zero(out, n))
+        return false;
+    EACH_ROW(copysign(rest_of(fabs(a[i]), fabs(b[i])), a[i]));
+    return true;
+}
+
 static void apply_to_numbers(enum filter_op op, double *restrict out, const double *restrict a,
                              const double *restrict b, uint32_t n)
 {
     switch (op) {
     case OP_POWER:
-        EACH_ROW(filter_power(a[i], b[i]));
+        if (!take_squares(out, a, b, n))
+            EACH_ROW(filter_power(a[i], b[i]));
         break;
     case OP_MULTIPLY:
         EACH_ROW(a[i] * b[i]);
@@ -160,7 +208,8 @@ static void apply_to_numbers(enum filter_op op, double *restrict out, const doub
         EACH_ROW(a[i] / b[i]);
         break;
     case OP_REMAINDER:
-        EACH_ROW(filter_remainder(a[i], b[i]));
+        if (!take_remainders(out, a, b, n))
+            EACH_ROW(filter_remainder(a[i], b[i]));
         break;
     case OP_ADD:
         EACH_ROW(a[i] + b[i]);
@@ -184,10 +233,10 @@ static void apply_to_numbers(enum filter_op op, double *restrict out, const doub
         EACH_ROW(a[i] == b[i]);
         break;
     case OP_AND:
-        EACH_ROW((a[i] != 0) & (b[i] != 0));
+        EACH_ROW((a[i] != 0 ? 1.0 : 0.0) * (b[i] != 0 ? 1.0 : 0.0));
         break;
     case OP_OR:
-        EACH_ROW((a[i] != 0) | (b[i] != 0));
+        EACH_ROW((a[i] != 0 ? 1.0 : 0.0) + (b[i] != 0 ? 1.0 : 0.0) != 0);
         break;
     default:
         assert(op == OP_NOT);
@@ -254,21 +303,28 @@ static void load(struct filter_rows *rows, const struct filter_node *node, uint3
 
 /* ---- a chunk ----------------------------------------------------------------------------------------------------- */
 
+/* A bit for each of 64 bytes that are 0 or 1: of eight bytes at a time, of whose products no two meet. */
+static uint64_t bytes_to_bits(const uint8_t is[64])
+{
+    uint64_t word = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint64_t eight;
+        memcpy(&eight, is + 8 * i, sizeof eight);
+        word |= (eight * 0x0102040810204080ull >> 56) << 8 * i;
+    }
+    return word;
+}
+
 /* A bit for each that is not 0. */
 static void to_bits(const double *numbers, uint32_t n, uint64_t *bits)
 {
     for (uint32_t from = 0; from < n; from += 64) {
-        uint32_t some = n - from < 64 ? n - from : 64;
         uint8_t is[64] = {0};
-        uint64_t word = 0;
-        for (uint32_t i = 0; i < some; i++)
+        for (uint32_t i = 0; n - from >= 64 && i < 64; i++)
             is[i] = numbers[from + i] != 0;
-        for (uint32_t i = 0; i < 8; i++) { /* eight bytes of 0 or 1 to eight bits: no two of the products meet */
-            uint64_t eight;
-            memcpy(&eight, is + 8 * i, sizeof eight);
-            word |= (eight * 0x0102040810204080ull >> 56) << 8 * i;
-        }
-        bits[from / 64] = word;
+        for (uint32_t i = 0; n - from < 64 && i < n - from; i++)
+            is[i] = numbers[from + i] != 0;
+        bits[from / 64] = bytes_to_bits(is);
     }
 }
 

@@ -4,7 +4,8 @@
  *
  * It means to the last bit what filter_matches and filter_test say of a row alone (filter_run.c has the operators);
  * what differs is the order of the work: each operator goes through all rows of a chunk before the next, so that an
- * operation on numbers costs a fraction of a nanosecond a row. Only what looks into strings or lists is done row by row.
+ * operation on numbers costs a fraction of a nanosecond a row. Only what looks into strings or lists is done row by
+ * row.
  */
 #ifndef QUIRE_INDEX_FILTER_ROWS_H
 #define QUIRE_INDEX_FILTER_ROWS_H
@@ -25,8 +26,8 @@ struct filter_values {
 struct filter_chunk {
     uint32_t n;                         /* rows, at most FILTER_ROWS_MAX */
     const struct filter_values *fields; /* by the index of filter_field; those of fields that the part names are read */
-    /* The value of a row whose kind is STRING or LIST, or its name (FILTER_FIELD_KEY): asked for where an operator looks
-     * into it. Only a part whose lists are not alike (filter_part) looks into a list. */
+    /* The value of a row whose kind is STRING or LIST, or its name (FILTER_FIELD_KEY): asked for where an operator
+     * looks into it. Only a part whose lists are not alike (filter_part) looks into a list. */
     void (*value)(void *context, uint32_t field, uint32_t row, struct json_value *out);
     void *context;
 };
@@ -35,8 +36,8 @@ struct filter_chunk {
  * without memory. */
 struct filter_rows *filter_rows_create(const struct filter *filter, const struct filter_part *part);
 void filter_rows_free(struct filter_rows *rows); /* NULL is fine */
-/* Bit i of bits[0 .. (n + 63) / 64), all of which is written: row i matches. A row that lacks a field which is required,
- * or has an object there, does not. */
+/* Bit i of bits[0 .. (n + 63) / 64), all of which is written: row i matches. A row that lacks a field which is
+ * required, or has an object there, does not. */
 void filter_rows_match(struct filter_rows *rows, const struct filter_chunk *chunk, uint64_t *bits);
 /* The number of a value, for `numbers`. About 50 ns of a string. */
 double filter_number_of(const struct json_value *value);

@@ -9,9 +9,10 @@
  * The view is replaced, never changed: readers take a reference under the lock and keep what they have. What does
  * change under a reader are rows of memtables, which carry the LSNs where they begin and end, and tombstones.
  *
- * publish swaps what was sealed or merged for its result. Rows that died while that was made are found by comparing: a
- * row that is dead now and was copied is dead in the result. The frame that says so is appended under the same lock, so
- * that every later write refers to the new view and every earlier one to the old.
+ * publish swaps what was sealed or merged for its result. Rows that died while that was made have been carried into the
+ * result before, but for the last few (collection_ended.c). The frame that says so is appended under the same lock, so
+ * that every later write refers to the new view and every earlier one to the old. Nothing under the lock grows with the
+ * rows of the collection, and views are released outside of it.
  */
 #include "index/attribute/filter.h"
 #include "index/build/build.h"
@@ -706,53 +707,11 @@ int collection_freeze(struct collection *c, struct quire_error *err)
         assert(old->memtables[0]->last_lsn == MEMTABLE_LSN_MAX); /* it was not frozen before */
         old->memtables[0]->last_lsn = fresh->after_lsn = c->last_lsn;
         c->view = view;
-        view_unref(old);
     }
     pthread_mutex_unlock(&c->lock);
+    if (view)
+        view_unref(old);
     memtable_unref(fresh);
-    return rc;
-}
-
-/* Ends in the added part the rows of a part that have ended since `before` was copied: eight bytes at a time,
- * since this holds up every search and write of the collection. */
-static int carry_dead_of_part(const struct part *part, const uint8_t *before, const uint32_t *rows_of,
-                              struct part *added)
-{
-    uint64_t rows = segment_info(part->segment)->rows, n_bytes = (rows + 7) / 8;
-    for (uint64_t at = 0; at < n_bytes; at += 8) {
-        size_t n = n_bytes - at < 8 ? (size_t)(n_bytes - at) : 8;
-        uint64_t now = 0, then = 0;
-        memcpy(&now, part->dead + at, n);
-        memcpy(&then, before + at, n);
-        for (uint64_t ended = now & ~then; ended; ended &= ended - 1) {
-            uint64_t row = 8 * at + (uint64_t)__builtin_ctzll(ended);
-            if (row < rows && rows_of[row] != UINT32_MAX && part_kill(added, rows_of[row]) < 0)
-                return QUIRE_EINTERNAL;
-        }
-    }
-    return 0;
-}
-
-static int carry_dead_of_memtable(const struct memtable *memtable, uint32_t last_ended, const uint32_t *rows_of,
-                                  struct part *added)
-{
-    for (uint32_t row = memtable_ended_after(memtable, last_ended); row != MEMTABLE_NONE;
-         row = memtable_ended_after(memtable, row))
-        if (rows_of[row] != UINT32_MAX && part_kill(added, rows_of[row]) < 0)
-            return QUIRE_EINTERNAL;
-    return 0;
-}
-
-/* (lock) Marks in the added part what has ended, since it was made, among the rows it was made from. */
-static int carry_ended_rows(const struct collection_edit *edit)
-{
-    int rc = 0;
-    assert((edit->n_removed_parts == 0 || edit->rows_of) && (edit->n_removed_memtables == 0 || edit->memtable_rows_of));
-    for (uint32_t i = 0; i < edit->n_removed_parts && rc == 0; i++)
-        rc = carry_dead_of_part(edit->removed_parts[i], edit->dead_of[i], edit->rows_of[i], edit->added);
-    for (uint32_t i = 0; i < edit->n_removed_memtables && rc == 0; i++)
-        rc = carry_dead_of_memtable(edit->removed_memtables[i]->memtable, edit->last_ended_of[i],
-                                    edit->memtable_rows_of[i], edit->added);
     return rc;
 }
 
@@ -791,7 +750,8 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
     return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for the record of a change of segments") : rc;
 }
 
-static int publish_locked(struct collection *c, const struct collection_edit *edit, uint64_t *lsn,
+/* *gone: the view that was replaced, the caller's, who must not hold the lock when it releases it. */
+static int publish_locked(struct collection *c, const struct collection_edit *edit, struct view **gone, uint64_t *lsn,
                           struct quire_error *err)
 {
     assert(lock_is_held(&c->lock));
@@ -803,15 +763,15 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
     struct view *old = c->view, *view = view_edited(old, edit, NULL);
     struct place *places = calloc(edit->n_replaced + 1, sizeof *places);
     int rc = view && places ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
-    if (rc == 0 && edit->added && carry_ended_rows(edit) < 0)
-        rc = error_set(err, QUIRE_EINTERNAL, "the merge's map of rows does not fit its segment");
+    if (rc == 0)
+        rc = collection_ended_carry_rest(c, edit, err);
     if (rc == 0)
         rc = log_edit(c, edit, places, lsn, err);
     for (uint32_t i = 0; rc == 0 && i < edit->n_replaced; i++)
         end_place(&places[i], *lsn);
     free(places);
     if (rc < 0) {
-        view_unref(view);
+        *gone = view;
         return rc;
     }
     assert(view->n_memtables >= 1 && view->memtables[0] == old->memtables[0]);
@@ -824,39 +784,27 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
         atomic_store(&c->void_due, true);
     if (view_is_adoption(edit))
         atomic_fetch_add_explicit(&c->n_elements, part_living(edit->added) - edit->n_replaced, memory_order_relaxed);
-    view_unref(old);
+    *gone = old;
     return 0;
 }
 
 int collection_publish(struct collection *c, const struct collection_edit *edit, uint64_t *lsn, struct quire_error *err)
 {
+    struct view *gone = NULL;
     assert(edit->added || edit->n_removed_parts + edit->n_removed_memtables > 0);
+    int rc = collection_ended_carry(c, edit, err);
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&c->lock);
-    int rc = publish_locked(c, edit, lsn, err);
+    rc = publish_locked(c, edit, &gone, lsn, err);
     pthread_mutex_unlock(&c->lock);
+    view_unref(gone);
     return rc;
 }
 
 void collection_count_rebuild(struct collection *c, bool is_seal)
 {
     atomic_fetch_add_explicit(is_seal ? &c->n_seals : &c->n_merges, 1, memory_order_relaxed);
-}
-
-void collection_copy_dead(struct collection *c, const struct part *part, uint8_t *out, size_t n_bytes)
-{
-    assert(n_bytes <= part->dead_capacity / 8);
-    pthread_mutex_lock(&c->lock);
-    memcpy(out, part->dead, n_bytes);
-    pthread_mutex_unlock(&c->lock);
-}
-
-uint32_t collection_last_ended(struct collection *c, const struct memtable_ref *table)
-{
-    pthread_mutex_lock(&c->lock);
-    assert(table->last_lsn != MEMTABLE_LSN_MAX); /* frozen: nothing of it is given back */
-    uint32_t row = memtable_last_ended(table->memtable);
-    pthread_mutex_unlock(&c->lock);
-    return row;
 }
 
 /* The oldest pin, or the last LSN: (lock) rows that ended at or before it can be given back. */

@@ -8,6 +8,7 @@
 #define QUIRE_INDEX_COLLECTION_HOST_H
 
 #include "index/collection/collection.h"
+#include "index/collection/tombstones.h"
 #include "index/collection/view.h"
 #include "io/epoch.h"
 #include "io/journal.h"
@@ -52,18 +53,26 @@ int collection_log_drop(struct collection *collection, uint64_t *lsn, struct qui
  * _end. */
 int collection_freeze(struct collection *collection, struct quire_error *err);
 
-/* Makes it so, under the lock: rows that ended since the merge took its copy are dead in the added part. *lsn of its
- * frame. On failure nothing has changed. QUIRE_EBUSY: edit->replaced, and the collection was written to since
- * edit->seen_lsn. Between journal_quiesce_begin and _end, an adoption in a batch. */
+/* A seal or a merge begins: what ends from now on among the rows of these parts and frozen memtables is noted, and the
+ * tombstones are copied, without the lock. The lists stay the caller's, with their references. QUIRE_ENOMEM. */
+int collection_ended_begin(struct collection *collection, struct part *const *parts, uint32_t n_parts,
+                           struct memtable_ref *const *tables, uint32_t n_tables, struct collection_ended **out);
+/* The copy of part i: a row that is not dead in it is alive, or has been noted since. */
+const uint8_t *collection_ended_dead(const struct collection_ended *ended, uint32_t i);
+/* Marks in the added part what has ended by now; the lock is held for moments. What is left is little, whatever ended
+ * before: collection_publish does it once more. */
+int collection_ended_carry(struct collection *collection, const struct collection_edit *edit, struct quire_error *err);
+void collection_ended_free(struct collection *collection, struct collection_ended *ended); /* NULL is fine */
+
+/* Makes it so: rows that ended since edit->ended began are dead in the added part. Under the lock is done what is left
+ * of that, and nothing else that grows with rows. *lsn of its frame. On failure nothing has changed but the added part.
+ * QUIRE_EBUSY: edit->replaced, and the collection was written to since edit->seen_lsn. Between journal_quiesce_begin
+ * and _end, an adoption in a batch. */
 int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                        struct quire_error *err);
 
 /* Counts a seal or a merge that was published. */
 void collection_count_rebuild(struct collection *collection, bool is_seal);
-/* The row of a frozen memtable that has ended last by now, for collection_edit. */
-uint32_t collection_last_ended(struct collection *collection, const struct memtable_ref *table);
-/* The tombstones of one of its parts, as of now: n_bytes of them. */
-void collection_copy_dead(struct collection *collection, const struct part *part, uint8_t *out, size_t n_bytes);
 /* Gives back memory of rows that nobody can see any more; the first calls only send word through the epochs. True if it
  * got on and more is left; where a snapshot is read it does not. */
 bool collection_reclaim(struct collection *collection);
@@ -78,7 +87,7 @@ struct collection_snapshot {
     struct collection *collection; /* a reference */
     struct view *view;             /* a reference */
     uint64_t lsn, pin, n_elements;
-    uint8_t **dead; /* per part of the view, as of lsn; owned */
+    struct tombstones tombstones; /* of the view's parts, as of lsn */
 };
 
 /* The state for a checkpoint, as of one LSN: records of the kinds below. */

@@ -72,23 +72,13 @@ uint8_t *collection_record_element(uint64_t uid, const struct record_element *e,
     return bytes;
 }
 
-/* The rows of a part that are dead, u32 each. (lock): they do not change meanwhile. */
-static uint8_t *append_dead(uint8_t *to, const struct part *part)
-{
-    uint64_t n = atomic_load_explicit(&part->n_dead, memory_order_relaxed);
-    for (uint64_t row = 0; n > 0 && row < part->dead_capacity; row++)
-        if (part_is_dead(part, (uint32_t)row)) {
-            bytes_store_u32(to, (uint32_t)row);
-            to += 4;
-        }
-    return to;
-}
-
 uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn,
                                 uint32_t *n_bytes)
 {
     const struct part *added = edit->added;
-    uint64_t n_dead = added ? atomic_load_explicit(&added->n_dead, memory_order_relaxed) : 0;
+    uint64_t n_dead = edit->n_dead;
+    const uint32_t *dead = edit->ended ? collection_ended_rows(edit->ended, &n_dead) : edit->dead;
+    assert(n_dead == (added ? atomic_load_explicit(&added->n_dead, memory_order_relaxed) : 0));
     uint64_t total = EDIT_HEADER_BYTES + 8 * (uint64_t)edit->n_removed_parts + 4 * n_dead;
     uint8_t *bytes = total < JOURNAL_RECORD_BYTES_MAX ? malloc(total) : NULL;
     *n_bytes = (uint32_t)total;
@@ -102,7 +92,8 @@ uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit
     uint8_t *to = bytes + EDIT_HEADER_BYTES;
     for (uint32_t i = 0; i < edit->n_removed_parts; i++, to += 8)
         bytes_store_u64(to, edit->removed_parts[i]->uid);
-    to = added ? append_dead(to, added) : to;
+    for (uint64_t i = 0; i < n_dead; i++, to += 4)
+        bytes_store_u32(to, dead[i]);
     assert(to == bytes + total);
     return bytes;
 }
@@ -154,65 +145,79 @@ uint8_t *collection_record_void_rows(uint64_t uid, uint64_t part_uid, const uint
 
 /* ---- the state for a checkpoint ---------------------------------------------------------------------------------- */
 
-static uint8_t *encode_names(const struct collection *c, const uint8_t *schema, uint32_t schema_bytes, uint8_t *to)
+/* (lock) The names of a STATE: the schema, and the tenants that were dropped. *n_bytes 0: there are neither, or there
+ * is no memory (then NULL). The caller's. */
+static uint8_t *encode_names(const struct collection *c, uint32_t *n_bytes)
 {
-    uint32_t n = atomic_load(&c->n_former);
-    bytes_store_u32(to, schema_bytes);
-    to = append(to + 4, schema, schema_bytes);
-    bytes_store_u32(to, n);
-    to += 4;
-    for (uint32_t i = 0; i < n; i++) {
-        bytes_store_u32(to, c->former[i].generation);
-        bytes_store_u32(to + 4, c->former[i].bytes);
-        to = append(to + FORMER_BYTES, c->former[i].name, c->former[i].bytes);
-    }
-    return to;
-}
-
-/* A part's tombstones in their shorter form. */
-static uint32_t dead_bytes(const struct part *part, enum dead_form *form)
-{
-    uint64_t list = 4 * atomic_load_explicit(&part->n_dead, memory_order_relaxed), bitmap = part->dead_capacity / 8;
-    *form = list < bitmap ? DEAD_LIST : DEAD_BITMAP;
-    return (uint32_t)(list < bitmap ? list : bitmap);
-}
-
-/* Under the lock: tombstones do not change meanwhile. */
-static uint8_t *encode_state(const struct collection *c, uint32_t *n_bytes)
-{
-    const struct view *view = c->view;
-    uint32_t schema_bytes = 0;
+    uint32_t schema_bytes = 0, n_former = atomic_load(&c->n_former);
     uint8_t *schema = c->schema->n ? attribute_schema_encode(c->schema, &schema_bytes) : NULL;
-    uint32_t n_former = atomic_load(&c->n_former);
-    uint64_t names = n_former || schema_bytes ? 8 + (uint64_t)schema_bytes : 0; /* 0: there are neither */
+    uint64_t total = n_former || schema_bytes ? 8 + (uint64_t)schema_bytes : 0;
+    assert(lock_is_held(&c->lock));
     for (uint32_t i = 0; i < n_former; i++)
-        names += FORMER_BYTES + c->former[i].bytes;
-    uint64_t total = STATE_HEADER_BYTES + names;
-    enum dead_form form;
-    for (uint32_t i = 0; i < view->n_parts; i++)
-        total += STATE_PART_BYTES + dead_bytes(view->parts[i], &form);
+        total += FORMER_BYTES + c->former[i].bytes;
     bool fits = total < JOURNAL_RECORD_BYTES_MAX && (schema || !c->schema->n);
-    uint8_t *bytes = fits ? malloc(total) : NULL;
-    *n_bytes = (uint32_t)total;
-    if (bytes) {
-        bytes_store_u64(bytes, c->uid);
-        collection_config_encode(&c->config, bytes + 8);
-        bytes_store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, view->n_parts);
-        bytes_store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, (uint32_t)names);
-        uint8_t *to = bytes + STATE_HEADER_BYTES;
-        to = names ? encode_names(c, schema, schema_bytes, to) : to;
-        for (uint32_t i = 0; i < view->n_parts; i++) {
-            const struct part *part = view->parts[i];
-            uint32_t n = dead_bytes(part, &form);
-            bytes_store_u64(to, part->uid);
-            bytes_store_u32(to + 8, form);
-            bytes_store_u32(to + 12, n);
-            to += STATE_PART_BYTES;
-            to = form == DEAD_BITMAP ? append(to, part->dead, n) : append_dead(to, part);
+    uint8_t *bytes = fits ? malloc(total + 1) : NULL;
+    *n_bytes = bytes ? (uint32_t)total : 0;
+    if (*n_bytes) {
+        bytes_store_u32(bytes, schema_bytes);
+        uint8_t *to = append(bytes + 4, schema, schema_bytes);
+        bytes_store_u32(to, n_former);
+        to += 4;
+        for (uint32_t i = 0; i < n_former; i++) {
+            bytes_store_u32(to, c->former[i].generation);
+            bytes_store_u32(to + 4, c->former[i].bytes);
+            to = append(to + FORMER_BYTES, c->former[i].name, c->former[i].bytes);
         }
         assert(to == bytes + total);
     }
     free(schema);
+    return bytes;
+}
+
+/* A part's tombstones in their shorter form. */
+static uint32_t dead_bytes(const struct tombstones *t, uint32_t i, enum dead_form *form)
+{
+    uint64_t bitmap = t->parts[i]->dead_capacity / 8, list = 0;
+    for (uint64_t at = 0; at < bitmap; at++)
+        list += 4 * (uint64_t)__builtin_popcount(t->dead[i][at]);
+    *form = list < bitmap ? DEAD_LIST : DEAD_BITMAP;
+    return (uint32_t)(list < bitmap ? list : bitmap);
+}
+
+static uint8_t *append_dead(uint8_t *to, const struct tombstones *t, uint32_t i)
+{
+    for (uint64_t at = 0; at < t->parts[i]->dead_capacity / 8; at++)
+        for (unsigned bits = t->dead[i][at]; bits; bits &= bits - 1, to += 4)
+            bytes_store_u32(to, (uint32_t)(8 * at) + (uint32_t)__builtin_ctz(bits));
+    return to;
+}
+
+/* NULL: no memory. */
+static uint8_t *encode_state(const struct collection *c, const struct tombstones *t, const uint8_t *names,
+                             uint32_t names_bytes, uint32_t *n_bytes)
+{
+    uint64_t total = STATE_HEADER_BYTES + (uint64_t)names_bytes;
+    enum dead_form form;
+    for (uint32_t i = 0; i < t->n; i++)
+        total += STATE_PART_BYTES + dead_bytes(t, i, &form);
+    uint8_t *bytes = total < JOURNAL_RECORD_BYTES_MAX ? malloc(total) : NULL;
+    *n_bytes = (uint32_t)total;
+    if (!bytes)
+        return NULL;
+    bytes_store_u64(bytes, c->uid);
+    collection_config_encode(&c->config, bytes + 8);
+    bytes_store_u32(bytes + 8 + COLLECTION_CONFIG_BYTES, t->n);
+    bytes_store_u32(bytes + 12 + COLLECTION_CONFIG_BYTES, names_bytes);
+    uint8_t *to = append(bytes + STATE_HEADER_BYTES, names, names_bytes);
+    for (uint32_t i = 0; i < t->n; i++) {
+        uint32_t n = dead_bytes(t, i, &form);
+        bytes_store_u64(to, t->parts[i]->uid);
+        bytes_store_u32(to + 8, form);
+        bytes_store_u32(to + 12, n);
+        to += STATE_PART_BYTES;
+        to = form == DEAD_BITMAP ? append(to, t->dead[i], n) : append_dead(to, t, i);
+    }
+    assert(to == bytes + total);
     return bytes;
 }
 
@@ -288,18 +293,30 @@ int collection_save(struct collection *c, struct checkpoint *checkpoint, struct 
     if (collection_pin(c, &lsn) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory to pin a collection");
     /* the pin may be older than what is read here: rows that died since are simply there still */
+    struct tombstones tombstones;
+    struct view *view = NULL;
+    uint8_t *names = NULL, *state = NULL;
+    uint32_t names_bytes = 0;
+    uint64_t now = 0;
     journal_quiesce_begin(c->host->journal);
-    pthread_mutex_lock(&c->lock);
-    uint64_t now = c->last_lsn;
-    uint8_t *state = encode_state(c, &n_bytes);
-    struct view *view = view_ref(c->view);
-    pthread_mutex_unlock(&c->lock);
+    int rc = collection_tombstones_begin(c, &tombstones, &view);
+    if (rc == 0) {
+        now = c->last_lsn;
+        names = encode_names(c, &names_bytes);
+        pthread_mutex_unlock(&c->lock);
+    }
     journal_quiesce_end(c->host->journal);
-    int rc = state ? journal_checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
-                   : error_set(err, QUIRE_ENOMEM, "no memory for the state of a collection");
+    if (rc == 0)
+        rc = collection_tombstones_end(c, &tombstones);
+    if (rc == 0 && names)
+        state = encode_state(c, &tombstones, names, names_bytes, &n_bytes);
+    tombstones_destroy(&tombstones);
+    free(names);
+    rc = state ? journal_checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
+               : error_set(err, QUIRE_ENOMEM, "no memory for the state of a collection");
     struct rows_chunk chunk = {
         .collection = c, .checkpoint = checkpoint, .lsn = now, .n_bytes = ROWS_HEADER_BYTES, .err = err};
-    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
+    for (uint32_t i = 0; rc == 0 && i < view->n_memtables; i++)
         rc = save_memtable(&chunk, view->memtables[i]->memtable);
     if (rc == 0)
         rc = chunk_flush(&chunk);

@@ -64,6 +64,18 @@ uint8_t *collection_record_element(uint64_t uid, const struct record_element *el
 uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn,
                                 uint32_t *n_bytes);
 
+/* (lock) What collection_ended_carry has left. */
+int collection_ended_carry_rest(struct collection *collection, const struct collection_edit *edit,
+                                struct quire_error *err);
+/* All rows of the added part that are dead, in no order. */
+const uint32_t *collection_ended_rows(const struct collection_ended *ended, uint64_t *n);
+
+/* The tombstones of all parts as of one moment, without holding the lock for it. begin gives the view of that moment,
+ * a reference, and leaves the lock held: what else belongs to the moment is read then. end, after it was released,
+ * makes them whole. QUIRE_ENOMEM; the lock is not held then, and there is no view. */
+int collection_tombstones_begin(struct collection *collection, struct tombstones *out, struct view **view);
+int collection_tombstones_end(struct collection *collection, struct tombstones *tombstones);
+
 /* The bytes of a CREATE record, owned by the caller; NULL without memory. */
 uint8_t *collection_record_create(const struct collection *collection, uint32_t *n_bytes);
 uint8_t *collection_record_drop_tenant(uint64_t uid, const char *name, uint32_t bytes, uint32_t generation,

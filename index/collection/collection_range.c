@@ -122,9 +122,10 @@ int collection_range_read(struct collection *collection, struct collection_range
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++) {
         const struct part *part = snapshot->view->parts[i];
         uint8_t *hidden = NULL;
-        rc = scope ? hide_others(part, snapshot->dead[i], scope, &hidden) : 0;
+        rc = scope ? hide_others(part, snapshot->tombstones.dead[i], scope, &hidden) : 0;
         if (rc == 0)
-            rc = segment_scan(part->segment, scope ? hidden : snapshot->dead[i], on_sealed, NULL, range, err);
+            rc =
+                segment_scan(part->segment, scope ? hidden : snapshot->tombstones.dead[i], on_sealed, NULL, range, err);
         free(hidden);
     }
     struct memory_walk walk = {range, scope};

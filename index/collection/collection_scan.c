@@ -191,7 +191,7 @@ static int scan_all(struct scan_work *s)
         if (s->scan->filter || s->scope)
             rc = selection_of(s->part->segment, s->scan->filter, s->scope, NULL, &selection, s->err);
         if (rc == 0)
-            rc = visit_part(s, selection, s->snapshot->dead[i]);
+            rc = visit_part(s, selection, s->snapshot->tombstones.dead[i]);
         selection_unref(selection);
     }
     for (uint32_t i = 0; rc == 0 && i < view->n_memtables; i++)

@@ -562,16 +562,17 @@ void collection_search_start_segment(struct search_work *w, struct sub_search *s
     struct collection_search *search = w->search;
     struct quire_error err = {0};
     uint32_t reads_max = sub->request.options.reads_max;
-    sub->request = (struct search_request){.segment = w->view->parts[sub->part]->segment,
-                                           .query = w->query,
-                                           .options = search->options,
-                                           .want_keys = true,
-                                           .want_vectors = search->want_vectors,
-                                           .dead = search->snapshot ? search->snapshot->dead[sub->part] : NULL,
-                                           .selection = sub->selection,
-                                           .priority = search->priority,
-                                           .done = on_segment,
-                                           .owner = sub};
+    sub->request =
+        (struct search_request){.segment = w->view->parts[sub->part]->segment,
+                                .query = w->query,
+                                .options = search->options,
+                                .want_keys = true,
+                                .want_vectors = search->want_vectors,
+                                .dead = search->snapshot ? search->snapshot->tombstones.dead[sub->part] : NULL,
+                                .selection = sub->selection,
+                                .priority = search->priority,
+                                .done = on_segment,
+                                .owner = sub};
     sub->request.options.k = sub->asked;
     sub->request.options.reads_max = reads_max;
     int rc = search_start(w->searcher, &sub->request, &err);

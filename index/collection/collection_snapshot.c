@@ -3,12 +3,40 @@
  *
  * Rows of memtables carry the LSNs where they begin and end, so that a number is enough for them, as long as the
  * rows that die later are not given back (collection_pin). Tombstones of sealed rows carry none: they are copied, a
- * bit a row.
+ * bit a row, beside writers (tombstones.h).
  */
 #include "index/collection/collection_priv.h"
 #include "io/error.h"
 #include <stdlib.h>
-#include <string.h>
+
+int collection_tombstones_begin(struct collection *c, struct tombstones *out, struct view **view)
+{
+    for (;;) {
+        struct view *seen = collection_view(c);
+        if (tombstones_create(out, seen->parts, seen->n_parts) < 0) {
+            view_unref(seen);
+            return QUIRE_ENOMEM;
+        }
+        pthread_mutex_lock(&c->lock);
+        if (c->view == seen) {
+            tombstones_begin(out);
+            *view = seen;
+            return 0;
+        }
+        pthread_mutex_unlock(&c->lock); /* it was replaced meanwhile, which is seldom */
+        tombstones_destroy(out);
+        view_unref(seen);
+    }
+}
+
+int collection_tombstones_end(struct collection *c, struct tombstones *tombstones)
+{
+    tombstones_copy(tombstones);
+    pthread_mutex_lock(&c->lock);
+    tombstones_end(tombstones);
+    pthread_mutex_unlock(&c->lock);
+    return tombstones_settle(tombstones);
+}
 
 int collection_snapshot_open(struct collection *c, struct collection_snapshot **out, struct quire_error *err)
 {
@@ -17,23 +45,16 @@ int collection_snapshot_open(struct collection *c, struct collection_snapshot **
         free(s);
         return error_set(err, QUIRE_ENOMEM, "no memory for a snapshot");
     }
-    /* the pin may be older than what is read now, which keeps more, never less */
-    pthread_mutex_lock(&c->lock);
     s->collection = collection_ref(c);
-    s->view = view_ref(c->view);
-    s->lsn = c->last_lsn;
-    s->n_elements = collection_count(c);
-    s->dead = calloc(s->view->n_parts + 1, sizeof *s->dead);
-    int rc = s->dead ? 0 : QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < s->view->n_parts && rc == 0; i++) {
-        const struct part *part = s->view->parts[i];
-        s->dead[i] = malloc(part->dead_capacity / 8 + 1);
-        if (s->dead[i] && part->dead) /* a part that is unavailable may have none */
-            memcpy(s->dead[i], part->dead, part->dead_capacity / 8);
-        rc = s->dead[i] ? 0 : QUIRE_ENOMEM;
+    /* the pin may be older than what is read now, which keeps more, never less */
+    int rc = collection_tombstones_begin(c, &s->tombstones, &s->view);
+    if (rc == 0) {
+        s->lsn = c->last_lsn;
+        s->n_elements = collection_count(c);
+        assert(s->lsn >= s->pin);
+        pthread_mutex_unlock(&c->lock);
+        rc = collection_tombstones_end(c, &s->tombstones);
     }
-    assert(s->lsn >= s->pin);
-    pthread_mutex_unlock(&c->lock);
     if (rc < 0) {
         collection_snapshot_close(s);
         return error_set(err, rc, "no memory for a snapshot's tombstones");
@@ -46,9 +67,7 @@ void collection_snapshot_close(struct collection_snapshot *s)
 {
     if (!s)
         return;
-    for (uint32_t i = 0; s->dead && i < s->view->n_parts; i++)
-        free(s->dead[i]);
-    free(s->dead);
+    tombstones_destroy(&s->tombstones);
     view_unref(s->view);
     collection_unpin(s->collection, s->pin);
     collection_unref(s->collection);

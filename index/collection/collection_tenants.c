@@ -24,7 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VOID_ROWS 16384u /* of one record, and of one hold of the lock */
+#define VOID_ROWS       4096u /* of one record, and of one hold of the lock */
+#define TENANTS_AT_ONCE 256u  /* that are looked up in one hold of the lock */
 
 /* ---- generations ------------------------------------------------------------------------------------------------- */
 
@@ -162,7 +163,7 @@ static int count_resolved(struct collection *c, const struct tenant_scope *scope
     int rc = collection_snapshot_open(c, &s, NULL);
     for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++) {
         roaring_bitmap_t *rows = NULL;
-        rc = part_scope_rows(s->view->parts[i], scope, s->dead[i], &rows);
+        rc = part_scope_rows(s->view->parts[i], scope, s->tombstones.dead[i], &rows);
         if (rc == 0)
             count.n += roaring_bitmap_get_cardinality(rows);
         part_rows_free(rows);
@@ -280,7 +281,7 @@ int collection_each_tenant(struct collection *c,
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++)
-        rc = add_part(&counts, s->view->parts[i], s->dead[i]);
+        rc = add_part(&counts, s->view->parts[i], s->tombstones.dead[i]);
     if (rc == 0)
         rc = view_each_row(s->view, c->host->epochs, s->lsn, count_row_of_all, &counts);
     collection_snapshot_close(s);
@@ -358,17 +359,23 @@ int collection_drop_tenant(struct collection *c, const char *name, uint32_t byte
 
 /* ---- what is nobody's any more ----------------------------------------------------------------------------------- */
 
-/* (lock) Its tenants, those that are void, or the others. items: n_tenants of them. */
-static uint32_t list_tenants(const struct collection *c, const struct columns *columns, bool is_void,
-                             struct grant *items)
+/* Its tenants, those that are void, and the others. A tenant that is dropped between two holds of the lock is among
+ * those of before or of after, either of which is right: the part is looked at again after each drop. */
+static void list_tenants(struct collection *c, const struct columns *columns, struct tenant_scope *gone,
+                         struct tenant_scope *living)
 {
     struct grant grant;
     uint64_t rows;
-    uint32_t n = 0;
-    for (uint32_t i = 0; columns_tenant_at(columns, i, &grant, &rows); i++)
-        if ((grant.generation != collection_generation(c, grant.name, grant.bytes)) == is_void)
-            items[n++] = grant;
-    return n;
+    bool more = true;
+    for (uint32_t i = 0; more;) {
+        pthread_mutex_lock(&c->lock);
+        for (uint32_t n = 0; n < TENANTS_AT_ONCE && (more = columns_tenant_at(columns, i, &grant, &rows)); n++, i++) {
+            bool is_void = grant.generation != collection_generation(c, grant.name, grant.bytes);
+            struct tenant_scope *to = is_void ? gone : living;
+            to->tenants[to->n++] = grant;
+        }
+        pthread_mutex_unlock(&c->lock);
+    }
 }
 
 /* Living rows of a part that have grants, all void. NULL: none. */
@@ -385,10 +392,7 @@ static int find_void(struct collection *c, const struct part *part, roaring_bitm
     if (!items)
         return QUIRE_ENOMEM;
     struct tenant_scope gone = {.tenants = items}, living = {.tenants = items + stats.n_tenants};
-    pthread_mutex_lock(&c->lock);
-    gone.n = list_tenants(c, columns, true, gone.tenants);
-    living.n = gone.n ? list_tenants(c, columns, false, living.tenants) : 0;
-    pthread_mutex_unlock(&c->lock);
+    list_tenants(c, columns, &gone, &living);
     int rc = gone.n ? part_scope_rows(part, &gone, NULL, out) : 0;
     if (rc == 0 && gone.n && living.n)
         rc = columns_scope(columns, &living, &others);

@@ -38,6 +38,14 @@ void memtable_unref(struct memtable_ref *table)
     assert(!table || before > 0);
     if (before != 1)
         return;
+    if (table->gone)
+        table->gone(table->context, table);
+    else
+        memtable_ref_free(table);
+}
+
+void memtable_ref_free(struct memtable_ref *table)
+{
     memtable_destroy(table->memtable);
     free(table);
 }

@@ -12,11 +12,18 @@ struct memtable_ref {
     /* It took the writes with after_lsn < LSN <= last_lsn. after_lsn is the last_lsn of the one that was frozen when
      * this one was made, 0 where there was none; last_lsn is MEMTABLE_LSN_MAX until this one is frozen. */
     uint64_t after_lsn, last_lsn;
+    /* Takes it over when its last reference goes, wherever that is: to give back its memory takes milliseconds, and a
+     * search may be who goes last. NULL: it is destroyed at once. */
+    void (*gone)(void *context, struct memtable_ref *table);
+    void *context;
+    struct memtable_ref *next_gone; /* of who took it over */
 };
 
 /* A memtable with one reference; the last one destroys it. */
 int memtable_ref_create(const struct memtable_config *config, struct memtable_ref **out, struct quire_error *err);
 struct memtable_ref *memtable_ref(struct memtable_ref *table);
 void memtable_unref(struct memtable_ref *table); /* NULL is fine */
+/* By who took it over. */
+void memtable_ref_free(struct memtable_ref *table);
 
 #endif

@@ -6,6 +6,8 @@
  * hashes that the pages of the key table hold anyway: 12 bytes per row, read forward, instead of a file of its own
  * that could be wrong. Segments whose keys are row numbers need none.
  *
+ * Rows that die are logged for who copies tombstones meanwhile, under the lock under which they die.
+ *
  * While a journal is replayed the segment may not even exist any more (a later record merges it away), so tombstones
  * are collected in a bitmap that grows; opening checks them against the number of rows.
  */
@@ -48,15 +50,75 @@ void part_unref(struct part *part)
     assert(!part || before > 0);
     if (before != 1)
         return;
-    if (part->segment) {
+    assert(!part->logs);
+    if (part->segment)
         segment_retire(part->segment);
-        segment_unref(part->segment);
-    }
     if (part->gone)
         part->gone(part->context, part);
+    else
+        part_free(part);
+}
+
+void part_free(struct part *part)
+{
+    segment_unref(part->segment);
     free(part->filter);
     free(part->dead);
     free(part);
+}
+
+/* ---- logs -------------------------------------------------------------------------------------------------------- */
+
+void dead_rows_free(struct dead_rows *rows)
+{
+    while (rows) {
+        struct dead_rows *next = rows->next;
+        free(rows);
+        rows = next;
+    }
+}
+
+void part_log_begin(struct part *part, struct part_log *log)
+{
+    *log = (struct part_log){.next = part->logs};
+    part->logs = log;
+}
+
+void part_log_end(struct part *part, struct part_log *log)
+{
+    struct part_log **at = &part->logs;
+    while (*at != log)
+        at = &(*at)->next;
+    *at = log->next;
+    log->next = NULL;
+}
+
+struct dead_rows *part_log_take(struct part_log *log)
+{
+    struct dead_rows *rows = log->first;
+    log->first = log->last = NULL;
+    log->n = 0;
+    return rows;
+}
+
+static void log_dead(struct part_log *log, uint32_t row)
+{
+    if (!log->last || log->last->n == DEAD_ROWS) {
+        struct dead_rows *more = malloc(sizeof *more);
+        if (!more) {
+            log->failed = true;
+            return;
+        }
+        more->next = NULL;
+        more->n = 0;
+        if (log->last)
+            log->last->next = more;
+        else
+            log->first = more;
+        log->last = more;
+    }
+    log->last->rows[log->last->n++] = row;
+    log->n++;
 }
 
 /* ---- tombstones -------------------------------------------------------------------------------------------------- */
@@ -94,6 +156,8 @@ int part_kill(struct part *part, uint32_t row)
         return false;
     uint64_t n = atomic_fetch_add_explicit(&part->n_dead, 1, memory_order_relaxed) + 1;
     assert(n <= part->dead_capacity && bitmap_has_shared(part->dead, row));
+    for (struct part_log *log = part->logs; log; log = log->next)
+        log_dead(log, row);
     return true;
 }
 
@@ -212,29 +276,13 @@ uint64_t part_bytes(const struct part *part)
 
 /* ---- what scopes let be seen ------------------------------------------------------------------------------------- */
 
-static bool tenant_has(const struct columns *columns, const struct grant *tenant, uint32_t row)
-{
-    const struct tenant_scope scope = {.tenants = (struct grant *)(uintptr_t)tenant, .n = 1};
-    roaring_bitmap_t *rows = NULL;
-    uint32_t first = 0;
-    bool contiguous = false;
-    uint64_t n = columns_tenant(columns, tenant, &first, &contiguous);
-    if (n == 0 || contiguous)
-        return n > 0 && row >= first && row - first < n;
-    if (columns_scope(columns, &scope, &rows) < 0)
-        return false;
-    bool has = roaring_bitmap_contains(rows, row);
-    part_rows_free(rows);
-    return has;
-}
-
 bool part_allows(const struct part *part, uint32_t row, const struct tenant_scope *scope)
 {
     const struct columns *columns = part->segment->columns;
     if (!scope)
         return true;
     for (uint32_t i = 0; columns && i < scope->n; i++)
-        if (tenant_has(columns, &scope->tenants[i], row))
+        if (columns_tenant_has(columns, &scope->tenants[i], row))
             return true;
     return false;
 }

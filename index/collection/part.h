@@ -13,6 +13,22 @@
 
 struct tenant_scope;
 
+/* Rows of a part in the order in which they died: a piece of a list. */
+#define DEAD_ROWS 1021u
+struct dead_rows {
+    struct dead_rows *next;
+    uint32_t n, rows[DEAD_ROWS];
+};
+void dead_rows_free(struct dead_rows *rows); /* the list; NULL is fine */
+
+/* The rows that die from a moment on, for who copies the tombstones or carries them on. Any number of a part. */
+struct part_log {
+    struct part_log *next; /* of the same part */
+    struct dead_rows *first, *last;
+    uint64_t n;  /* rows in it */
+    bool failed; /* there was no memory for one */
+};
+
 struct part {
     atomic_uint references;
     uint64_t uid;
@@ -24,9 +40,12 @@ struct part {
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
     uint64_t filter_blocks;
     atomic_uint void_checked; /* the collection's n_drops when rows that are nobody's were looked for */
-    /* runs when the last reference goes, before the part is freed; NULL: none */
+    struct part_log *logs;    /* (lock) those that have begun */
+    /* Takes the part over when its last reference goes, wherever that is: to free a segment takes long, and a search
+     * may be who goes last. NULL: it is freed at once. */
     void (*gone)(void *context, struct part *part);
     void *context;
+    struct part *next_gone; /* of who took it over */
 };
 
 /* A part of which only the number is known yet. */
@@ -35,9 +54,17 @@ int part_create(uint64_t uid, struct part **out, struct quire_error *err);
 int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err);
 struct part *part_ref(struct part *part);
 void part_unref(struct part *part); /* NULL is fine */
+/* By who took it over: with its segment, unless others have that still. */
+void part_free(struct part *part);
 
-/* Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row), QUIRE_ENOMEM. Before the segment is open
- * there is space for any row. */
+/* (lock) A log begins, empty; it is on until part_log_end, and stays where it is. */
+void part_log_begin(struct part *part, struct part_log *log);
+void part_log_end(struct part *part, struct part_log *log);
+/* (lock, while it is on) What was logged since it began or was taken before; the caller's. Cost: none. */
+struct dead_rows *part_log_take(struct part_log *log);
+
+/* (lock, once others know the part) Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row),
+ * QUIRE_ENOMEM. Before the segment is open there is space for any row. */
 int part_kill(struct part *part, uint32_t row);
 bool part_is_dead(const struct part *part, uint32_t row);
 /* Rows that live; 0 while it is not open. */

@@ -33,6 +33,9 @@ struct replaced_row {
     struct located located;
 };
 
+/* What ends among the rows that a new segment is made of (collection_host.h). */
+struct collection_ended;
+
 /* A seal, a merge, an adoption: what goes and what comes. */
 struct collection_edit {
     struct part *const *removed_parts; /* of the current view */
@@ -43,16 +46,16 @@ struct collection_edit {
     /* Where rows have gone (merge.h): rows_of[i] for removed part i; then for each removed table, by its row numbers,
      * memtable_rows_of[i]; UINT32_MAX: not in the added part. */
     uint32_t *const *rows_of;
-    /* What had ended when the added part was made: for removed part i its tombstones (collection_copy_dead), for
-     * removed table i the row that had ended last (collection_last_ended). */
-    uint8_t *const *dead_of;
-    const uint32_t *last_ended_of;
+    struct collection_ended *ended; /* of those parts and tables, in their order; NULL: none is removed */
     uint32_t *const *memtable_rows_of;
     /* Of an adoption: the rows that end in the same moment as the added part is seen, so that nobody finds an element
      * missing or twice; and the last write when they were looked for. NULL: nobody writes. */
     const struct replaced_row *replaced;
     uint32_t n_replaced;
     uint64_t seen_lsn;
+    /* Of an adoption: rows of the added part that are dead already. */
+    const uint32_t *dead;
+    uint64_t n_dead;
 };
 /* Whether a part comes from outside: neither parts nor memtables go for it. */
 bool view_is_adoption(const struct collection_edit *edit);

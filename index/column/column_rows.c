@@ -1,10 +1,10 @@
 /*
  * column_rows.c - columns by rows: making them, keeping the last of them, reading pieces of them.
  *
- * Two forms. Where a column has few different values (a code of 16 bits can name each), a row has the code of its value,
- * two bytes, and tables say what number and what kind that is. Where it has more, a row has its number, eight bytes. A
- * column never holds NaN, so what is no number is one whose low half is the code: 0 to CODE_FIRST - 1 for what has no
- * value of its own, then the texts.
+ * Two forms. Where a column has few different values (a code of 16 bits can name each), a row has the code of its
+ * value, two bytes, and tables say what number and what kind that is. Where it has more, a row has its number, eight
+ * bytes. A column never holds NaN, so what is no number is one whose low half is the code: 0 to CODE_FIRST - 1 for what
+ * has no value of its own, then the texts.
  *
  * Reading is a gather from a small table or a copy, a chunk at a time: nothing is as large as the segment but what is
  * kept. The lock of what is kept is held for a look along a short list, never over the making: two lanes that miss at

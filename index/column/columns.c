@@ -559,17 +559,10 @@ int columns_scope(const struct columns *columns, const struct tenant_scope *scop
     return rc;
 }
 
-uint64_t columns_tenant(const struct columns *columns, const struct grant *tenant, uint32_t *first, bool *contiguous)
+bool columns_tenant_has(const struct columns *columns, const struct grant *tenant, uint32_t row)
 {
     struct row_set set;
-    if (!columns_find_tenant(columns, tenant, &set)) {
-        *first = 0;
-        *contiguous = false;
-        return 0;
-    }
-    *first = row_set_first(&set);
-    *contiguous = set.form == SET_RUN;
-    return set.n;
+    return columns_find_tenant(columns, tenant, &set) && row_set_has(&set, row);
 }
 
 bool columns_tenant_at(const struct columns *columns, uint32_t i, struct grant *tenant, uint64_t *rows)

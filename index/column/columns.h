@@ -29,7 +29,7 @@
 #define COLUMNS_NAME         "columns"
 #define COLUMNS_LEARNT_MAX   64u
 #define COLUMN_BYTES_PER_ROW 32u
-#define COLUMN_TESTS_MAX     65536u /* distinct numbers that one test is made for; beyond that it is made for the rows */
+#define COLUMN_TESTS_MAX     65536u /* distinct numbers that a test is made for; beyond that it is made for the rows */
 
 struct columns;
 
@@ -65,8 +65,8 @@ bool columns_info(const struct columns *columns, uint32_t i, struct column_info 
 
 /* The rows granted to any of the scope; QUIRE_ENOMEM. *out is owned by the caller, an empty one where nothing is. */
 int columns_scope(const struct columns *columns, const struct tenant_scope *scope, roaring_bitmap_t **out);
-/* How many rows a tenant of this generation has, and whether they follow one another: first .. first + n. */
-uint64_t columns_tenant(const struct columns *columns, const struct grant *tenant, uint32_t *first, bool *contiguous);
+/* Whether a row is granted to a tenant of this generation. Cost: of a few comparisons, whatever the tenant has. */
+bool columns_tenant_has(const struct columns *columns, const struct grant *tenant, uint32_t row);
 /* Tenants in no order; false behind the last. */
 bool columns_tenant_at(const struct columns *columns, uint32_t i, struct grant *tenant, uint64_t *rows);
 

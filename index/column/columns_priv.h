@@ -41,8 +41,8 @@ bool row_set_is_valid(const struct row_set *set, uint64_t n_rows);
 
 enum columns_section { COLUMNS_HEADER = 1, COLUMNS_RECORDS = 2, COLUMNS_TENANT_GROUPS = 3, COLUMNS_TENANTS = 4 };
 
-/* columns_mixed.c: a MIXED, or a TEST, row by row, into the working sets `yes` and `maybe` (both empty). *decided: false
- * where columns cannot tell of any row, and nothing was done. QUIRE_ENOMEM. */
+/* columns_mixed.c: a MIXED, or a TEST, row by row, into the working sets `yes` and `maybe` (both empty). *decided:
+ * false where columns cannot tell of any row, and nothing was done. QUIRE_ENOMEM. */
 int columns_select_mixed(const struct columns *columns, const struct filter *filter, const struct filter_part *part,
                          const struct universe *universe, uint64_t *yes, uint64_t *maybe, bool *decided);
 

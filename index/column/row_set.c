@@ -498,24 +498,6 @@ void row_set_rows(const struct row_set *set, uint32_t *rows)
             chunk_rows(&chunk, rows);
 }
 
-uint32_t row_set_first(const struct row_set *set)
-{
-    struct chunks chunks;
-    struct chunk chunk;
-    uint64_t next = 0;
-    const uint8_t *at = set->at;
-    if (set->form != SET_ROARING)
-        return set->form == SET_RUN ? set->first : gaps_next(&at, set->end, &next);
-    if (!chunks_begin(&chunks, set) || !chunks_next(&chunks, &chunk))
-        return 0;
-    if (chunk.kind != CHUNK_IS_BITS)
-        return chunk.base + bytes_load_u16(chunk.at);
-    uint32_t i = 0;
-    while (chunk.at[i] == 0)
-        i++;
-    return chunk.base + 8 * i + (uint32_t)__builtin_ctz(chunk.at[i]);
-}
-
 static bool chunk_has(const struct chunk *c, uint32_t row)
 {
     uint32_t low = 0, high = c->kind == CHUNK_IS_RUNS ? c->runs : c->n, step = c->kind == CHUNK_IS_RUNS ? 4 : 2;

@@ -34,7 +34,6 @@ uint64_t row_set_order(uint32_t *rows, uint64_t n);
 /* The functions below take sets that row_set_is_valid (columns_priv.h) has checked, as columns_open does of all. */
 void row_set_rows(const struct row_set *set, uint32_t *rows); /* room for set->n */
 bool row_set_has(const struct row_set *set, uint32_t row);
-uint32_t row_set_first(const struct row_set *set); /* 0 of an empty one */
 
 /* What a working set is a part of: all rows 0 .. n - 1, or these n. A working set has a bit for each, by its place. */
 struct universe {

@@ -596,6 +596,12 @@ void segment_retire(struct segment *s)
     atomic_store_explicit(&s->retired, true, memory_order_relaxed);
 }
 
+bool segment_is_shared(const struct segment *s)
+{
+    const struct segment_whole *whole = segment_whole((struct segment *)(uintptr_t)s);
+    return atomic_load_explicit(&whole->references, memory_order_acquire) > 1;
+}
+
 void segment_unref(struct segment *s)
 {
     if (s && atomic_fetch_sub_explicit(&segment_whole(s)->references, 1, memory_order_acq_rel) == 1)

@@ -61,6 +61,8 @@ int segment_open(const char *path, const struct segment_options *options, struct
                  struct quire_error *err);
 struct segment *segment_ref(struct segment *segment); /* thread-safe */
 void segment_unref(struct segment *segment);          /* thread-safe; closes with the last; NULL is fine */
+/* Whether others hold references besides the caller. */
+bool segment_is_shared(const struct segment *segment);
 /* No new work will come for it: each lane's searcher lets go of it at its next searcher_drop_retired. Thread-safe. */
 void segment_retire(struct segment *segment);
 struct block_cache_stats;

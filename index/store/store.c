@@ -11,7 +11,8 @@
  * Files of parts are removed by maintenance, never where the last reference happened to go (that may be a lane), and
  * only after a sync of the journal: the record by which a part went must be on the disk before its files go, whatever
  * appendfsync says. A part has its `gone` set when it has left its view for good, so parts that are released because
- * the store closes keep their files.
+ * the store closes keep their files. Its memory is given back by maintenance as well, once the lanes have let go of the
+ * segment, and so is that of sealed memtables: to unmap a gigabyte takes longer than a search may wait.
  */
 #include "index/attribute/attribute_schema.h"
 #include "index/memtable/memtable.h"
@@ -283,6 +284,8 @@ int store_drop_collection(struct store *store, struct collection *collection, ui
         struct view *view = collection_view(collection);
         for (uint32_t i = 0; i < view->n_parts; i++)
             store_mark_removed(store, view->parts[i]);
+        for (uint32_t i = 0; i < view->n_memtables; i++)
+            store_mark_table_removed(store, view->memtables[i]);
         view_unref(view);
         take_out_locked(store, collection);
     }
@@ -317,17 +320,24 @@ void store_release(struct store *store, struct collection *collection, unsigned 
 
 /* ---- files that go ----------------------------------------------------------------------------------------------- */
 
-/* Wherever the last reference goes. Without memory for the note the folder stays until the next opening. */
+/* Wherever the last reference goes: maintenance takes over. */
 static void part_gone(void *context, struct part *part)
 {
     struct store *store = context;
-    struct garbage *item = malloc(sizeof *item);
-    if (!item)
-        return;
-    item->uid = part->uid;
     pthread_mutex_lock(&store->wake_lock);
-    item->next = store->garbage;
-    store->garbage = item;
+    part->next_gone = store->garbage;
+    store->garbage = part;
+    store->n_wakes++;
+    pthread_cond_broadcast(&store->wake);
+    pthread_mutex_unlock(&store->wake_lock);
+}
+
+static void table_gone(void *context, struct memtable_ref *table)
+{
+    struct store *store = context;
+    pthread_mutex_lock(&store->wake_lock);
+    table->next_gone = store->sealed_away;
+    store->sealed_away = table;
     store->n_wakes++;
     pthread_cond_broadcast(&store->wake);
     pthread_mutex_unlock(&store->wake_lock);
@@ -338,6 +348,13 @@ void store_mark_removed(struct store *store, struct part *part)
     assert(!part->gone || part->gone == part_gone);
     part->context = store;
     part->gone = part_gone;
+}
+
+void store_mark_table_removed(struct store *store, struct memtable_ref *table)
+{
+    assert(!table->gone);
+    table->context = store;
+    table->gone = table_gone;
 }
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */

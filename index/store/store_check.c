@@ -110,7 +110,8 @@ static int walk_keys(struct key_walk *walk, struct quire_error *err)
     for (uint32_t i = 0; i < view->n_parts && rc == 0; i++) {
         walk->part = view->parts[i];
         if (walk->part->segment)
-            rc = segment_scan(walk->part->segment, walk->snapshot->dead[i], walk_row, skip_damage, walk, err);
+            rc =
+                segment_scan(walk->part->segment, walk->snapshot->tombstones.dead[i], walk_row, skip_damage, walk, err);
     }
     if (rc == 0)
         rc = view_each_row(view, walk->check->store->epochs, walk->snapshot->lsn, walk_memory, walk);

@@ -118,12 +118,62 @@ static int upkeep_all(struct maintainer *m, struct quire_error *err)
     return rc < 0 ? rc : more;
 }
 
+/* Frees parts that lie in no view and have no files, but those whose segments lanes hold still: they let go of them
+ * within a turn. Whether there was one. */
+static bool free_lingering(struct store *store)
+{
+    bool any = false;
+    for (struct part **at = &store->lingering; *at;) {
+        struct part *part = *at;
+        if (part->segment && segment_is_shared(part->segment)) {
+            at = &part->next_gone;
+            continue;
+        }
+        *at = part->next_gone;
+        part_free(part);
+        any = true;
+    }
+    return any;
+}
+
+/* Memtables that nobody reads, and parts without files. */
+static int free_memory(struct store *store)
+{
+    pthread_mutex_lock(&store->wake_lock);
+    struct memtable_ref *tables = store->sealed_away;
+    store->sealed_away = NULL;
+    pthread_mutex_unlock(&store->wake_lock);
+    int done = tables != NULL;
+    while (tables) {
+        struct memtable_ref *next = tables->next_gone;
+        memtable_ref_free(tables);
+        tables = next;
+    }
+    return free_lingering(store) || done;
+}
+
+void store_free_gone(struct store *store)
+{
+    while (store->sealed_away) {
+        struct memtable_ref *table = store->sealed_away;
+        store->sealed_away = table->next_gone;
+        memtable_ref_free(table);
+    }
+    struct part **const lists[] = {&store->garbage, &store->lingering};
+    for (unsigned i = 0; i < 2; i++)
+        while (*lists[i]) {
+            struct part *part = *lists[i];
+            *lists[i] = part->next_gone;
+            part_free(part);
+        }
+}
+
 /* Folders whose parts are gone; the records that say so are synced before, those of batches that were open, too. What
  * cannot be removed stays listed. */
 static int remove_garbage(struct store *store, struct quire_error *err)
 {
     pthread_mutex_lock(&store->wake_lock);
-    struct garbage *list = store->garbage;
+    struct part *list = store->garbage;
     store->garbage = NULL;
     pthread_mutex_unlock(&store->wake_lock);
     if (!list)
@@ -132,19 +182,20 @@ static int remove_garbage(struct store *store, struct quire_error *err)
     journal_quiesce_end(store->journal);
     int rc = journal_sync(store->journal, err);
     while (list) {
-        struct garbage *item = list;
-        list = item->next;
-        char *path = rc == 0 ? store_segment_path(store, item->uid) : NULL;
+        struct part *part = list;
+        list = part->next_gone;
+        char *path = rc == 0 ? store_segment_path(store, part->uid) : NULL;
         if (rc == 0)
             rc = path ? fs_remove_folder(store->fs, path, err) : QUIRE_ENOMEM;
         free(path);
         if (rc == 0) {
-            free(item);
+            part->next_gone = store->lingering;
+            store->lingering = part;
             continue;
         }
         pthread_mutex_lock(&store->wake_lock);
-        item->next = store->garbage;
-        store->garbage = item;
+        part->next_gone = store->garbage;
+        store->garbage = part;
         pthread_mutex_unlock(&store->wake_lock);
     }
     if (rc < 0)
@@ -154,8 +205,8 @@ static int remove_garbage(struct store *store, struct quire_error *err)
 
 static int upkeep_pass(struct maintainer *m, struct quire_error *err)
 {
-    int done = remove_garbage(m->store, err), woken = upkeep_woken(m);
-    return done != 0 ? done : woken;
+    int done = remove_garbage(m->store, err), freed = free_memory(m->store), woken = upkeep_woken(m);
+    return done != 0 ? done : freed || woken;
 }
 
 /* ---- seals and checkpoints --------------------------------------------------------------------------------------- */
@@ -427,7 +478,7 @@ int store_maintain(struct store *store, struct quire_error *err)
 static bool is_due(struct store *store)
 {
     pthread_mutex_lock(&store->wake_lock);
-    bool due = store->woken || store->garbage;
+    bool due = store->woken || store->garbage || store->sealed_away;
     pthread_mutex_unlock(&store->wake_lock);
     due = due || atomic_load(&store->counted_lsn) != journal_last_lsn(store->journal);
     pthread_mutex_lock(&store->lock);

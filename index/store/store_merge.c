@@ -38,7 +38,7 @@ struct rebuild {
     struct memtable_ref *const *memtables;
     uint32_t n_memtables; /* the last ones of the view */
     struct merge_segment *segments;
-    uint8_t **dead; /* copies */
+    struct collection_ended *ended; /* what dies meanwhile */
     struct source {
         uint32_t table, row;
     } * sources; /* n_rows: where row i of the memtables is */
@@ -48,7 +48,6 @@ struct rebuild {
     char *path;
     struct merge_result result;
     uint32_t **memtable_rows_of; /* n_memtables */
-    uint32_t *last_ended;        /* n_memtables: collection_last_ended */
     struct part *added;
 };
 
@@ -178,25 +177,16 @@ static int gather(struct rebuild *r, struct quire_error *err)
     const struct collection_config *config = collection_config(r->collection);
     int rc = sort_parts(r->parts, r->n_parts);
     r->segments = calloc(r->n_parts + 1u, sizeof *r->segments);
-    r->dead = calloc(r->n_parts + 1u, sizeof *r->dead);
     r->memtable_rows_of = calloc(r->n_memtables + 1u, sizeof *r->memtable_rows_of);
-    r->last_ended = calloc(r->n_memtables + 1u, sizeof *r->last_ended);
     r->scratch = malloc(sizeof(float) * (memory_size_mul(config->dim, 2) + 1024));
-    if (!r->segments || !r->dead || !r->memtable_rows_of || !r->last_ended || !r->scratch)
+    if (!r->segments || !r->memtable_rows_of || !r->scratch)
         rc = QUIRE_ENOMEM;
-    /* tombstones as of now, so that what dies afterwards is seen by collection_publish */
-    for (uint32_t i = 0; i < r->n_memtables && rc == 0; i++)
-        r->last_ended[i] = collection_last_ended(r->collection, r->memtables[i]);
-    for (uint32_t i = 0; i < r->n_parts && rc == 0; i++) {
-        struct part *part = r->parts[i];
-        size_t bytes = (size_t)(segment_info(part->segment)->rows + 7) / 8;
-        r->dead[i] = malloc(bytes);
-        if (r->dead[i])
-            collection_copy_dead(r->collection, part, r->dead[i], bytes);
-        else
-            rc = QUIRE_ENOMEM;
-        r->segments[i] = (struct merge_segment){.segment = part->segment, .dead = r->dead[i]};
-    }
+    /* before rows are listed: what dies after this is noted */
+    if (rc == 0)
+        rc = collection_ended_begin(r->collection, r->parts, r->n_parts, r->memtables, r->n_memtables, &r->ended);
+    for (uint32_t i = 0; i < r->n_parts && rc == 0; i++)
+        r->segments[i] =
+            (struct merge_segment){.segment = r->parts[i]->segment, .dead = collection_ended_dead(r->ended, i)};
     if (rc == 0)
         rc = list_rows(r);
     return rc < 0 ? error_set(err, rc, "no memory to list the rows of a new segment") : 0;
@@ -281,12 +271,18 @@ int store_publish(struct store *store, struct collection *collection, const stru
                   struct quire_error *err)
 {
     pthread_mutex_lock(&store->publish);
-    journal_quiesce_begin(store->journal);
+    /* most of it before writers wait */
+    int rc = collection_ended_carry(collection, edit, err);
     assert(!edit->added || edit->added->segment);
-    int rc = collection_publish(collection, edit, lsn, err);
-    journal_quiesce_end(store->journal);
+    if (rc == 0) {
+        journal_quiesce_begin(store->journal);
+        rc = collection_publish(collection, edit, lsn, err);
+        journal_quiesce_end(store->journal);
+    }
     for (uint32_t i = 0; rc == 0 && i < edit->n_removed_parts; i++)
         store_mark_removed(store, edit->removed_parts[i]);
+    for (uint32_t i = 0; rc == 0 && i < edit->n_removed_memtables; i++)
+        store_mark_table_removed(store, edit->removed_memtables[i]);
     pthread_mutex_unlock(&store->publish);
     return rc;
 }
@@ -300,13 +296,10 @@ static void rebuild_fini(struct rebuild *r, int rc)
         fs_remove_folder(r->store->fs, r->path, NULL);
     part_unref(r->added);
     merge_result_fini(&r->result);
-    for (uint32_t i = 0; r->dead && i < r->n_parts; i++)
-        free(r->dead[i]);
+    collection_ended_free(r->collection, r->ended);
     for (uint32_t i = 0; r->memtable_rows_of && i < r->n_memtables; i++)
         free(r->memtable_rows_of[i]);
-    free(r->dead);
     free(r->memtable_rows_of);
-    free(r->last_ended);
     free(r->segments);
     free(r->sources);
     free(r->scratch);
@@ -330,8 +323,7 @@ static int rebuild(struct rebuild *r, struct quire_error *err)
                                        .n_removed_memtables = r->n_memtables,
                                        .added = r->added,
                                        .rows_of = r->result.rows_of,
-                                       .dead_of = r->dead,
-                                       .last_ended_of = r->last_ended,
+                                       .ended = r->ended,
                                        .memtable_rows_of = r->memtable_rows_of};
         uint64_t lsn;
         rc = store_publish(r->store, r->collection, &edit, &lsn, err);

@@ -521,13 +521,9 @@ void store_free(struct store *store)
             collection_unref(c);
         }
     assert(store->n_collections == 0 && store->memtable_bytes == 0 && store->n_segments == 0);
+    store_free_gone(store);
     if (store->epochs)
         epochs_destroy(store->epochs);
-    while (store->garbage) {
-        struct garbage *item = store->garbage;
-        store->garbage = item->next;
-        free(item);
-    }
     store_unlock_folder(store);
     pthread_cond_destroy(&store->wake);
     pthread_cond_destroy(&store->changed);

@@ -61,12 +61,6 @@ static inline struct upkeep *store_upkeep(const struct collection *collection)
     return collection_host_data(collection);
 }
 
-/* A segment whose files nobody needs. */
-struct garbage {
-    struct garbage *next;
-    uint64_t uid;
-};
-
 struct maintainer {
     struct store *store;
     pthread_t thread;
@@ -104,7 +98,8 @@ struct store {
     pthread_mutex_t wake_lock; /* up to the next comment */
     pthread_cond_t wake;
     struct collection *woken;
-    struct garbage *garbage;
+    struct part *garbage;             /* that nobody reads any more: their files, then they, go */
+    struct memtable_ref *sealed_away; /* memtables that nobody reads any more */
     uint64_t n_wakes;
 
     atomic_bool stopping, behind;
@@ -112,6 +107,7 @@ struct store {
     atomic_uint_fast64_t memory_used, disk_used; /* when last counted */
     atomic_uint_fast64_t counted_lsn;            /* the journal's last LSN when all were counted last */
     atomic_uint_fast64_t passes_begun, passes_ended;
+    struct part *lingering; /* without files; lanes have not let go of their segments. Upkeep's alone */
     struct maintainer maintainers[MAINTENANCE_ROLES];
 };
 
@@ -141,8 +137,12 @@ void store_apply_limits(struct store *store);
  * the collection may have been dropped. */
 bool store_claim(struct store *store, struct collection *collection, unsigned bits, bool wait);
 void store_release(struct store *store, struct collection *collection, unsigned bits);
-/* Of a part that has left its view for good: its files go with its last reference. */
+/* Of a part that has left its view for good: its files go with its last reference, and maintenance frees it. */
 void store_mark_removed(struct store *store, struct part *part);
+/* Of a memtable that has left its view for good: maintenance frees it after its last reference. */
+void store_mark_table_removed(struct store *store, struct memtable_ref *table);
+/* At the end, with no maintenance any more: what waits for it to be freed. Files stay. */
+void store_free_gone(struct store *store);
 void store_signal(struct store *store);
 uint64_t store_now_ms(void);
 /* One line for the host's log. */

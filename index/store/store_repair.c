@@ -257,19 +257,23 @@ static int save_row(void *context, const struct scanned_row *row)
 static int publish_part(struct repair *r, uint64_t uid)
 {
     struct part *added = NULL;
-    uint64_t rows = segment_info(r->part->segment)->rows, lsn;
-    int rc = part_create(uid, &added, r->err);
+    uint64_t rows = segment_info(r->part->segment)->rows, n_dead = 0, lsn;
+    uint32_t *dead = malloc(memory_size_mul(rows + 1, sizeof *dead));
+    int rc = dead ? part_create(uid, &added, r->err) : error_set(r->err, QUIRE_ENOMEM, "no memory for tombstones");
     for (uint64_t row = 0; row < rows && rc >= 0; row++)
-        if (part_is_dead(r->part, (uint32_t)row) || bitmap_has(r->dead, (uint32_t)row))
+        if (part_is_dead(r->part, (uint32_t)row) || bitmap_has(r->dead, (uint32_t)row)) {
             rc = part_kill(added, (uint32_t)row);
+            dead[n_dead++] = (uint32_t)row;
+        }
     if (rc >= 0)
         rc = store_open_part(r->to, added, UINT64_MAX, r->err);
     if (rc == 0) {
-        struct collection_edit edit = {.added = added};
+        struct collection_edit edit = {.added = added, .dead = dead, .n_dead = n_dead};
         rc = store_publish(r->to, r->target, &edit, &lsn, r->err);
         r->n_elements += rc == 0 ? part_living(added) : 0;
     }
     part_unref(added);
+    free(dead);
     return rc;
 }
 

@@ -5,7 +5,6 @@
  * Attributes and expressions are drawn at random from words that meet often. Where columns cannot decide, the rows they
  * leave must be a superset, and the rest follows from filter_matches.
  */
-#include "index/column/column_rows.h"
 #include "index/column/columns_priv.h"
 #include "io/bytes.h"
 #include "io/random.h"
@@ -641,77 +640,6 @@ static void test_several_fields(void **state)
     support_table_fini(&t);
 }
 
-/* More different texts than have codes, more different numbers than are tested one by one: exact nevertheless. */
-static void test_many_values(void **state)
-{
-    static const char *const cases[] = {".id == \"u4999\" or .id in [\"u0\", \"u\", \"u65536\"]",
-                                        ".id prefix \"u12\"",
-                                        ".n % 7 == 3",
-                                        "not (.n / 3 > 9000)",
-                                        ".n * .few > 90000 and .id",
-                                        ".id == .other",
-                                        ".n > .other",
-                                        ".n % 1000 == 1 and .few == 4"};
-    struct support_columns *s = *state;
-    struct support_table t;
-    char json[128];
-    support_table_init(&t, COLUMN_TESTS_MAX + 5000);
-    for (uint32_t row = 0; row < t.n; row++) {
-        uint32_t id = row % (COLUMN_TESTS_MAX + 1);
-        snprintf(json, sizeof json, "{\"id\":\"u%u\",\"n\":%s%u.25,\"few\":%u,\"other\":%s}", id, row % 5 ? "" : "-",
-                 row, row % 6,
-                 row % 13 == 0   ? "null"
-                 : row % 13 == 1 ? "\"u1\""
-                                 : "70000");
-        if (row % 17 == 3)
-            snprintf(json, sizeof json, "{\"id\":7,\"n\":%s,\"few\":\"%u\"}", row % 2 ? "\"12\"" : "{}", row % 6);
-        support_table_put(&t, row, NULL, 0, json);
-    }
-    struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
-    for (size_t i = 0; i < SUPPORT_COUNT(cases); i++) {
-        struct filter *filter = compile(cases[i], NULL);
-        assert_false(check_select(&t, columns, filter, NULL, NULL));
-        filter_unref(filter);
-    }
-    columns_close(columns);
-    support_table_fini(&t);
-}
-
-/* What is kept by rows stays within its bounds, and answers are the same whether it was kept or not. */
-static void test_kept_rows(void **state)
-{
-    struct support_columns *s = *state;
-    struct support_table t;
-    enum { BYTES = 500000 };
-    char text[64], json[512];
-    support_table_init(&t, 70000);
-    for (uint32_t row = 0; row < t.n; row++) {
-        int at = snprintf(json, sizeof json, "{");
-        for (uint32_t f = 0; f < 20; f++)
-            at +=
-                snprintf(json + at, sizeof json - (size_t)at, "%s\"f%u\":%u", f ? "," : "", f, (row * (f + 7)) % 1000);
-        snprintf(json + at, sizeof json - (size_t)at, ",\"own\":%u}", row);
-        support_table_put(&t, row, NULL, 0, json);
-    }
-    struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
-    uint64_t most = 0;
-    column_rows_keep_destroy(columns->kept);
-    columns->kept = column_rows_keep_create(BYTES);
-    assert_non_null(columns->kept);
-    assert_int_equal(columns_kept_bytes(columns), 0);
-    for (uint32_t round = 0; round < 2; round++)
-        for (uint32_t f = 0; f < 20; f++) {
-            snprintf(text, sizeof text, ".f%u + .own > %u", f, round * 30000);
-            struct filter *filter = compile(text, NULL);
-            assert_false(check_select(&t, columns, filter, NULL, NULL));
-            filter_unref(filter);
-            most = columns_kept_bytes(columns) > most ? columns_kept_bytes(columns) : most;
-        }
-    assert_in_range(most, BYTES - 2 * t.n - 20000, BYTES); /* three short columns; the long one is too large */
-    columns_close(columns);
-    support_table_fini(&t);
-}
-
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
 
 #define SCOPE_TENANTS 40u
@@ -767,25 +695,21 @@ static void test_scopes(void **state)
         }
         check_scope(&t, columns, &scope);
     }
-    uint32_t first = 0;
-    bool contiguous = false;
     struct grant block = {"block", 5, 0}, later = {"block", 5, 1}, here;
-    assert_int_equal(columns_tenant(columns, &block, &first, &contiguous), 100);
-    assert_true(contiguous && first == 2000);
-    assert_int_equal(columns_tenant(columns, &later, &first, &contiguous), 0);
-    assert_false(contiguous);
+    struct row_set set;
+    assert_true(columns_find_tenant(columns, &block, &set));
+    assert_true(set.form == SET_RUN && set.n == 100 && set.first == 2000);
+    assert_false(columns_find_tenant(columns, &later, &set));
     /* each tenant is listed once, with as many rows as it has */
     struct columns_stats stats;
     uint64_t n_rows = 0, sum = 0;
     uint32_t n = 0;
     columns_get_stats(columns, &stats);
     for (; columns_tenant_at(columns, n, &here, &n_rows); n++) {
-        uint32_t begins = 0, least = UINT32_MAX;
         struct tenant_scope scope = {&here, 1};
-        assert_int_equal(columns_tenant(columns, &here, &begins, &contiguous), n_rows);
-        for (uint32_t row = 0; row < t.n && least == UINT32_MAX; row++)
-            least = row_allowed(&t, row, &scope) ? row : least;
-        assert_int_equal(begins, least);
+        assert_true(columns_find_tenant(columns, &here, &set) && set.n == n_rows);
+        for (uint32_t row = 0; row < t.n; row++)
+            assert_int_equal(columns_tenant_has(columns, &here, row), row_allowed(&t, row, &scope));
         sum += n_rows;
     }
     assert_int_equal(n, stats.n_tenants);
@@ -1036,8 +960,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_attributes, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_ranges, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_several_fields, support_columns_set_up, support_columns_tear_down),
-        cmocka_unit_test_setup_teardown(test_many_values, support_columns_set_up, support_columns_tear_down),
-        cmocka_unit_test_setup_teardown(test_kept_rows, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_scopes, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_tenant_bytes, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_flipped_bytes, support_columns_set_up, support_columns_tear_down),
