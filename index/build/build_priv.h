@@ -151,6 +151,8 @@ static inline bool build_is_lists(const struct build *b)
     return b->params.index == QUIRE_INDEX_SPANN;
 }
 
+#define F16_MAX 65504.0f
+
 /* The floats of one vector of the input. */
 static inline void build_vector(const struct build *b, const uint8_t *raw, float *out)
 {

@@ -115,14 +115,13 @@ int collection_config_validate(struct collection_config *c, struct quire_error *
 int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
                                struct quire_error *err)
 {
+    bool cosine = config->metric == QUIRE_METRIC_COSINE; /* only the direction counts */
     double norm2 = 0;
     for (uint32_t i = 0; i < n; i++)
         norm2 += (double)vector[i] * (double)vector[i];
-    if (!(norm2 <= (double)FLT_MAX))
-        return error_set(err, QUIRE_ENOTFINITE, "the vector holds NaN, infinity or values too large to square");
-    if (norm2 == 0 && config->metric == QUIRE_METRIC_COSINE)
-        return error_set(err, QUIRE_EZEROVEC,
-                         "the vector is a zero vector, which has no direction under the cosine metric");
+    if (!(norm2 <= (cosine ? DBL_MAX : (double)FLT_MAX)))
+        return error_set(err, QUIRE_ENOTFINITE, "the vector holds NaN, infinity%s",
+                         cosine ? "" : " or values too large to square");
     return 0;
 }
 

@@ -44,7 +44,8 @@ struct collection_config {
     unsigned link_degree, link_beam; /* asked for the mutable graph; 0: its defaults. It has 64 links at most */
     uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
     uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
-    uint64_t seed;
+    uint64_t
+        seed; /* of the rotation and of builds: 0 of new collections, so that the same data gives the same scores */
     enum quire_index_kind index; /* of sealed segments */
     bool tenants; /* every element is some tenant's: small tenants lie side by side, and put needs a grant */
 };
@@ -55,7 +56,7 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
 /* QUIRE_EDIM, QUIRE_EINVALID, QUIRE_ERANGE with a sentence. Fills in defaults. */
 int collection_config_validate(struct collection_config *config, struct quire_error *err);
 
-/* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE, QUIRE_EZEROVEC (cosine). */
+/* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE. */
 int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
                                struct quire_error *err);
 
@@ -188,7 +189,7 @@ struct collection_search {
     /* inside */
     struct search_work *work;
 };
-/* As search_start. QUIRE_ENOTFINITE and QUIRE_EZEROVEC at once. */
+/* As search_start. QUIRE_ENOTFINITE at once. */
 int collection_search_start(struct searcher *searcher, struct collection_search *search, struct quire_error *err);
 
 /* The collection as it is now, whatever is written afterwards. Costs a bit per sealed row, and what is removed

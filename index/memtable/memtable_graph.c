@@ -221,7 +221,7 @@ static int add_code(struct memtable *table, struct navigation *navigation, const
     uint8_t *made = (uint8_t *)(void *)(floats + code_dim);
     if (table->coded) {
         f = bytes_load_f32(code + code_dim);
-        norm2 = bytes_load_f32(code + code_dim + sizeof(float));
+        norm2 = 1;
     } else {
         memtable_encode(table, vector, floats, made, &f, &norm2);
     }
@@ -239,6 +239,7 @@ static int carry_row(struct memtable *table, struct navigation *navigation, stru
         carrier = memtable_record_new(table, memtable_record_key(table, record), record->key_bytes, false);
         if (!carrier)
             return QUIRE_ENOMEM;
+        memcpy(carrier->bytes, memtable_record_length(table, record), MEMTABLE_LENGTH_BYTES);
         atomic_init(&carrier->attributes, atomic_load_explicit(&record->attributes, memory_order_relaxed));
         carrier->next_dead = record->next_dead;
     }

@@ -15,6 +15,8 @@
 #define CHUNK_ROWS      1024u
 #define WORKSPACE_BYTES 16384u
 
+#define MEMTABLE_LENGTH_BYTES ((uint32_t)sizeof(float))
+
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 struct memtable_text {
@@ -33,7 +35,8 @@ struct memtable_record {
     uint16_t key_bytes;
     _Atomic uint8_t state;
     bool has_vector; /* false: the graph's copy of the code is the only one */
-    uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
+    uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key. Without a vector its length
+                        (float) and the key */
 };
 
 /* record is written last and read first: NULL means a row number that is free. Of the LSNs the end is read first: when
@@ -163,7 +166,7 @@ static inline enum row_state memtable_record_state(const struct memtable_record 
 
 static inline const uint8_t *memtable_record_key(const struct memtable *table, const struct memtable_record *record)
 {
-    return record->bytes + (record->has_vector ? table->kept_bytes : 0);
+    return record->bytes + (record->has_vector ? table->kept_bytes : MEMTABLE_LENGTH_BYTES);
 }
 
 static inline bool memtable_is_coded(const struct memtable_config *config)
@@ -226,9 +229,10 @@ int memtable_graph_check(const struct memtable *table, struct quire_error *reaso
 /* The code of a vector of config.type in the table's space: code_dim bytes, f, norm2. floats: code_dim. */
 void memtable_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
                      float *norm2);
-/* The code of a row of a coded table, wherever it is. */
-const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f,
-                                    float *norm2);
+/* The code of a row of a coded table, wherever it is. Its squared length is 1. */
+const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f);
+/* The length of its vector, as the stored form has it. */
+const uint8_t *memtable_record_length(const struct memtable *table, const struct memtable_record *record);
 double memtable_norm2(const float *x, uint32_t n);
 
 #endif

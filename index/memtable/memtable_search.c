@@ -21,7 +21,7 @@
  */
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable_priv.h"
-#include "index/vector/codes.h"
+#include "index/vector/unit_code.h"
 #include "io/heap.h"
 #include <assert.h>
 #include <math.h>
@@ -38,18 +38,18 @@
 
 struct scorer {
     const struct memtable *table;
-    float *query;   /* dim floats; unit length under cosine */
-    float *rotated; /* code_dim floats, where there is a space */
-    uint8_t *bytes; /* dim, where `integral`: the query in the rows' type */
-    bool integral;  /* L2 between bytes: exact in integers */
-    float norm2;    /* of the user's query */
-    float work_norm2, rotated_sum;
+    float *query;           /* dim floats; unit length under cosine */
+    float *rotated;         /* code_dim floats, where there is a space */
+    struct unit_query unit; /* where rows are codes; its floats are `rotated` */
+    uint8_t *bytes;         /* dim, where `integral`: the query in the rows' type */
+    bool integral;          /* L2 between bytes: exact in integers */
+    float norm2;            /* as space_query gives it */
 };
 
 static size_t scorer_bytes(const struct memtable *table)
 {
     size_t dim = table->config.dim, code_dim = rotation_code_dim(table->config.dim + 1);
-    return sizeof(float) * (code_dim + dim) + (dim + 7) / 8 * 8;
+    return sizeof(float) * (code_dim + dim) + (dim + 7) / 8 * 8 + code_dim;
 }
 
 static bool set_integral(struct scorer *s)
@@ -72,26 +72,26 @@ static bool set_integral(struct scorer *s)
 static void scorer_rotate(struct scorer *s)
 {
     const struct space *space = &s->table->space;
-    float norm2;
-    s->rotated_sum = 0;
-    space_query(space, s->query, s->rotated, &norm2);
-    for (uint32_t i = 0; i < space->code_dim; i++)
-        s->rotated_sum += s->rotated[i];
-    s->work_norm2 = (float)memtable_norm2(s->rotated, space->code_dim);
+    if (s->table->coded)
+        unit_query_set(&s->unit, &space->rotation, s->query, space->dim);
+    else
+        space_query(space, s->query, s->rotated, &s->norm2);
 }
 
 static void scorer_begin(struct scorer *s, const struct memtable *table, const float *query, void *memory)
 {
-    uint32_t dim = table->config.dim;
+    uint32_t dim = table->config.dim, code_dim = rotation_code_dim(dim + 1);
     s->table = table;
     s->rotated = memory;
-    s->query = s->rotated + rotation_code_dim(dim + 1);
+    s->query = s->rotated + code_dim;
     s->bytes = (uint8_t *)(void *)(s->query + dim);
-    double norm2 = memtable_norm2(query, dim);
-    float scale = table->config.metric == QUIRE_METRIC_COSINE && norm2 > 0 ? (float)(1 / sqrt(norm2)) : 1;
-    for (uint32_t i = 0; i < dim; i++)
-        s->query[i] = query[i] * scale;
-    s->norm2 = (float)norm2;
+    s->unit = (struct unit_query){.rotated = s->rotated, .code = s->bytes + (dim + 7) / 8 * 8};
+    if (table->config.metric == QUIRE_METRIC_COSINE) {
+        s->norm2 = space_unit(query, dim, s->query) > 0;
+    } else {
+        memcpy(s->query, query, sizeof(float) * dim);
+        s->norm2 = (float)memtable_norm2(query, dim);
+    }
     s->integral = set_integral(s);
     if (table->coded)
         scorer_rotate(s);
@@ -99,10 +99,9 @@ static void scorer_begin(struct scorer *s, const struct memtable *table, const f
 
 static float score_code(const struct scorer *s, const struct memtable_record *record)
 {
-    float f, norm2;
-    const uint8_t *code = memtable_record_code(s->table, record, &f, &norm2);
-    float y = kernels()->f32_u8_dot(s->rotated, code, s->table->space.code_dim);
-    float d = s->work_norm2 + norm2 - 2 * f * (y - code_half(8) * s->rotated_sum);
+    float f;
+    const uint8_t *code = memtable_record_code(s->table, record, &f);
+    float d = unit_query_distance(&s->unit, code, f, s->table->space.code_dim);
     return space_distance(&s->table->space, d, s->norm2);
 }
 
@@ -147,8 +146,7 @@ static float score(const struct scorer *s, const struct memtable_record *record)
         break;
     }
     memcpy(&inverse, record->bytes + s->table->stored_bytes, sizeof inverse);
-    float distance = 1 - product * inverse;
-    return distance > 0 ? distance : 0;
+    return fminf(fmaxf(1 - product * inverse, 0), 2);
 }
 
 /* ---- the nearest ------------------------------------------------------------------------------------------------- */

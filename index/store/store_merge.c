@@ -118,10 +118,13 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
     const struct memtable *table = r->memtables[r->sources[i].table]->memtable;
     struct memtable_row row;
     memtable_row(table, r->sources[i].row, &row);
-    if (keeps_codes(r->collection))
+    if (keeps_codes(r->collection)) {
         memtable_vector(table, r->sources[i].row, r->scratch, vector);
-    else
+        memtable_row_stored(table, r->sources[i].row,
+                            (uint8_t *)vector + collection_config(r->collection)->dim * sizeof(float));
+    } else {
         memtable_row_stored(table, r->sources[i].row, vector);
+    }
     *key = row.key;
     *key_bytes = row.key_bytes;
     *attributes = row.attributes;
@@ -207,8 +210,11 @@ static int gather(struct rebuild *r, struct quire_error *err)
 static int write_segment(struct rebuild *r, struct quire_error *err)
 {
     const struct collection_config *config = collection_config(r->collection);
-    struct merge_options options = {
-        .fs = r->store->fs, .type = config->type, .dim = config->dim, .tenant_runs = config->tenants};
+    struct merge_options options = {.fs = r->store->fs,
+                                    .type = config->type,
+                                    .dim = config->dim,
+                                    .tenant_runs = config->tenants,
+                                    .unit_codes = keeps_codes(r->collection)};
     quire_build_options_init(&options.build);
     options.build.metric = config->metric;
     options.build.index = config->index;
@@ -228,6 +234,8 @@ static int write_segment(struct rebuild *r, struct quire_error *err)
     options.build.context = r;
     struct merge_rows rows = {.n = r->n_rows,
                               .type = keeps_codes(r->collection) ? QUIRE_TYPE_F32 : config->type,
+                              .unit_codes = keeps_codes(r->collection),
+                              .seed = config->seed,
                               .row = give_row,
                               .context = r};
     r->uid = store_new_segment(r->store);
