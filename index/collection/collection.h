@@ -44,11 +44,16 @@ struct collection_config {
     unsigned link_degree, link_beam; /* asked for the mutable graph; 0: its defaults. It has 64 links at most */
     uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
     uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
-    uint64_t
-        seed; /* of the rotation and of builds: 0 of new collections, so that the same data gives the same scores */
+    uint64_t seed; /* of rotation and builds: 0 of new ones, so that the same data gives the same scores */
     enum quire_index_kind index; /* of sealed segments */
     bool tenants; /* every element is some tenant's: small tenants lie side by side, and put needs a grant */
+    /* Slot Q8 of COLLECTION_FLOATS_DIM dimensions or fewer under cosine: vectors are kept as they came, which takes no
+     * more than their codes, padded to 32. Of new collections; set by the store. */
+    bool as_floats;
 };
+#define COLLECTION_FLOATS_DIM 8u
+/* What memtables and sealed segments hold. */
+enum quire_slot collection_slot(const struct collection_config *config);
 #define COLLECTION_CONFIG_BYTES 96u
 void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES]);
 int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,

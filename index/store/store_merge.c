@@ -107,7 +107,8 @@ static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t to
 /* Whether memtables keep codes and no vectors (memtable.h). */
 static bool keeps_codes(const struct collection *c)
 {
-    return collection_config(c)->metric == QUIRE_METRIC_COSINE && collection_config(c)->slot == QUIRE_SLOT_Q8;
+    const struct collection_config *config = collection_config(c);
+    return config->metric == QUIRE_METRIC_COSINE && collection_slot(config) == QUIRE_SLOT_Q8;
 }
 
 /* Row i of all living rows of the memtables. They are frozen: their memory stays as long as the table. */
@@ -218,7 +219,7 @@ static int write_segment(struct rebuild *r, struct quire_error *err)
     quire_build_options_init(&options.build);
     options.build.metric = config->metric;
     options.build.index = config->index;
-    options.build.slot = config->slot;
+    options.build.slot = collection_slot(config);
     options.build.block_bytes = config->block_bytes;
     options.build.code_bits = config->code_bits;
     options.build.degree = config->degree;

@@ -16,7 +16,7 @@
  * rotation->dim floats, which may be where the vector is. */
 void unit_code_encode(const struct rotation *rotation, const float *vector, uint32_t dim, float *rotated, uint8_t *code,
                       uint8_t factors[UNIT_CODE_FACTOR_BYTES]);
-/* The vector again, with its length, but for what the code leaves out. */
+/* The vector again, with its length, but for what the code leaves out. If dim is rotation->dim it has the same code. */
 void unit_code_decode(const struct rotation *rotation, const uint8_t *code,
                       const uint8_t factors[UNIT_CODE_FACTOR_BYTES], uint32_t dim, float *rotated, float *vector);
 
