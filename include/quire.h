@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 /* Limits that the format and the commands keep. */
-#define QUIRE_DIM_MAX         16384u   /* dimensions of a vector */
+#define QUIRE_DIM_MAX         65536u   /* dimensions of a vector */
 #define QUIRE_KEY_BYTES_MAX   65535u   /* bytes of a user's key */
 #define QUIRE_K_MAX           1000000u /* neighbours one search may ask for */
 #define QUIRE_BLOCK_BYTES_MIN 4096u    /* a block is a multiple of this */

@@ -144,6 +144,6 @@ int build_choose_layout(struct build *b)
     p->factor_bytes = factor_bytes_of(b, slot);
     lay_out(b, slot, wants_edge_codes(b), p);
     if (build_is_lists(b))
-        p->list_bits = b->options.code_bits ? b->options.code_bits : build_list_bits(b);
+        p->list_bits = build_list_bits(b);
     return 0;
 }

@@ -68,14 +68,10 @@ static bool set_integral(struct scorer *s)
     return true;
 }
 
-/* Where the query lies in the working space, once there is one. */
+/* Where the query of a table that keeps vectors lies in the working space, once there is one. */
 static void scorer_rotate(struct scorer *s)
 {
-    const struct space *space = &s->table->space;
-    if (s->table->coded)
-        unit_query_set(&s->unit, &space->rotation, s->query, space->dim);
-    else
-        space_query(space, s->query, s->rotated, &s->norm2);
+    space_query(&s->table->space, s->query, s->rotated, &s->norm2);
 }
 
 static void scorer_begin(struct scorer *s, const struct memtable *table, const float *query, void *memory)
@@ -94,7 +90,7 @@ static void scorer_begin(struct scorer *s, const struct memtable *table, const f
     }
     s->integral = set_integral(s);
     if (table->coded)
-        scorer_rotate(s);
+        unit_query_set(&s->unit, &table->space.rotation, query, dim);
 }
 
 static float score_code(const struct scorer *s, const struct memtable_record *record)

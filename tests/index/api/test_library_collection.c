@@ -76,9 +76,9 @@ static void what_cannot_be_opened_says_why(void **in)
     options.struct_bytes--;
     refused_open(s->path, &options, QUIRE_EINVALID, "quire_collection_options_init");
     options = live_options(0);
-    refused_open(s->path, &options, QUIRE_EDIM, "1..16384");
+    refused_open(s->path, &options, QUIRE_EDIM, "1..65536");
     options = live_options(QUIRE_DIM_MAX + 1);
-    refused_open(s->path, &options, QUIRE_EDIM, "16385");
+    refused_open(s->path, &options, QUIRE_EDIM, "65537");
     options = live_options(DIM);
     options.type = (enum quire_type)9;
     refused_open(s->path, &options, QUIRE_EINVALID, "type 9");

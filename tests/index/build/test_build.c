@@ -262,7 +262,7 @@ static void test_bad_shapes(void **state)
     a.data.dim = 0;
     expect_refusal(&a, QUIRE_EDIM, "0");
     a.data.dim = QUIRE_DIM_MAX + 1;
-    expect_refusal(&a, QUIRE_EDIM, "16385");
+    expect_refusal(&a, QUIRE_EDIM, "65537");
     a.data.dim = 8;
     a.data.rows = 0;
     expect_refusal(&a, QUIRE_EINVALID, "rows");

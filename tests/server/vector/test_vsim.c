@@ -274,7 +274,7 @@ static void test_wrong_targets(void **state)
     expect_error(&c, "VSIM l2 VALUES x 1", "ERR invalid vector specification");
     expect_error(&c, "VSIM l2 VALUES 3 1 2", "ERR invalid vector specification");
     expect_error(&c, "VSIM l2 VALUES 4294967297 1", "ERR invalid vector specification");
-    expect_error(&c, "VSIM l2 VALUES 16385 1", "ERR invalid vector specification");
+    expect_error(&c, "VSIM l2 VALUES 65537 1", "ERR invalid vector specification");
     expect_error(&c, "VSIM l2 VALUES 2 1 2", "ERR Vector dimension mismatch - got 2 but set has 16");
     expect_error(&c, "VSIM l2 FP32 abc", "ERR invalid vector specification");
     expect_error(&c, "VSIM l2 FP32 abcd", "ERR Vector dimension mismatch - got 1 but set has 16");
