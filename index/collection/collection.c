@@ -123,6 +123,13 @@ int collection_config_validate(struct collection_config *c, struct quire_error *
     return 0;
 }
 
+int collection_config_begin(struct collection_config *c, struct quire_error *err)
+{
+    int rc = collection_config_validate(c, err);
+    c->as_floats = c->metric == QUIRE_METRIC_COSINE && c->slot == QUIRE_SLOT_Q8 && c->dim <= COLLECTION_FLOATS_DIM;
+    return rc;
+}
+
 int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
                                struct quire_error *err)
 {

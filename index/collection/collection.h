@@ -48,7 +48,7 @@ struct collection_config {
     enum quire_index_kind index; /* of sealed segments */
     bool tenants; /* every element is some tenant's: small tenants lie side by side, and put needs a grant */
     /* Slot Q8 of COLLECTION_FLOATS_DIM dimensions or fewer under cosine: vectors are kept as they came, which takes no
-     * more than their codes, padded to 32. Of new collections; set by the store. */
+     * more than their codes, padded to 32. Of new collections: collection_config_begin. */
     bool as_floats;
 };
 #define COLLECTION_FLOATS_DIM 8u
@@ -60,6 +60,8 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
                              struct quire_error *err);
 /* QUIRE_EDIM, QUIRE_EINVALID, QUIRE_ERANGE with a sentence. Fills in defaults. */
 int collection_config_validate(struct collection_config *config, struct quire_error *err);
+/* The same for a collection that begins empty: also chooses how it keeps vectors. */
+int collection_config_begin(struct collection_config *config, struct quire_error *err);
 
 /* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE. */
 int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,

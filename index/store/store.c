@@ -242,8 +242,6 @@ int store_create_collection(struct store *store, const struct collection_config 
     struct attribute_schema *copy = NULL;
     struct collection *c = NULL;
     int rc = collection_config_validate(&checked, err);
-    checked.as_floats =
-        checked.metric == QUIRE_METRIC_COSINE && checked.slot == QUIRE_SLOT_Q8 && checked.dim <= COLLECTION_FLOATS_DIM;
     if (rc == 0)
         rc = attribute_schema_create(schema ? schema->columns : NULL, schema ? schema->n : 0, &copy, err);
     if (rc < 0)

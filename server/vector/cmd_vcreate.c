@@ -175,7 +175,7 @@ static void create_set(struct caller *c, struct resp_arg name, struct settings *
         return;
     }
     if (rc == 0)
-        rc = collection_config_validate(&s->config, &err);
+        rc = collection_config_begin(&s->config, &err);
     if (rc == 0)
         rc = create(c, name, &s->config, schema, &lsn, &err);
     attribute_schema_destroy(schema);

@@ -315,7 +315,7 @@ queries="--queries a.query.fbin"
     expect "k above rows" 0 '"k": 5000' search --index a.index $queries --k 5000 --limit 3 --json
     expect "a budget that is too small" 1 "quire search: " search --index a.index $queries --memory 1K
     expect "k of 0" 2 "--k 0: it must be a whole number from 1 to 100000" search --index a.index $queries --k 0
-    expect "k above its limit" 2 "--k 100001" search --index a.index $queries --k 100001
+    expect "k above its limit" 2 "--k 1000001" search --index a.index $queries --k 1000001
     expect "recall above 1" 2 "--recall 1.5: it must be a number above 0" search --index a.index $queries --recall 1.5
     expect "recall and effort" 2 "give one of" search --index a.index $queries --recall 0.9 --effort 10
     expect "k above the truth's" 1 "has the 20 nearest" search --index a.index $queries --truth a.gt.bin --k 21
