@@ -478,8 +478,8 @@ QUIRE_API int quire_remove(struct quire_collection *collection, const void *key,
 QUIRE_API int quire_set_attributes(struct quire_collection *collection, const void *key, size_t key_bytes,
                                    const char *attributes, size_t attribute_bytes, struct quire_error *err);
 /* The stored vector (dim floats, as it was put but for the precision of the slot) and attributes of an element; vector
- * and attributes may be NULL. attributes: room for *attribute_bytes, which becomes their size; QUIRE_ELIMIT when they do
- * not fit; 0: there are none. QUIRE_ENOTFOUND. No read for an element in memory, two or three for a sealed one. */
+ * and attributes may be NULL. attributes: room for *attribute_bytes, which becomes their size; QUIRE_ELIMIT when they
+ * do not fit; 0: there are none. QUIRE_ENOTFOUND. No read for an element in memory, two or three for a sealed one. */
 QUIRE_API int quire_get(struct quire_collection *collection, const void *key, size_t key_bytes, float *vector,
                         char *attributes, size_t *attribute_bytes, struct quire_error *err);
 

@@ -1,9 +1,10 @@
 /*
  * build_check.c - the first step of a build: a look at every input vector, and the mean.
  *
- * The first pass refuses what cannot be measured (NaN, infinity) and names the row, before anything is written; where the build can be resumed it also takes the input's checksum. Sums for the mean are kept per range
- * of rows, whose size depends on the bytes of a row only, and added in order, so the mean depends neither on the number
- * of threads nor on the memory; rows far out are left out of it.
+ * The first pass refuses what cannot be measured (NaN, infinity) and names the row, before anything is written; where
+ * the build can be resumed it also takes the input's checksum. Sums for the mean are kept per range of rows, whose size
+ * depends on the bytes of a row only, and added in order, so the mean depends neither on the number of threads nor on
+ * the memory; rows far out are left out of it.
  */
 #include "index/build/build_priv.h"
 #include "io/array.h"

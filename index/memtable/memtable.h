@@ -5,9 +5,9 @@
  * to a reader of snapshot S if begin_lsn <= S < end_lsn. The numbers are the journal's LSNs.
  *
  * What is stored of a vector: under cosine with slot Q8 its 8-bit code and its length (unit_code.h) and nothing else;
- * otherwise its elements as they came (config.type), and a code beside them to navigate by, once there is a graph (under
- * cosine those of the unit vector where a float could not hold what is computed from them, space_is_ordinary). Up
- * to MEMTABLE_FLAT_ROWS rows there is no graph, and no structure that takes more than the rows themselves: a search
+ * otherwise its elements as they came (config.type; under cosine those of the unit vector where a float could not hold
+ * what is computed from them, space_is_ordinary), and a code beside them to navigate by, once there is a graph. Up to
+ * MEMTABLE_FLAT_ROWS rows there is no graph, and no structure that takes more than the rows themselves: a search
  * compares all. With more, rows are linked in a graph (graph.h); rows that wait to be linked are compared one by one,
  * so that every row is found from its put on. Answers are ordered by what is stored: exactly, or by the 8-bit code.
  *

@@ -1,9 +1,9 @@
 /*
- * unit_code.h - 8-bit codes of unit vectors, which a cosine set of slot Q8 keeps of its elements instead of the vectors.
+ * unit_code.h - 8-bit codes of unit vectors, which a cosine set of slot Q8 keeps of its elements in their place.
  *
- * A code is that of the rotated unit vector itself, from no centre and no mean, so that it stays the same bytes from the
- * put on through seals and merges, and so do the distances that are taken from it. Beside it stand f (codes.h) and the
- * length that the vector had. A zero vector has f 0 and length 0; what is estimated of it, cosine 0, is exact.
+ * A code is that of the rotated unit vector itself, from no centre and no mean, so that it stays the same bytes from
+ * the put on through seals and merges, and so do the distances that are taken from it. Beside it stand f (codes.h) and
+ * the length that the vector had. A zero vector has f 0 and length 0; what is estimated of it, cosine 0, is exact.
  */
 #ifndef QUIRE_INDEX_UNIT_CODE_H
 #define QUIRE_INDEX_UNIT_CODE_H
