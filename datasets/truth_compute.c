@@ -305,8 +305,7 @@ static int norms_of(const struct vectors *v, const char *what, enum quire_metric
             return error_set(err, QUIRE_ENOTFINITE, "%s %llu holds NaN, infinity or numbers too large to square", what,
                              (unsigned long long)row);
         if (metric == QUIRE_METRIC_COSINE && norms.out[row] == 0)
-            return error_set(err, QUIRE_EZEROVEC, "%s %llu is a zero vector, which has no direction: leave it out",
-                             what, (unsigned long long)row);
+            norms.out[row] = 1; /* all products of a zero vector are 0, and so are its cosines */
     }
     return 0;
 }

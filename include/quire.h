@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 /* Limits that the format and the commands keep. */
-#define QUIRE_DIM_MAX         16384u   /* dimensions of a vector */
+#define QUIRE_DIM_MAX         65536u   /* dimensions of a vector */
 #define QUIRE_KEY_BYTES_MAX   65535u   /* bytes of a user's key */
 #define QUIRE_K_MAX           1000000u /* neighbours one search may ask for */
 #define QUIRE_BLOCK_BYTES_MIN 4096u    /* a block is a multiple of this */
@@ -215,8 +215,8 @@ struct quire_build_options {
 QUIRE_API void quire_build_options_init(struct quire_build_options *options);
 
 /* Builds an index of `rows` vectors (rows x dim, row-major, elements of `type`) in the new folder `path`.
- * The folder appears whole or not at all. Errors: QUIRE_EEXISTS (path is there), EDIM, ENOTFINITE and EZEROVEC (row
- * named), EINVALID, ENOSPACE, EPERM, ENOMEM, ECANCELLED. Cost: about 100 us per row and thread at 128 dimensions. */
+ * The folder appears whole or not at all. Errors: QUIRE_EEXISTS (path is there), EDIM, ENOTFINITE (row named),
+ * EINVALID, ENOSPACE, EPERM, ENOMEM, ECANCELLED. Cost: about 100 us per row and thread at 128 dimensions. */
 QUIRE_API int quire_build(const char *path, const void *vectors, uint64_t rows, uint32_t dim, enum quire_type type,
                           const struct quire_build_options *options, struct quire_error *err);
 
@@ -386,7 +386,8 @@ QUIRE_API int quire_lookup(struct quire_index *index, const void *key, size_t ke
                            struct quire_error *err);
 /* Key of a row, copied into key (room for QUIRE_KEY_BYTES_MAX), its length into *key_bytes. */
 QUIRE_API int quire_key(struct quire_index *index, uint32_t row, void *key, size_t *key_bytes, struct quire_error *err);
-/* The stored vector of a row, decoded to dim floats (an approximation for slots of lower precision). */
+/* The stored vector of a row, decoded to dim floats (an approximation for slots of lower precision; of unit length for
+ * 8-bit codes under cosine, except in collections). */
 QUIRE_API int quire_vector(struct quire_index *index, uint32_t row, float *vector, struct quire_error *err);
 /* The JSON of a row, copied into text (room for *bytes; QUIRE_ELIMIT and the needed size in *bytes when too small).
  * QUIRE_ENOTFOUND when the row has none. Tenants are not in it. */
@@ -457,9 +458,10 @@ QUIRE_API int quire_collection_close(struct quire_collection *collection, struct
 
 /* Adds an element, or replaces the one with this key. vector: dim elements of the collection's type. attributes: JSON
  * text or NULL (with NULL the attributes that the element has stay). *was_new may be NULL. A search sees the old vector
- * or the new one. Errors: QUIRE_ENOTFINITE, EZEROVEC, ERANGE (key, attributes), ELIMIT (a quota, or seals are far
- * behind): nothing was written. ENOSPACE, EIO: the log cannot be written; this element may be seen by searches and gone
- * after a restart, and later writes are refused. Searches go on in any case. */
+ * or the new one. A zero vector under cosine is at distance 1 from everything. Errors: QUIRE_ENOTFINITE, ERANGE (key,
+ * attributes), ELIMIT (a quota, or seals are far behind): nothing was written. ENOSPACE, EIO: the log cannot be
+ * written; this element may be seen by searches and gone after a restart, and later writes are refused. Searches go on
+ * in any case. */
 QUIRE_API int quire_put(struct quire_collection *collection, const void *key, size_t key_bytes, const void *vector,
                         const char *attributes, size_t attribute_bytes, bool *was_new, struct quire_error *err);
 /* The same on behalf of tenants (n_tenants >= 1): afterwards the element is granted to all of them, beside those that
@@ -475,9 +477,9 @@ QUIRE_API int quire_remove(struct quire_collection *collection, const void *key,
 /* Replaces an element's attributes; NULL or 0 bytes: it has none then. QUIRE_ENOTFOUND; others as quire_put. */
 QUIRE_API int quire_set_attributes(struct quire_collection *collection, const void *key, size_t key_bytes,
                                    const char *attributes, size_t attribute_bytes, struct quire_error *err);
-/* The stored vector (dim floats; unit length under cosine) and attributes of an element; vector and attributes may be
- * NULL. attributes: room for *attribute_bytes, which becomes their size; QUIRE_ELIMIT when they do not fit; 0: there
- * are none. QUIRE_ENOTFOUND. No read for an element in memory, two or three for a sealed one. */
+/* The stored vector (dim floats, as it was put but for the precision of the slot) and attributes of an element; vector
+ * and attributes may be NULL. attributes: room for *attribute_bytes, which becomes their size; QUIRE_ELIMIT when they
+ * do not fit; 0: there are none. QUIRE_ENOTFOUND. No read for an element in memory, two or three for a sealed one. */
 QUIRE_API int quire_get(struct quire_collection *collection, const void *key, size_t key_bytes, float *vector,
                         char *attributes, size_t *attribute_bytes, struct quire_error *err);
 

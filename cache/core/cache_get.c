@@ -103,11 +103,10 @@ int cache_vector(const struct cache *cache, struct cache_scratch *scratch, const
     float *unit = scratch->floats, *rotated = scratch->floats + scratch->floats_capacity;
     space_floats(cache->config.type, vector, cache->config.dim, rotated);
     int rc = space_check(space, rotated);
-    if (rc == QUIRE_EZEROVEC)
-        return error_set(err, rc, "a zero vector has no direction, so it is similar to nothing");
     if (rc < 0)
-        return error_set(err, rc, "the vector holds NaN or infinity, or is too long to be measured");
-    space_lift(space, rotated, unit);
+        return error_set(err, rc, "the vector holds NaN or infinity");
+    if (space_unit(rotated, cache->config.dim, unit) == 0)
+        return error_set(err, QUIRE_EZEROVEC, "a zero vector has no direction, so it is similar to nothing");
     memcpy(rotated, unit, sizeof *unit * cache->config.dim);
     space_row(space, rotated, rotated);
     return 0;

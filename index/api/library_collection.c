@@ -105,7 +105,7 @@ static int take_collection(struct quire_collection *c, const struct quire_collec
     }
     if (!o->create)
         return error_set(err, QUIRE_ENOFILE, "%s holds no collection: open it with create", path);
-    int rc = collection_config_validate(&config, err);
+    int rc = collection_config_begin(&config, err);
     if (rc == 0)
         rc = attribute_schema_create(o->columns, o->n_columns, &schema, err);
     if (rc == 0)

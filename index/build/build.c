@@ -21,6 +21,7 @@
 #include "index/column/columns.h"
 #include "index/format/index_kind.h"
 #include "index/format/posting_block.h"
+#include "index/vector/unit_code.h"
 #include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
@@ -276,6 +277,7 @@ static void fill_params(struct build *b)
     p->memory_bytes = b->options.memory_bytes;
     p->norm2_max = b->space.norm2_max;
     p->run_rows = b->runs.rows;
+    p->unit_codes = b->merge && b->merge->unit_codes;
     for (unsigned i = 0; i < NAV_WIDTHS; i++)
         p->effort_factor[i] = 1;
     p->edge_effort_factor = 1;
@@ -489,6 +491,12 @@ static void set_message(const struct build *b, int rc)
         error_set(b->err, rc, "the build was stopped; nothing was left behind");
 }
 
+size_t build_row_bytes(uint32_t dim, enum quire_type type, bool unit_codes)
+{
+    size_t code_bytes = unit_codes ? rotation_code_dim(dim) + UNIT_CODE_FACTOR_BYTES : 0;
+    return dim * quire_type_bytes(type) + code_bytes;
+}
+
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
                  const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
 {
@@ -500,7 +508,7 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
                       .n = (uint32_t)input->rows,
                       .dim = input->dim,
                       .type = input->type,
-                      .row_bytes = input->dim * quire_type_bytes(input->type),
+                      .row_bytes = build_row_bytes(input->dim, input->type, merge && merge->unit_codes),
                       .options = *options,
                       .merge = merge,
                       .fs = fs,

@@ -30,7 +30,10 @@ struct build_merge {
     const struct segment *before; /* most rows come from it, and its calibration still holds as far as that is checked
                                      at some points; NULL: calibrate as if there were none */
     bool tenant_runs;             /* rows of small tenants lie side by side; grants stand in the attributes */
+    bool unit_codes;              /* behind each vector of the input stand its unit code and factors, for the slots */
 };
+/* Of a row of the input. */
+size_t build_row_bytes(uint32_t dim, enum quire_type type, bool unit_codes);
 /* The same with what a merge knows; merge may be NULL. */
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
                  const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err);

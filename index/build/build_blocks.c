@@ -9,7 +9,6 @@
  */
 #include "index/build/build_priv.h"
 #include "index/cluster/partition.h"
-#include "index/kernels/kernels.h"
 #include "io/array.h"
 #include "io/bitmap.h"
 #include "io/bytes.h"
@@ -18,6 +17,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define F16_LEAST 0x1p-10f /* of the largest element: those that are half a thousandth of it keep all their bits */
 
 struct weighted {
     uint32_t row, weight;
@@ -202,40 +203,65 @@ static int make_lists(const struct batch *batch, struct scratch *s, uint32_t fir
     return 0;
 }
 
+/* The code of s->vector relative to its block's centre. */
+static void encode_q8(const struct build *b, struct scratch *s, uint32_t block, uint8_t *to, uint8_t *factor)
+{
+    const float *centre = b->centres + (size_t)block * b->space.code_dim;
+    double norm2 = 0;
+    float dot;
+    if (space_row(&b->space, s->vector, s->rotated) > 0) { /* a zero vector is in no direction from a centre */
+        memset(to, 0, b->space.code_dim);
+        bytes_store_f32(factor, ZERO_VECTOR_A);
+        bytes_store_f32(factor + 4, 0);
+        return;
+    }
+    for (uint32_t i = 0; i < b->space.code_dim; i++) {
+        s->rotated[i] -= centre[i];
+        norm2 += (double)s->rotated[i] * s->rotated[i];
+    }
+    float f = code_encode(s->rotated, b->space.code_dim, 8, to, centre, &dot);
+    bytes_store_f32(factor, (float)(norm2 + 2.0 * f * dot));
+    bytes_store_f32(factor + 4, f);
+}
+
+/* Under cosine, makes s->vector the unit vector where slots do not hold its elements as they are. Returns the inverse
+ * of its length; 0 of a zero vector. */
+static float scale_elements(const struct build *b, struct scratch *s)
+{
+    float largest = 0;
+    double length = space_unit(s->vector, b->dim, s->rotated);
+    for (uint32_t i = 0; i < b->dim; i++)
+        largest = fmaxf(largest, fabsf(s->vector[i]));
+    bool as_they_came = b->params.slot != QUIRE_SLOT_F16 || b->params.type == QUIRE_TYPE_F16;
+    bool fits = as_they_came || (largest >= F16_LEAST && largest <= F16_MAX);
+    if (length == 0 || (fits && space_is_ordinary(length)))
+        return length > 0 ? (float)(1 / length) : 0;
+    memcpy(s->vector, s->rotated, sizeof(float) * b->dim);
+    return 1;
+}
+
 /* raw: the vector as it came. */
 static void encode_slot(const struct build *b, struct scratch *s, uint32_t block, uint32_t slot, const uint8_t *raw)
 {
     const struct segment_params *p = &b->params;
     uint8_t *to = s->slots + (size_t)slot * p->slot_bytes, *factor = s->factors + (size_t)slot * p->factor_bytes;
     build_vector(b, raw, s->vector);
-    if (p->slot == QUIRE_SLOT_Q8) {
-        const float *centre = b->centres + (size_t)block * b->space.code_dim;
-        double norm2 = 0;
-        float dot;
-        space_row(&b->space, s->vector, s->rotated);
-        for (uint32_t i = 0; i < b->space.code_dim; i++) {
-            s->rotated[i] -= centre[i];
-            norm2 += (double)s->rotated[i] * s->rotated[i];
-        }
-        float f = code_encode(s->rotated, b->space.code_dim, 8, to, centre, &dot);
-        bytes_store_f32(factor, (float)(norm2 + 2.0 * f * dot));
-        bytes_store_f32(factor + 4, f);
+    if (p->unit_codes) {
+        const uint8_t *code = raw + b->row_bytes - p->slot_bytes - p->factor_bytes;
+        memcpy(to, code, p->slot_bytes);
+        memcpy(factor, code + p->slot_bytes, p->factor_bytes);
         return;
     }
-    if (p->slot == QUIRE_SLOT_F16)
-        kernels()->f16_from_f32(s->vector, (f16_t *)(void *)to, b->dim);
-    else if (p->slot == QUIRE_SLOT_BF16)
-        kernels()->bf16_from_f32(s->vector, (bf16_t *)(void *)to, b->dim);
-    else if (p->slot == QUIRE_SLOT_F32)
-        memcpy(to, s->vector, sizeof(float) * b->dim);
-    else
-        memcpy(to, raw, p->slot_bytes);
-    if (p->factor_bytes) {
-        double norm2 = 0;
-        for (uint32_t i = 0; i < b->dim; i++)
-            norm2 += (double)s->vector[i] * s->vector[i];
-        bytes_store_f32(factor, (float)(1 / sqrt(norm2)));
+    if (p->slot == QUIRE_SLOT_Q8) {
+        encode_q8(b, s, block, to, factor);
+        return;
     }
+    if (p->metric == QUIRE_METRIC_COSINE)
+        bytes_store_f32(factor, scale_elements(b, s));
+    if (p->slot == QUIRE_SLOT_I8 || p->slot == QUIRE_SLOT_U8)
+        memcpy(to, raw, p->slot_bytes);
+    else
+        space_elements(format_slot_type(p->slot), s->vector, b->dim, to);
 }
 
 /* Encodes the keys of a block; keys that do not fit its space, longest first, stand in the heap only. */

@@ -1,10 +1,10 @@
 /*
  * build_check.c - the first step of a build: a look at every input vector, and the mean.
  *
- * The first pass refuses what cannot be measured (NaN, infinity, zero under cosine) and names the row, before anything
- * is written; where the build can be resumed it also takes the input's checksum. Sums for the mean are kept per range
- * of rows, whose size depends on the bytes of a row only, and added in order, so the mean depends neither on the number
- * of threads nor on the memory; rows far out are left out of it.
+ * The first pass refuses what cannot be measured (NaN, infinity) and names the row, before anything is written; where
+ * the build can be resumed it also takes the input's checksum. Sums for the mean are kept per range of rows, whose size
+ * depends on the bytes of a row only, and added in order, so the mean depends neither on the number of threads nor on
+ * the memory; rows far out are left out of it.
  */
 #include "index/build/build_priv.h"
 #include "io/array.h"
@@ -16,7 +16,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define F16_MAX         65504.0f
 #define RANGES          64u /* of a batch, each with sums of its own */
 #define MEDIAN_SAMPLE   16384u
 #define OUTLIER_FACTOR2 9.0 /* three times the median distance from the mean */
@@ -55,7 +54,8 @@ static int check_range(void *context, uint64_t begin, uint64_t end)
     for (uint64_t row = begin; row < end; row++) {
         build_vector(b, job->batch->rows + row * b->row_bytes, x);
         int rc = space_check(&b->space, x);
-        if (rc == 0 && b->params.slot == QUIRE_SLOT_F16 && !fits_f16(x, b->dim))
+        if (rc == 0 && b->params.slot == QUIRE_SLOT_F16 && b->space.metric != QUIRE_METRIC_COSINE &&
+            !fits_f16(x, b->dim))
             rc = QUIRE_ERANGE;
         if (rc < 0) {
             uint64_t bad = job->batch->first + row, before = atomic_load(&job->bad_row);
@@ -80,11 +80,6 @@ static int refuse_row(struct input_job *job)
     struct build *b = job->b;
     unsigned long long row = (unsigned long long)atomic_load(&job->bad_row);
     int code = atomic_load(&job->bad_code);
-    if (code == QUIRE_EZEROVEC)
-        return error_set(b->err, code,
-                         "row %llu is a zero vector, which has no direction under the cosine metric: "
-                         "drop it or use --metric l2",
-                         row);
     if (code == QUIRE_ERANGE)
         return error_set(b->err, code,
                          "row %llu holds a number beyond %g, the largest half float: use --slot f32 or q8", row,

@@ -44,7 +44,7 @@ void build_encode_residual(const struct build *b, const uint8_t *raw, const floa
     float half = code_half(bits), dot;
     double norm2 = 0, yy = 0;
     build_vector(b, raw, v);
-    space_row(&b->space, v, x);
+    float apart = space_row(&b->space, v, x);
     for (uint32_t d = 0; d < dim; d++) {
         x[d] -= centre[d];
         norm2 += (double)x[d] * x[d];
@@ -55,7 +55,7 @@ void build_encode_residual(const struct build *b, const uint8_t *raw, const floa
         yy += (double)y * y;
     }
     /* 1/cos^2(y, r) = |y|^2 |r|^2 / <r,y>^2 with <r,y> = |r|^2 / f */
-    *out = (struct residual){.a = (float)(norm2 + 2.0 * f * dot),
+    *out = (struct residual){.a = (float)(norm2 + 2.0 * f * dot) + apart,
                              .f = f,
                              .norm2 = norm2,
                              .error = norm2 > 0 ? fmax(0, yy * f * f / norm2 - 1) : 0};

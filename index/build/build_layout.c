@@ -53,7 +53,7 @@ static uint32_t slot_bytes_of(const struct build *b, enum quire_slot slot)
     return slot == QUIRE_SLOT_Q8 ? b->space.code_dim : b->dim * (uint32_t)quire_type_bytes(format_slot_type(slot));
 }
 
-/* Q8: A and f. Cosine over raw elements: 1 / |x|. Otherwise none. */
+/* Q8: A and f, or f and length. Cosine over raw elements: 1 / |x|. Otherwise none. */
 static uint32_t factor_bytes_of(const struct build *b, enum quire_slot slot)
 {
     return slot == QUIRE_SLOT_Q8 ? 8 : b->options.metric == QUIRE_METRIC_COSINE ? 4 : 0;
@@ -93,7 +93,7 @@ static void lay_out(const struct build *b, enum quire_slot slot, bool edge_codes
                       : doubled_for_slots(BLOCK_BYTES_DEFAULT, per_slot, SLOTS_WANTED_MIN);
     if (slots_that_fit(bytes, per_slot) == 0)
         bytes = (least + QUIRE_BLOCK_BYTES_MIN - 1) / QUIRE_BLOCK_BYTES_MIN * QUIRE_BLOCK_BYTES_MIN;
-    assert(bytes <= QUIRE_BLOCK_BYTES_MAX); /* 16,384 floats are 64 KiB, and a key's bytes are few */
+    assert(bytes <= QUIRE_BLOCK_BYTES_MAX); /* 65,536 floats are 256 KiB, and a key's bytes are few */
     p->edge_code_bytes = edge_codes ? format_edge_code_bytes(b->space.code_dim) : 0;
     p->block_bytes = bytes;
     p->slots_per_block = slots_that_fit(p->block_bytes, per_slot);
@@ -144,6 +144,6 @@ int build_choose_layout(struct build *b)
     p->factor_bytes = factor_bytes_of(b, slot);
     lay_out(b, slot, wants_edge_codes(b), p);
     if (build_is_lists(b))
-        p->list_bits = b->options.code_bits ? b->options.code_bits : build_list_bits(b);
+        p->list_bits = build_list_bits(b);
     return 0;
 }

@@ -72,14 +72,24 @@ static bool bits_fit(const struct build *b, unsigned bits)
 
 /* Four per dimension; two where their codes fit into that memory, but not those of four: no posting block is read then.
  * */
-unsigned build_list_bits(const struct build *b)
+static unsigned bits_for_budget(const struct build *b)
 {
     return !bits_fit(b, LIST_BITS) && bits_fit(b, LIST_BITS / 2) ? LIST_BITS / 2 : LIST_BITS;
 }
 
+/* Fewer bits where a posting block has no room for two groups of the vectors of so many dimensions. */
+unsigned build_list_bits(const struct build *b)
+{
+    unsigned bits = b->options.code_bits ? b->options.code_bits : bits_for_budget(b);
+    struct posting_block_shape shape;
+    while (bits > 1 && !posting_block_shape(2 * CODE_GROUP, CODE_GROUP, b->space.code_dim, bits, &shape))
+        bits /= 2;
+    return bits;
+}
+
 bool build_lists_fit(const struct build *b)
 {
-    return bits_fit(b, b->options.code_bits ? b->options.code_bits : build_list_bits(b));
+    return bits_fit(b, build_list_bits(b));
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */

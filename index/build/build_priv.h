@@ -151,6 +151,8 @@ static inline bool build_is_lists(const struct build *b)
     return b->params.index == QUIRE_INDEX_SPANN;
 }
 
+#define F16_MAX 65504.0f
+
 /* The floats of one vector of the input. */
 static inline void build_vector(const struct build *b, const uint8_t *raw, float *out)
 {
@@ -235,7 +237,7 @@ int build_factor_unit(const float *x, uint32_t n, float *out);
 /* Pairs of half floats A / scale_a, f / scale_f, little-endian. */
 void build_factor_halves(const struct residual *rows, uint32_t n, float scale_a, float scale_f, uint8_t *out);
 /* build_lists.c */
-unsigned build_list_bits(const struct build *b); /* bits per dimension of their codes, where none are asked for */
+unsigned build_list_bits(const struct build *b); /* bits per dimension of their codes */
 bool build_lists_fit(const struct build *b);     /* whether memory_bytes holds them for all rows, and the rest */
 int build_order_lists(struct build *b);          /* order and clusters */
 int build_open_lists(struct build *b);           /* clusters as an earlier run left them */

@@ -21,8 +21,9 @@ static int encode_range(void *context, uint64_t begin, uint64_t end)
     int rc = x && v ? 0 : QUIRE_ENOMEM;
     for (uint64_t row = begin; rc == 0 && row < end; row++) {
         build_vector(b, job->batch->rows + row * b->row_bytes, v);
-        space_row(&b->space, v, x);
+        float apart = space_row(&b->space, v, x);
         rows_encode(&job->rows, (uint32_t)row, x);
+        job->rows.norm2[row] += apart;
     }
     free(x);
     free(v);

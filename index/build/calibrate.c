@@ -159,6 +159,7 @@ struct truth_job {
     uint32_t first, n; /* rows of the batch */
     uint8_t *vectors;  /* as they came */
     float *rows;       /* n x code_dim, in the working space */
+    float *apart;      /* n: what space_row says of each */
     float *queries;    /* n_held x code_dim */
 };
 
@@ -169,7 +170,7 @@ static int rotate_range(void *context, uint64_t begin, uint64_t end)
     float *vector = malloc(sizeof(float) * b->space.code_dim);
     for (uint64_t i = begin; vector && i < end; i++) {
         build_vector(b, job->vectors + i * b->row_bytes, vector);
-        space_row(&b->space, vector, job->rows + i * b->space.code_dim);
+        job->apart[i] = space_row(&b->space, vector, job->rows + i * b->space.code_dim);
     }
     free(vector);
     return vector ? 0 : QUIRE_ENOMEM;
@@ -187,27 +188,34 @@ static int compare_range(void *context, uint64_t begin, uint64_t end)
         for (uint64_t q = begin; q < end; q++) {
             struct near *list = c->truth + q * TRUTH_K;
             kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
-            for (uint32_t i = 0, row = job->first + at; i < m; i++, row++)
-                if (distances[i] <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
-                    insert_near(list, (struct near){distances[i], row});
+            for (uint32_t i = 0, row = job->first + at; i < m; i++, row++) {
+                float distance = distances[i] + job->apart[at + i];
+                if (distance <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
+                    insert_near(list, (struct near){distance, row});
+            }
         }
     }
     return 0;
 }
 
+/* Zero vectors, to which all rows are equally near, ask for nothing: others take their places, while there are any. */
 static int load_queries(struct truth_job *job)
 {
     struct calibration *c = job->c;
     struct build *b = c->b;
     float norm2;
     int rc = 0;
-    for (uint32_t q = 0; rc == 0 && q < c->n_held; q++) {
+    for (uint32_t q = 0; rc == 0 && q < c->n_held;) {
         float *query = c->queries + (size_t)q * b->dim;
         rc = build_load_input(b, c->held[q], 1, job->vectors);
         if (rc < 0)
             break;
         build_vector(b, job->vectors, query);
-        space_query(&b->space, query, job->queries + (size_t)q * b->space.code_dim, &norm2);
+        float apart = space_query(&b->space, query, job->queries + (size_t)q * b->space.code_dim, &norm2);
+        if (apart > 0 && c->n_held > 1)
+            c->held[q] = c->held[--c->n_held];
+        else
+            q++;
     }
     for (size_t i = 0; i < (size_t)c->n_held * TRUTH_K; i++)
         c->truth[i] = (struct near){INFINITY, UINT32_MAX};
@@ -223,8 +231,10 @@ static int compute_truth(struct calibration *c)
     c->queries = malloc(sizeof(float) * c->n_held * (b->dim + 1));
     job.vectors = malloc(most * b->row_bytes);
     job.rows = malloc(sizeof(float) * most * dim);
+    job.apart = malloc(sizeof(float) * most);
     job.queries = malloc(sizeof(float) * c->n_held * dim);
-    int rc = c->truth && c->queries && job.vectors && job.rows && job.queries ? load_queries(&job) : QUIRE_ENOMEM;
+    int rc = c->truth && c->queries && job.vectors && job.rows && job.apart && job.queries ? load_queries(&job)
+                                                                                           : QUIRE_ENOMEM;
     for (; rc == 0 && job.first < b->n; job.first += job.n) {
         job.n = b->n - job.first < most ? b->n - job.first : most;
         rc = build_load_input(b, job.first, job.n, job.vectors);
@@ -236,7 +246,7 @@ static int compute_truth(struct calibration *c)
         if (rc == 0)
             rc = build_report(b, "exact answers (to calibrate)", job.first + job.n, b->n);
     }
-    array_free_all(job.vectors, job.rows, job.queries);
+    array_free_all(job.vectors, job.rows, job.apart, job.queries);
     return rc;
 }
 

@@ -17,6 +17,7 @@
 #include "index/build/build.h"
 #include "index/build/merge_priv.h"
 #include "index/segment/segment_view.h"
+#include "index/vector/unit_code.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>
@@ -37,6 +38,9 @@ struct merge {
     bool reuses;                /* what is known of the rows of the first segment: */
     struct build_known known;   /* edges */
     struct clusters_known clusters;
+    struct rotation rotation; /* of the result, where it has unit codes */
+    uint64_t seed;
+    float *rotated;             /* code_dim, with the rotation */
     struct merge_result result; /* rows_of: rows of the input first, then those of the index */
     uint32_t n;                 /* living rows */
     uint32_t part;              /* that is being gathered */
@@ -115,16 +119,35 @@ static int report(const struct merge *m)
                : 0;
 }
 
+/* The unit code of the row that was added last: a copy of that it had by the same rotation, or of its vector (code
+ * NULL). What the build measures is what the code says. */
+static void put_code(struct merge *m, const void *code, const void *factors)
+{
+    float *vector;
+    uint32_t dim = m->options->dim, code_dim = m->rotation.dim;
+    uint8_t *to = merge_input_code(&m->input, &vector);
+    if (code) {
+        memcpy(to, code, code_dim);
+        memcpy(to + code_dim, factors, UNIT_CODE_FACTOR_BYTES);
+        return;
+    }
+    unit_code_encode(&m->rotation, vector, dim, m->rotated, to, to + code_dim);
+    unit_code_decode(&m->rotation, to, to + code_dim, dim, m->rotated, vector);
+}
+
 static int take_scanned(void *context, const struct scanned_row *row)
 {
     struct merge *m = context;
-    uint32_t slot = m->segments[m->part].segment->params.slot;
+    const struct segment_params *p = &m->segments[m->part].segment->params;
+    uint32_t slot = p->slot;
     bool is_code = slot == QUIRE_SLOT_Q8;
     assert(m->result.rows_of[m->part][row->row] == UINT32_MAX); /* each row once */
     m->result.rows_of[m->part][row->row] = m->input.n;
     int rc =
         merge_input_add(&m->input, is_code ? row->vector : row->slot, is_code ? QUIRE_TYPE_F32 : format_slot_type(slot),
                         row->key, row->key_bytes, row->attributes, row->attribute_bytes, true, m->err);
+    if (rc == 0 && m->options->unit_codes)
+        put_code(m, p->unit_codes && p->seed == m->seed ? row->slot : NULL, row->factors);
     return rc == 0 ? report(m) : rc;
 }
 
@@ -142,7 +165,8 @@ static int take_edges(void *context, const struct block_view *view)
 static int take_rows(struct merge *m)
 {
     const struct merge_rows *rows = m->rows;
-    void *vector = malloc(m->options->dim * quire_type_bytes(rows->type));
+    size_t vector_bytes = m->options->dim * quire_type_bytes(rows->type);
+    uint8_t *vector = malloc(build_row_bytes(m->options->dim, rows->type, rows->unit_codes));
     int rc = vector ? 0 : error_set(m->err, QUIRE_ENOMEM, "no memory for a vector");
     for (uint32_t i = 0; rc == 0 && i < rows->n; i++) {
         const void *key = NULL;
@@ -151,6 +175,10 @@ static int take_rows(struct merge *m)
         rows->row(rows->context, i, vector, &key, &key_bytes, &attributes, &attribute_bytes);
         m->result.rows_of[m->part][i] = m->input.n;
         rc = merge_input_add(&m->input, vector, rows->type, key, key_bytes, attributes, attribute_bytes, false, m->err);
+        if (rc == 0 && m->options->unit_codes) {
+            const uint8_t *code = rows->unit_codes && rows->seed == m->seed ? vector + vector_bytes : NULL;
+            put_code(m, code, code ? code + m->rotation.dim : NULL);
+        }
         if (rc == 0)
             rc = report(m);
     }
@@ -206,7 +234,8 @@ static int build(struct merge *m, const char *path)
 {
     struct quire_build_options options = m->options->build;
     struct quire_input input;
-    struct build_merge merge = {.type = m->options->type, .tenant_runs = m->options->tenant_runs};
+    struct build_merge merge = {
+        .type = m->options->type, .tenant_runs = m->options->tenant_runs, .unit_codes = m->options->unit_codes};
     if (m->reuses) {
         merge.known = m->kind == QUIRE_INDEX_PAGEGRAPH ? &m->known : NULL;
         merge.clusters = m->kind == QUIRE_INDEX_SPANN ? &m->clusters : NULL;
@@ -218,8 +247,7 @@ static int build(struct merge *m, const char *path)
     options.struct_bytes = sizeof options;
     options.index = m->kind;
     options.slot = build_slot(options.slot, m->options->type);
-    if (m->n_segments > 0)
-        options.seed = m->segments[0].segment->params.seed;
+    options.seed = m->seed;
     options.keys = m->input.keys;
     options.key_bytes = m->input.key_bytes;
     options.attributes = m->input.any_attributes ? m->input.attributes : NULL;
@@ -241,12 +269,21 @@ static int build(struct merge *m, const char *path)
     return rc;
 }
 
+static int init_codes(struct merge *m)
+{
+    assert(m->options->build.metric == QUIRE_METRIC_COSINE &&
+           build_slot(m->options->build.slot, m->options->type) == QUIRE_SLOT_Q8);
+    m->rotated = malloc(sizeof(float) * rotation_code_dim(m->options->dim));
+    return m->rotated ? rotation_init(&m->rotation, rotation_code_dim(m->options->dim), m->seed) : QUIRE_ENOMEM;
+}
+
 int merge_build(const char *path, const struct merge_segment *segments, uint32_t n, const struct merge_rows *rows,
                 const struct merge_options *options, struct merge_result *result, struct quire_error *err)
 {
     struct merge m = {.segments = segments, .n_segments = n, .rows = rows, .options = options, .err = err};
     uint64_t budget = options->build.build_memory_bytes;
     m.kind = build_kind(options->build.index);
+    m.seed = n > 0 ? segments[0].segment->params.seed : options->build.seed;
     m.fs = options->fs ? options->fs : fs_real();
     if (err)
         memset(err, 0, sizeof *err);
@@ -255,8 +292,10 @@ int merge_build(const char *path, const struct merge_segment *segments, uint32_t
         rc = alloc_result(&m);
     if (rc < 0 || m.n == 0)
         goto out;
-    rc = merge_input_init(&m.input, m.fs, path, m.n, options->dim, kept_type(options),
+    rc = merge_input_init(&m.input, m.fs, path, m.n, options->dim, kept_type(options), options->unit_codes,
                           budget ? budget / VECTORS_SHARE : UINT64_MAX, err);
+    if (rc == 0 && options->unit_codes && init_codes(&m) < 0)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for the rotation of %u dimensions", options->dim);
     if (rc == 0 && reuses_edges(&m) && merge_edges_init(&m.known, segments[0].segment) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the edges of %s", segments[0].segment->info.path);
     if (rc == 0)
@@ -266,6 +305,8 @@ int merge_build(const char *path, const struct merge_segment *segments, uint32_t
     merge_edges_fini(&m.known);
     merge_clusters_fini(&m.clusters);
     merge_input_fini(&m.input);
+    rotation_fini(&m.rotation);
+    free(m.rotated);
 out:
     if (rc < 0)
         merge_result_fini(&m.result);

@@ -5,8 +5,9 @@
  * that kind, its rows bring what they had: in a page graph edges, so that their neighbours are looked for among fewer
  * rows, in inverted lists their clusters, of which only those that change are refined; and the part's calibration, of
  * which a merge measures only what is asked for. The other parts' rows are placed as in a build. Everything else is the
- * build (build.h): mean, order, blocks, codes. An 8-bit code (slot Q8) is rounded again by each merge, relative to
- * another centre: ten merges leave a vector about three times as far from the original as the first build did.
+ * build (build.h): mean, order, blocks, codes. The 8-bit codes of a collection under cosine (unit_code.h) stay the same
+ * bytes. Others (slot Q8) are rounded again by each merge, relative to another centre: ten merges leave a vector about
+ * three times as far from the original as the first build did.
  */
 #ifndef QUIRE_INDEX_MERGE_H
 #define QUIRE_INDEX_MERGE_H
@@ -25,6 +26,8 @@ struct merge_segment {
 struct merge_rows {
     uint32_t n;
     enum quire_type type; /* of vectors */
+    bool unit_codes;      /* behind the elements of a vector stand its unit code and factors (unit_code.h) */
+    uint64_t seed;        /* of the rotation of those */
     /* row i; pointers stay valid until the merge has ended. vector: dim elements, copied at once */
     void (*row)(void *context, uint32_t i, void *vector, const void **key, uint32_t *key_bytes, const char **attributes,
                 uint32_t *attribute_bytes);
@@ -39,6 +42,7 @@ struct merge_options {
                                          the process holds already; 0: no bound. The seed is that of the first segment
                                          where there is one. The first phase that progress sees is "gather" */
     bool tenant_runs;                 /* rows of small tenants lie side by side (build_tenants.c) */
+    bool unit_codes;                  /* slot Q8 under cosine: slots hold unit codes, which are copied as they are */
     enum quire_type type;             /* of the collection */
     uint32_t dim;
 };
@@ -70,8 +74,9 @@ struct scanned_row {
     uint64_t id;
     const void *key;
     uint32_t key_bytes;
-    const float *vector; /* dim floats */
-    const void *slot;    /* as stored: slot bytes */
+    const float *vector;    /* dim floats */
+    const void *slot;       /* as stored: slot bytes */
+    const uint8_t *factors; /* as stored: factor bytes; NULL: none */
     const char *attributes;
     uint32_t attribute_bytes;
 };

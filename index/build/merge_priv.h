@@ -33,8 +33,8 @@ struct arena_piece;
 struct merge_input {
     uint32_t n, capacity; /* rows added, and all that will be */
     uint32_t dim;
-    enum quire_type type; /* of the vectors as they are kept */
-    size_t row_bytes;
+    enum quire_type type;           /* of the vectors as they are kept */
+    size_t vector_bytes, row_bytes; /* of the elements, and with a code behind them */
     struct io_fs *fs;
     uint8_t *vectors; /* all, or those that are not written yet; owned */
     uint32_t n_written, n_buffer;
@@ -51,13 +51,15 @@ struct merge_input {
 
 /* Room for n rows whose vectors take memory_bytes at most, or lie in a file beside `path`. */
 int merge_input_init(struct merge_input *input, struct io_fs *fs, const char *path, uint32_t n, uint32_t dim,
-                     enum quire_type type, uint64_t memory_bytes, struct quire_error *err);
+                     enum quire_type type, bool unit_codes, uint64_t memory_bytes, struct quire_error *err);
 void merge_input_fini(struct merge_input *input); /* removes the file; zeroed is fine */
 /* Adds a row. vector: dim elements of `type`. Key and attributes (NULL: none) are copied where `copy`, or stay where
- * they are. */
+ * they are. With unit codes the row's code and factors are put behind its floats by who adds it (merge_input_code). */
 int merge_input_add(struct merge_input *input, const void *vector, enum quire_type type, const void *key,
                     uint32_t key_bytes, const char *attributes, uint32_t attribute_bytes, bool copy,
                     struct quire_error *err);
+/* Where the floats of the row that was added last are, and where its code belongs: code_dim levels, then factors. */
+uint8_t *merge_input_code(struct merge_input *input, float **vector);
 /* After the last row: what a build takes. */
 int merge_input_finish(struct merge_input *input, struct quire_input *out, struct quire_error *err);
 

@@ -16,6 +16,7 @@
 #include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,10 +99,11 @@ static int read_vectors(void *context, uint64_t row, uint64_t n, void *out, stru
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 int merge_input_init(struct merge_input *input, struct io_fs *fs, const char *path, uint32_t n, uint32_t dim,
-                     enum quire_type type, uint64_t memory_bytes, struct quire_error *err)
+                     enum quire_type type, bool unit_codes, uint64_t memory_bytes, struct quire_error *err)
 {
     *input = (struct merge_input){.capacity = n, .dim = dim, .type = type, .fs = fs};
-    input->row_bytes = dim * quire_type_bytes(type);
+    input->vector_bytes = dim * quire_type_bytes(type);
+    input->row_bytes = build_row_bytes(dim, type, unit_codes);
     bool in_file = n * input->row_bytes > memory_bytes;
     input->n_buffer = in_file ? (uint32_t)(BUFFER_BYTES / input->row_bytes) + 1 : n;
     input->vectors = malloc(memory_size_mul(input->n_buffer, input->row_bytes));
@@ -141,7 +143,7 @@ static void convert(struct merge_input *input, const void *vector, enum quire_ty
     long low = input->type == QUIRE_TYPE_I8 ? INT8_MIN : 0, high = input->type == QUIRE_TYPE_I8 ? INT8_MAX : UINT8_MAX;
     space_floats(type, vector, input->dim, input->floats);
     if (input->type == QUIRE_TYPE_F32) {
-        memcpy(to, input->floats, input->row_bytes);
+        memcpy(to, input->floats, input->vector_bytes);
         return;
     }
     for (uint32_t i = 0; i < input->dim; i++) {
@@ -165,7 +167,7 @@ int merge_input_add(struct merge_input *input, const void *vector, enum quire_ty
     bool has_attributes = attributes && attribute_bytes;
     uint8_t *to = input->vectors + (row - input->n_written) * input->row_bytes;
     if (type == input->type)
-        memcpy(to, vector, input->row_bytes);
+        memcpy(to, vector, input->vector_bytes);
     else
         convert(input, vector, type, to);
     input->keys[row] = copy ? keep(input, key, key_bytes) : key;
@@ -181,6 +183,14 @@ int merge_input_add(struct merge_input *input, const void *vector, enum quire_ty
     input->any_attributes |= has_attributes;
     input->n++;
     return 0;
+}
+
+uint8_t *merge_input_code(struct merge_input *input, float **vector)
+{
+    assert(input->n > input->n_written && input->type == QUIRE_TYPE_F32 && input->row_bytes > input->vector_bytes);
+    uint8_t *row = input->vectors + (input->n - 1 - input->n_written) * input->row_bytes;
+    *vector = (float *)(void *)row; /* rows and codes are multiples of 4 bytes */
+    return row + input->vector_bytes;
 }
 
 int merge_input_finish(struct merge_input *input, struct quire_input *out, struct quire_error *err)

@@ -226,6 +226,7 @@ static int visit_slot(struct scan *scan, const struct block_view *view, uint32_t
     segment_slot_vector(s, view->number, at, factor, scan->rotated, scan->vector);
     row.vector = scan->vector;
     row.slot = at;
+    row.factors = factor;
     return scan->visit(scan->context, &row);
 }
 

@@ -45,6 +45,16 @@ void collection_config_encode(const struct collection_config *config, uint8_t ou
     bytes_store_u64(out + 56, config->seed);
     bytes_store_u32(out + 64, config->index);
     bytes_store_u32(out + 68, config->tenants);
+    bytes_store_u32(out + 72, config->as_floats);
+}
+
+enum quire_slot collection_slot(const struct collection_config *config)
+{
+    if (!config->as_floats)
+        return config->slot;
+    return config->type == QUIRE_TYPE_F16    ? QUIRE_SLOT_F16
+           : config->type == QUIRE_TYPE_BF16 ? QUIRE_SLOT_BF16
+                                             : QUIRE_SLOT_F32;
 }
 
 int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
@@ -64,10 +74,11 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
                                        .memory_bytes = bytes_load_u64(in + 48),
                                        .seed = bytes_load_u64(in + 56),
                                        .index = (enum quire_index_kind)bytes_load_u32(in + 64),
-                                       .tenants = bytes_load_u32(in + 68) == 1};
-    if (bytes_load_u32(in + 68) > 1)
+                                       .tenants = bytes_load_u32(in + 68) == 1,
+                                       .as_floats = bytes_load_u32(in + 72) == 1};
+    if (bytes_load_u32(in + 68) > 1 || bytes_load_u32(in + 72) > 1)
         return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
-    for (size_t i = 72; i < COLLECTION_CONFIG_BYTES; i++)
+    for (size_t i = 76; i < COLLECTION_CONFIG_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
     int rc = collection_config_validate(&config, err);
@@ -111,17 +122,23 @@ int collection_config_validate(struct collection_config *c, struct quire_error *
     return 0;
 }
 
+int collection_config_begin(struct collection_config *c, struct quire_error *err)
+{
+    int rc = collection_config_validate(c, err);
+    c->as_floats = c->metric == QUIRE_METRIC_COSINE && c->slot == QUIRE_SLOT_Q8 && c->dim <= COLLECTION_FLOATS_DIM;
+    return rc;
+}
+
 int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
                                struct quire_error *err)
 {
+    bool cosine = config->metric == QUIRE_METRIC_COSINE; /* only the direction counts */
     double norm2 = 0;
     for (uint32_t i = 0; i < n; i++)
         norm2 += (double)vector[i] * (double)vector[i];
-    if (!(norm2 <= (double)FLT_MAX))
-        return error_set(err, QUIRE_ENOTFINITE, "the vector holds NaN, infinity or values too large to square");
-    if (norm2 == 0 && config->metric == QUIRE_METRIC_COSINE)
-        return error_set(err, QUIRE_EZEROVEC,
-                         "the vector is a zero vector, which has no direction under the cosine metric");
+    if (!(norm2 <= (cosine ? DBL_MAX : (double)FLT_MAX)))
+        return error_set(err, QUIRE_ENOTFINITE, "the vector holds NaN, infinity%s",
+                         cosine ? "" : " or values too large to square");
     return 0;
 }
 
@@ -138,7 +155,7 @@ int collection_create(const struct collection_host *host, size_t host_bytes, uin
     c->table_config = (struct memtable_config){.dim = config->dim,
                                                .type = config->type,
                                                .metric = config->metric,
-                                               .slot = config->slot,
+                                               .slot = collection_slot(config),
                                                .seed = config->seed,
                                                .schema = schema,
                                                .epochs = host->epochs};

@@ -43,18 +43,26 @@ struct collection_config {
     unsigned link_degree, link_beam; /* as Redis's M and EF, told again; 0: not given. Nothing is made by them */
     uint32_t input_dim;              /* dimensions that users give, reduced to dim by whoever calls; 0: dim */
     uint64_t memory_bytes;           /* resident budget of its sealed segments; 0: the store's */
-    uint64_t seed;
+    uint64_t seed; /* of rotation and builds: 0 of new ones, so that the same data gives the same scores */
     enum quire_index_kind index; /* of sealed segments */
     bool tenants; /* every element is some tenant's: small tenants lie side by side, and put needs a grant */
+    /* Slot Q8 of COLLECTION_FLOATS_DIM dimensions or fewer under cosine: vectors are kept as they came, which takes no
+     * more than their codes, padded to 32. Of new collections: collection_config_begin. */
+    bool as_floats;
 };
+#define COLLECTION_FLOATS_DIM 8u
+/* What memtables and sealed segments hold. */
+enum quire_slot collection_slot(const struct collection_config *config);
 #define COLLECTION_CONFIG_BYTES 96u
 void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES]);
 int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
                              struct quire_error *err);
 /* QUIRE_EDIM, QUIRE_EINVALID, QUIRE_ERANGE with a sentence. Fills in defaults. */
 int collection_config_validate(struct collection_config *config, struct quire_error *err);
+/* The same for a collection that begins empty: also chooses how it keeps vectors. */
+int collection_config_begin(struct collection_config *config, struct quire_error *err);
 
-/* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE, QUIRE_EZEROVEC (cosine). */
+/* Checks n numbers as a vector of the user: QUIRE_ENOTFINITE. */
 int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
                                struct quire_error *err);
 
@@ -184,7 +192,7 @@ struct collection_search {
     /* inside */
     struct search_work *work;
 };
-/* As search_start. QUIRE_ENOTFINITE and QUIRE_EZEROVEC at once. */
+/* As search_start. QUIRE_ENOTFINITE at once. */
 int collection_search_start(struct searcher *searcher, struct collection_search *search, struct quire_error *err);
 
 /* The collection as it is now, whatever is written afterwards. Costs a bit per sealed row, and what is removed

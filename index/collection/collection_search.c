@@ -341,12 +341,14 @@ static uint64_t take_snapshot(struct search_work *w, struct view **now, uint32_t
     return lsn;
 }
 
+/* Elements that are equally near are ordered by key, whatever became of the set since they were put. */
 static int by_distance(const void *left, const void *right)
 {
     const struct found *a = left, *b = right;
     if (a->distance != b->distance)
         return a->distance < b->distance ? -1 : 1;
-    return a->begin != b->begin ? (a->begin > b->begin ? -1 : 1) : a->row < b->row ? -1 : a->row > b->row;
+    int order = memcmp(a->key, b->key, a->key_bytes < b->key_bytes ? a->key_bytes : b->key_bytes);
+    return order ? order : a->key_bytes < b->key_bytes ? -1 : a->key_bytes > b->key_bytes;
 }
 
 static int compare_keys(const struct found *a, const struct found *b)

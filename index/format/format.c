@@ -21,7 +21,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define PARAMS_USED 208u
+#define PARAMS_USED 212u
 #define WRITE_WORDS 1024u
 
 const unsigned nav_bits[NAV_WIDTHS] = {1, 2, 4, 8};
@@ -68,6 +68,7 @@ void format_params_encode(const struct segment_params *p, uint8_t out[PARAMS_BYT
     bytes_store_u32(out + 196, p->kind_reason);
     bytes_store_u32(out + 200, p->has_columns);
     bytes_store_u32(out + 204, p->run_rows);
+    bytes_store_u32(out + 208, p->unit_codes);
 }
 
 enum quire_type format_slot_type(uint32_t slot)
@@ -94,6 +95,9 @@ static int params_check_slots(const struct segment_params *p, struct quire_error
         (p->slot == QUIRE_SLOT_U8 && p->type != QUIRE_TYPE_U8))
         return error_set(err, QUIRE_ECORRUPT, "parameters name slot %u for type %u: they do not agree", p->slot,
                          p->type);
+    if (p->unit_codes > 1 || (p->unit_codes && (p->slot != QUIRE_SLOT_Q8 || p->metric != QUIRE_METRIC_COSINE)))
+        return error_set(err, QUIRE_ECORRUPT, "parameters name unit codes (%u) for slot %u, metric %u", p->unit_codes,
+                         p->slot, p->metric);
     if (p->user_keys > 1 || p->has_attributes > 1 || p->has_columns > p->has_attributes ||
         (p->user_keys && p->key_buckets == 0))
         return error_set(err, QUIRE_ECORRUPT,
@@ -213,6 +217,7 @@ int format_params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *
     p.kind_reason = bytes_load_u32(in + 196);
     p.has_columns = bytes_load_u32(in + 200);
     p.run_rows = bytes_load_u32(in + 204);
+    p.unit_codes = bytes_load_u32(in + 208);
     for (unsigned i = PARAMS_USED; i < PARAMS_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_ECORRUPT, "parameters: byte %u is %u, not zero", i, in[i]);

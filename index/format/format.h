@@ -58,6 +58,7 @@ extern const unsigned nav_bits[NAV_WIDTHS]; /* 1, 2, 4, 8 */
 
 #define PARAMS_BYTES      256u
 #define SLOTS_MAX         4096u /* of a block */
+#define ZERO_VECTOR_A     2.0f
 #define EFFORT_FACTOR_MIN 0.5f
 #define EFFORT_FACTOR_MAX 64.0f
 
@@ -87,8 +88,16 @@ struct segment_params {
     uint32_t list_bits; /* of their codes; scales, error and effort factor (resident over read) under this width */
     uint32_t posting_bytes_max; /* of the longest posting block */
     uint64_t list_entries;
-    uint32_t run_rows; /* of small tenants, the last ones: in groups of blocks that are not theirs, guests of lists */
+    uint32_t run_rows;   /* of small tenants, the last ones: in groups of blocks that are not theirs, guests of lists */
+    uint32_t unit_codes; /* 1: slots of 8-bit codes hold those of unit_code.h, with their factors */
 };
+
+/* A zero vector under cosine among codes that are relative to their block's centre, by its factors: a row that is the
+ * centre has no length left, but A is 0 then, too. */
+static inline bool format_is_zero_vector(const struct segment_params *p, float a, float f)
+{
+    return p->metric == QUIRE_METRIC_COSINE && f == 0 && a == ZERO_VECTOR_A;
+}
 
 static inline uint32_t format_edge_code_bytes(uint32_t code_dim)
 {

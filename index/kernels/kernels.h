@@ -5,7 +5,8 @@
  * first kernels() call from CPUID and XGETBV (the operating system must save the registers too), lowered by
  * QUIRE_CPU=scalar|avx2|avx512|neon. Vectors need no alignment; the row numbers
  * and results of batches have that of their type. Dimensions are counted in elements, any value >= 1 unless said
- * otherwise. Sums of u8/i8 products are exact in int32 up to 16,384 dimensions.
+ * otherwise. Sums of products of bytes and codes are exact up to 65,568 dimensions, the most that a vector has, padded:
+ * 65,568 x 128 x 255 is below 2^31, and 65,568 x 255 x 255 below 2^32.
  *
  * Codes: b-bit codes pack element i into bits [i*b % 8, i*b % 8 + b) of byte i*b/8 (little end first), b in 1, 2, 4, 8;
  * unsigned. `dim` of the code kernels is a multiple of 32 (codes are padded).
@@ -34,9 +35,9 @@ struct kernels {
     float (*f16_dot)(const float *a, const f16_t *b, size_t dim);
     float (*bf16_l2)(const float *a, const bf16_t *b, size_t dim); /* query f32, stored bf16 */
     float (*bf16_dot)(const float *a, const bf16_t *b, size_t dim);
-    int32_t (*u8_l2)(const uint8_t *a, const uint8_t *b, size_t dim);
-    int32_t (*u8_dot)(const uint8_t *a, const uint8_t *b, size_t dim);
-    int32_t (*i8_l2)(const int8_t *a, const int8_t *b, size_t dim);
+    uint32_t (*u8_l2)(const uint8_t *a, const uint8_t *b, size_t dim);
+    uint32_t (*u8_dot)(const uint8_t *a, const uint8_t *b, size_t dim);
+    uint32_t (*i8_l2)(const int8_t *a, const int8_t *b, size_t dim);
     int32_t (*i8_dot)(const int8_t *a, const int8_t *b, size_t dim);
     float (*f32_u8_dot)(const float *a, const uint8_t *b, size_t dim); /* query f32, stored u8 */
     float (*f32_i8_dot)(const float *a, const int8_t *b, size_t dim);
@@ -50,7 +51,7 @@ struct kernels {
     /* Scans of groups of 32 codes that lie interleaved (codes.h has the layout): out[32 g + i] = the dot product of q
      * and code i of group g, for n_groups x 32 results. Group g is at groups + g * stride; stride, in bytes, is a
      * multiple of 4. Codes need no alignment; multiples of 64 are fastest. Nothing behind the last group is read. Exact
-     * up to 16,384 dimensions; dim multiple of 32. No row numbers, no sum across lanes: what a posting list read
+     * up to 65,568 dimensions; dim multiple of 32. No row numbers, no sum across lanes: what a posting list read
      * from end to end wants, where code_dot is for codes at random places. */
     void (*group_dot[3])(const int8_t *q, const uint8_t *groups, size_t stride, size_t n_groups, size_t dim,
                          int32_t *out); /* [0] 1 bit, [1] 2 bit, [2] 4 bit */

@@ -3,7 +3,7 @@
  *
  * Included at the end of each kernels_<isa>.c, which has defined, always inlined,
  *   sum_floats(a, b, dim, element, l2)   of a float query and stored elements: sum of (a - b)^2 with l2, of a b without
- *   sum_bytes(a, b, dim, what)           the same of bytes
+ *   sum_bytes(a, b, dim, what)           the same of bytes, modulo 2^32
  *   dot_codes(q, codes, stride, rows, n, dim, bits, out)
  *   dot_groups(q, groups, stride, n_groups, dim, bits, out)
  * so that each of these becomes code of its own, compiled with the flags of the instruction set.
@@ -23,10 +23,10 @@
         return sum_floats(a, b, dim, element, false);                                                                  \
     }
 
-#define BYTE_KERNEL(name, type, what)                                                                                  \
-    static int32_t name(const type *a, const type *b, size_t dim)                                                      \
+#define BYTE_KERNEL(name, type, what, result)                                                                          \
+    static result name(const type *a, const type *b, size_t dim)                                                       \
     {                                                                                                                  \
-        return sum_bytes(a, b, dim, what);                                                                             \
+        return (result)sum_bytes(a, b, dim, what);                                                                     \
     }
 
 #define CODE_KERNEL(bits)                                                                                              \
@@ -48,10 +48,10 @@ FLOAT_KERNELS(f16, f16_t, F16)
 FLOAT_KERNELS(bf16, bf16_t, BF16)
 FLOAT_KERNELS(f32_u8, uint8_t, U8)
 FLOAT_KERNELS(f32_i8, int8_t, I8)
-BYTE_KERNEL(u8_l2, uint8_t, U8_L2)
-BYTE_KERNEL(u8_dot, uint8_t, U8_DOT)
-BYTE_KERNEL(i8_l2, int8_t, I8_L2)
-BYTE_KERNEL(i8_dot, int8_t, I8_DOT)
+BYTE_KERNEL(u8_l2, uint8_t, U8_L2, uint32_t)
+BYTE_KERNEL(u8_dot, uint8_t, U8_DOT, uint32_t)
+BYTE_KERNEL(i8_l2, int8_t, I8_L2, uint32_t)
+BYTE_KERNEL(i8_dot, int8_t, I8_DOT, int32_t)
 CODE_KERNEL(1)
 CODE_KERNEL(2)
 CODE_KERNEL(4)

@@ -14,7 +14,7 @@
  */
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable_priv.h"
-#include "index/vector/codes.h"
+#include "index/vector/unit_code.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -29,7 +29,7 @@
 uint32_t memtable_stored_bytes(const struct memtable_config *config)
 {
     if (memtable_is_coded(config))
-        return rotation_code_dim(config->dim) + 2 * (uint32_t)sizeof(float);
+        return rotation_code_dim(config->dim) + UNIT_CODE_FACTOR_BYTES;
     return config->dim * (uint32_t)quire_type_bytes(config->type);
 }
 
@@ -88,24 +88,30 @@ void memtable_encode(const struct memtable *table, const void *vector, float *fl
 {
     const struct space *space = &table->space;
     space_floats(table->config.type, vector, table->config.dim, floats);
-    space_row(space, floats, floats);
-    *norm2 = (float)memtable_norm2(floats, space->code_dim);
+    float apart = space_row(space, floats, floats);
+    *norm2 = (float)memtable_norm2(floats, space->code_dim) + apart;
     *f = code_encode(floats, space->code_dim, 8, code, NULL, NULL);
 }
 
 int memtable_stored(const struct memtable *table, const void *vector, void *out)
 {
-    if (!table->coded) {
+    const struct memtable_config *config = &table->config;
+    if (config->metric != QUIRE_METRIC_COSINE) {
         memcpy(out, vector, table->stored_bytes);
         return 0;
     }
     struct workspace workspace;
-    float *floats = memtable_workspace_begin(&workspace, sizeof(float) * table->space.code_dim), f, norm2;
+    uint32_t code_dim = rotation_code_dim(config->dim);
+    float *floats = memtable_workspace_begin(&workspace, sizeof(float) * code_dim);
     if (floats) {
         uint8_t *code = out;
-        memtable_encode(table, vector, floats, code, &f, &norm2);
-        bytes_store_f32(code + table->space.code_dim, f);
-        bytes_store_f32(code + table->space.code_dim + sizeof(float), norm2);
+        space_floats(config->type, vector, config->dim, floats);
+        if (table->coded)
+            unit_code_encode(&table->space.rotation, floats, config->dim, floats, code, code + code_dim);
+        else if (space_is_ordinary(space_unit(floats, config->dim, floats)))
+            memcpy(out, vector, table->stored_bytes);
+        else
+            space_elements(config->type, floats, config->dim, out);
     }
     memtable_workspace_end(&workspace);
     return floats ? 0 : QUIRE_ENOMEM;
@@ -160,6 +166,9 @@ static int make_record(struct memtable *table, const void *key, uint32_t key_byt
     }
     if (has_vector)
         memcpy(record->bytes, vector, table->stored_bytes);
+    else
+        memcpy(record->bytes, (const uint8_t *)vector + table->stored_bytes - MEMTABLE_LENGTH_BYTES,
+               MEMTABLE_LENGTH_BYTES);
     if (has_vector && table->kept_bytes > table->stored_bytes) {
         space_floats(table->config.type, vector, table->config.dim, floats);
         double norm2 = memtable_norm2(floats, table->config.dim);
@@ -249,7 +258,7 @@ int memtable_put(struct memtable *table, const void *key, uint32_t key_bytes, co
     struct memtable_pending pending;
     uint8_t *memory = memtable_workspace_begin(&workspace, floats_bytes(table) + table->stored_bytes);
     int rc = memory ? 0 : QUIRE_ENOMEM;
-    if (rc == 0 && table->coded && !stored) {
+    if (rc == 0 && !stored) {
         rc = memtable_stored(table, vector, memory + floats_bytes(table));
         vector = memory + floats_bytes(table);
     }
@@ -420,15 +429,26 @@ uint64_t memtable_end_lsn(const struct memtable *table, uint32_t row)
     return memtable_slot_record(slot) ? end_lsn : 0;
 }
 
-const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f,
-                                    float *norm2)
+const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f)
 {
-    if (record->has_vector) {
-        *f = bytes_load_f32(record->bytes + table->space.code_dim);
-        *norm2 = bytes_load_f32(record->bytes + table->space.code_dim + sizeof(float));
-        return record->bytes;
-    }
-    return memtable_cell_code(table, record, f, norm2);
+    float norm2;
+    if (!record->has_vector)
+        return memtable_cell_code(table, record, f, &norm2);
+    *f = bytes_load_f32(record->bytes + table->space.code_dim);
+    return record->bytes;
+}
+
+const uint8_t *memtable_record_length(const struct memtable *table, const struct memtable_record *record)
+{
+    return record->bytes + (record->has_vector ? table->stored_bytes - MEMTABLE_LENGTH_BYTES : 0);
+}
+
+/* Of a row of a coded table. */
+static void take_factors(const struct memtable *table, const struct memtable_record *record, float f,
+                         uint8_t factors[UNIT_CODE_FACTOR_BYTES])
+{
+    bytes_store_f32(factors, f);
+    memcpy(factors + sizeof f, memtable_record_length(table, record), MEMTABLE_LENGTH_BYTES);
 }
 
 void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
@@ -439,30 +459,23 @@ void memtable_row_stored(const struct memtable *table, uint32_t row, void *out)
         memcpy(bytes, record->bytes, table->stored_bytes);
         return;
     }
-    float f, norm2;
-    memcpy(bytes, memtable_record_code(table, record, &f, &norm2), table->space.code_dim);
-    bytes_store_f32(bytes + table->space.code_dim, f);
-    bytes_store_f32(bytes + table->space.code_dim + sizeof(float), norm2);
+    float f;
+    memcpy(bytes, memtable_record_code(table, record, &f), table->space.code_dim);
+    take_factors(table, record, f, bytes + table->space.code_dim);
 }
 
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out)
 {
     const struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
-    uint32_t dim = table->config.dim;
-    if (table->coded) {
-        float f, norm2;
-        const uint8_t *code = memtable_record_code(table, record, &f, &norm2);
-        code_decode(code, table->space.code_dim, 8, f, scratch);
-        space_restore(&table->space, scratch, out);
+    uint8_t factors[UNIT_CODE_FACTOR_BYTES];
+    if (!table->coded) {
+        space_floats(table->config.type, record->bytes, table->config.dim, out);
         return;
     }
-    space_floats(table->config.type, record->bytes, dim, out);
-    if (table->config.metric != QUIRE_METRIC_COSINE)
-        return;
-    float inverse;
-    memcpy(&inverse, record->bytes + table->stored_bytes, sizeof inverse);
-    for (uint32_t i = 0; i < dim; i++)
-        out[i] *= inverse;
+    float f;
+    const uint8_t *code = memtable_record_code(table, record, &f);
+    take_factors(table, record, f, factors);
+    unit_code_decode(&table->space.rotation, code, factors, table->config.dim, scratch, out);
 }
 
 void memtable_get_stats(const struct memtable *table, struct memtable_stats *out)

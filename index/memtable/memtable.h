@@ -4,8 +4,9 @@
  * An element is a key, a vector and attributes. Putting a key again adds a row and ends the older one: a row is visible
  * to a reader of snapshot S if begin_lsn <= S < end_lsn. The numbers are the journal's LSNs.
  *
- * What is stored of a vector: under cosine with slot Q8 its 8-bit code in the working space (codes.h) and nothing else;
- * otherwise its elements as they came (config.type), and a code beside them once there are cells. Up to
+ * What is stored of a vector: under cosine with slot Q8 its 8-bit code and its length (unit_code.h) and nothing else;
+ * otherwise its elements as they came (config.type; under cosine those of the unit vector where a float could not hold
+ * what is computed from them, space_is_ordinary), and a code beside them once there are cells. Up to
  * MEMTABLE_FLAT_ROWS rows there are none, and no structure that takes more than the rows themselves: a search compares
  * all. More lie in cells by nearness, of which a search goes through as many as the recall needs that it is asked for.
  * Every row is found from its put on. Answers are ordered by what is stored: exactly, or by the 8-bit code.
@@ -45,7 +46,7 @@ struct memtable_config {
 int memtable_create(const struct memtable_config *config, struct memtable **out, struct quire_error *err);
 void memtable_destroy(struct memtable *table); /* no reader; NULL is fine */
 
-/* (lock) Checks a vector (elements of config.type, unaligned): NaN and infinity, zero under cosine. 0: it can be put;
+/* (lock) Checks a vector (elements of config.type, unaligned): NaN and infinity. 0: it can be put;
  * MEMTABLE_TOO_LONG: it is sound, but under ip so much longer than those before it that it needs another table (freeze
  * this one, put it in a new one). */
 #define MEMTABLE_TOO_LONG 1
@@ -114,7 +115,7 @@ bool memtable_row_at(const struct memtable *table, uint32_t row, uint64_t snapsh
 uint64_t memtable_end_lsn(const struct memtable *table, uint32_t row);
 /* Its vector in the stored form: memtable_stored_bytes. A copy, since a code lies in two places. */
 void memtable_row_stored(const struct memtable *table, uint32_t row, void *out);
-/* The row's vector as dim floats, in the user's terms (unit length under cosine). scratch: code_dim floats. */
+/* The row's vector as dim floats, as it was put but for what the stored form leaves out. scratch: code_dim floats. */
 void memtable_vector(const struct memtable *table, uint32_t row, float *scratch, float *out);
 
 /* Which rows may be answered. Those that filter and scope do not let pass are left out many at a time, where columns

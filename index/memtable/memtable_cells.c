@@ -539,9 +539,11 @@ static int carry_row(struct memtable *table, struct memtable_record *record, flo
         memtable_record_new(table, memtable_record_key(table, record), record->key_bytes, false);
     if (!carrier)
         return QUIRE_ENOMEM;
+    memcpy(carrier->bytes, memtable_record_length(table, record), MEMTABLE_LENGTH_BYTES);
     atomic_init(&carrier->attributes, atomic_load_explicit(&record->attributes, memory_order_relaxed));
     carrier->next_dead = record->next_dead;
-    entry->code = memtable_record_code(table, record, &entry->f, &entry->norm2);
+    entry->code = memtable_record_code(table, record, &entry->f);
+    entry->norm2 = 1;
     *successor = carrier;
     return 0;
 }
@@ -638,12 +640,12 @@ static void set_query(struct memtable *table, struct cells *cells, const uint8_t
 {
     uint32_t code_dim = table->space.code_dim;
     if (table->coded) {
-        *norm2 = bytes_load_f32(vector + code_dim + sizeof(float));
+        *norm2 = 1;
         code_decode(vector, code_dim, 8, bytes_load_f32(vector + code_dim), cells->floats);
     } else {
         space_floats(table->config.type, vector, table->config.dim, cells->floats);
-        space_row(&table->space, cells->floats, cells->floats);
-        *norm2 = (float)memtable_norm2(cells->floats, code_dim);
+        float apart = space_row(&table->space, cells->floats, cells->floats);
+        *norm2 = (float)memtable_norm2(cells->floats, code_dim) + apart;
     }
     code_query_set(&cells->query, cells->floats, code_dim);
     cells->query.norm2 = *norm2;

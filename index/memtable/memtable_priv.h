@@ -15,8 +15,9 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#define CHUNK_ROWS      1024u
-#define WORKSPACE_BYTES 24576u
+#define CHUNK_ROWS            1024u
+#define MEMTABLE_LENGTH_BYTES ((uint32_t)sizeof(float))
+#define WORKSPACE_BYTES       24576u
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
@@ -35,7 +36,8 @@ struct memtable_record {
     uint32_t next_dead;
     uint16_t key_bytes;
     bool has_vector; /* false: the cell's copy of the code is the only one */
-    uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key */
+    uint8_t bytes[]; /* the stored form; 1 / |x| (float) under cosine unless coded; the key. Without a vector its length
+                        (float) and the key */
 };
 
 /* record is written last and read first: NULL means a row number that is free. Of the LSNs the end is read first: when
@@ -265,7 +267,7 @@ static inline const uint8_t *memtable_cell_code(const struct memtable *table, co
 
 static inline const uint8_t *memtable_record_key(const struct memtable *table, const struct memtable_record *record)
 {
-    return record->bytes + (record->has_vector ? table->kept_bytes : 0);
+    return record->bytes + (record->has_vector ? table->kept_bytes : MEMTABLE_LENGTH_BYTES);
 }
 
 static inline bool memtable_is_coded(const struct memtable_config *config)
@@ -360,9 +362,10 @@ float memtable_gauge_stretch(const struct gauge *gauge, enum quire_metric metric
 /* The code of a vector of config.type in the table's space: code_dim bytes, f, norm2. floats: code_dim. */
 void memtable_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,
                      float *norm2);
-/* The code of a row of a coded table, wherever it is. */
-const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f,
-                                    float *norm2);
+/* The code of a row of a coded table, wherever it is. Its squared length is 1. */
+const uint8_t *memtable_record_code(const struct memtable *table, const struct memtable_record *record, float *f);
+/* The length of its vector, as the stored form has it. */
+const uint8_t *memtable_record_length(const struct memtable *table, const struct memtable_record *record);
 double memtable_norm2(const float *x, uint32_t n);
 
 #endif

@@ -223,7 +223,7 @@ void memtable_rows_release(struct memtable *table, uint32_t row)
 struct memtable_record *memtable_record_new(struct memtable *table, const void *key, uint32_t key_bytes,
                                             bool has_vector)
 {
-    size_t before = has_vector ? table->kept_bytes : 0;
+    size_t before = has_vector ? table->kept_bytes : MEMTABLE_LENGTH_BYTES;
     struct memtable_record *record = memtable_block_alloc(table, sizeof *record + before + key_bytes);
     if (!record)
         return NULL;

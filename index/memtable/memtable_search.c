@@ -16,6 +16,7 @@
  */
 #include "index/memtable/memtable_priv.h"
 #include "index/vector/near.h"
+#include "index/vector/unit_code.h"
 #include "io/heap.h"
 #include <assert.h>
 #include <math.h>
@@ -37,18 +38,18 @@
 
 struct scorer {
     const struct memtable *table;
-    float *query;   /* dim floats; unit length under cosine */
-    float *rotated; /* code_dim floats, where there is a space */
-    uint8_t *bytes; /* dim, where `integral`: the query in the rows' type */
-    bool integral;  /* L2 between bytes: exact in integers */
-    float norm2;    /* of the user's query */
-    float work_norm2, rotated_sum;
+    float *query;           /* dim floats; unit length under cosine */
+    float *rotated;         /* code_dim floats, where there is a space */
+    struct unit_query unit; /* where rows are codes; its floats are `rotated` */
+    uint8_t *bytes;         /* dim, where `integral`: the query in the rows' type */
+    bool integral;          /* L2 between bytes: exact in integers */
+    float norm2;            /* as space_query gives it */
 };
 
 static size_t scorer_bytes(const struct memtable *table)
 {
     size_t dim = table->config.dim, code_dim = rotation_code_dim(table->config.dim + 1);
-    return sizeof(float) * (code_dim + dim) + (dim + 7) / 8 * 8;
+    return sizeof(float) * (code_dim + dim) + (dim + 7) / 8 * 8 + code_dim;
 }
 
 static bool set_integral(struct scorer *s)
@@ -67,39 +68,36 @@ static bool set_integral(struct scorer *s)
     return true;
 }
 
-/* Where the query lies in the working space, once there is one. */
+/* Where the query of a table that keeps vectors lies in the working space, once there is one. */
 static void scorer_rotate(struct scorer *s)
 {
-    const struct space *space = &s->table->space;
-    float norm2;
-    s->rotated_sum = 0;
-    space_query(space, s->query, s->rotated, &norm2);
-    for (uint32_t i = 0; i < space->code_dim; i++)
-        s->rotated_sum += s->rotated[i];
-    s->work_norm2 = (float)memtable_norm2(s->rotated, space->code_dim);
+    space_query(&s->table->space, s->query, s->rotated, &s->norm2);
 }
 
 static void scorer_begin(struct scorer *s, const struct memtable *table, const float *query, void *memory)
 {
-    uint32_t dim = table->config.dim;
+    uint32_t dim = table->config.dim, code_dim = rotation_code_dim(dim + 1);
     s->table = table;
     s->rotated = memory;
-    s->query = s->rotated + rotation_code_dim(dim + 1);
+    s->query = s->rotated + code_dim;
     s->bytes = (uint8_t *)(void *)(s->query + dim);
-    double norm2 = memtable_norm2(query, dim);
-    float scale = table->config.metric == QUIRE_METRIC_COSINE && norm2 > 0 ? (float)(1 / sqrt(norm2)) : 1;
-    for (uint32_t i = 0; i < dim; i++)
-        s->query[i] = query[i] * scale;
-    s->norm2 = (float)norm2;
+    s->unit = (struct unit_query){.rotated = s->rotated, .code = s->bytes + (dim + 7) / 8 * 8};
+    if (table->config.metric == QUIRE_METRIC_COSINE) {
+        s->norm2 = space_unit(query, dim, s->query) > 0;
+    } else {
+        memcpy(s->query, query, sizeof(float) * dim);
+        s->norm2 = (float)memtable_norm2(query, dim);
+    }
     s->integral = set_integral(s);
     if (table->coded)
-        scorer_rotate(s);
+        unit_query_set(&s->unit, &table->space.rotation, query, dim);
 }
 
-static float score_code(const struct scorer *s, const uint8_t *code, float f, float norm2)
+static float score_code(const struct scorer *s, const struct memtable_record *record)
 {
-    float y = kernels()->f32_u8_dot(s->rotated, code, s->table->space.code_dim);
-    float d = s->work_norm2 + norm2 - 2 * f * (y - code_half(8) * s->rotated_sum);
+    float f;
+    const uint8_t *code = memtable_record_code(s->table, record, &f);
+    float d = unit_query_distance(&s->unit, code, f, s->table->space.code_dim);
     return space_distance(&s->table->space, d, s->norm2);
 }
 
@@ -132,11 +130,8 @@ static float raw_product(const struct scorer *s, const uint8_t *stored)
 
 static float score(const struct scorer *s, const struct memtable_record *record)
 {
-    if (s->table->coded) {
-        float f, norm2;
-        const uint8_t *code = memtable_record_code(s->table, record, &f, &norm2);
-        return score_code(s, code, f, norm2);
-    }
+    if (s->table->coded)
+        return score_code(s, record);
     float product = raw_product(s, record->bytes), inverse;
     switch (s->table->config.metric) {
     case QUIRE_METRIC_L2:
@@ -147,8 +142,7 @@ static float score(const struct scorer *s, const struct memtable_record *record)
         break;
     }
     memcpy(&inverse, record->bytes + s->table->stored_bytes, sizeof inverse);
-    float distance = 1 - product * inverse;
-    return distance > 0 ? distance : 0;
+    return fminf(fmaxf(1 - product * inverse, 0), 2);
 }
 
 /* ---- the nearest ------------------------------------------------------------------------------------------------- */
@@ -342,7 +336,9 @@ static int search_cells(struct search *search, const struct cells *cells, const 
         if (!search->scorer.table->coded)
             scorer_rotate(&search->scorer);
         code_query_set(&search->levels, search->scorer.rotated, code_dim);
-        search->levels.norm2 = search->scorer.work_norm2;
+        /* a zero query is apart from all else, as a zero row is (space.h) */
+        bool is_apart = search->scorer.table->config.metric == QUIRE_METRIC_COSINE && search->scorer.norm2 == 0;
+        search->levels.norm2 = is_apart ? 1 : (float)memtable_norm2(search->scorer.rotated, code_dim);
         search->limit = INFINITY;
         /* twice the product's error: of the query's levels, and of the code's */
         float step = STEP_OF_DEVIATION * ERROR_DEVIATIONS;

@@ -30,15 +30,17 @@ int score_reserve(struct task *t)
     if (dims <= q->dims_capacity)
         return 0;
     dims = (dims + DIMS_ALIGN - 1) / DIMS_ALIGN * DIMS_ALIGN;
-    float *memory = memory_aligned(64, dims * (3 * sizeof(float) + 2));
+    float *memory = memory_aligned(64, dims * (4 * sizeof(float) + 3));
     if (!memory)
         return QUIRE_ENOMEM;
     memory_free(q->user);
     q->user = memory;
     q->rotated = q->user + dims;
     q->centre = q->rotated + dims;
-    q->bytes = (uint8_t *)(void *)(q->centre + dims);
+    q->unit.rotated = q->centre + dims;
+    q->bytes = (uint8_t *)(void *)(q->unit.rotated + dims);
     q->levels.levels = (int8_t *)q->bytes + dims;
+    q->unit.code = q->bytes + 2 * dims;
     q->dims_capacity = (uint32_t)dims;
     return 0;
 }
@@ -63,14 +65,18 @@ void score_set_query(struct task *t, const float *query)
     const struct segment_params *p = &s->params;
     struct query *q = &t->query;
     assert(q->dims_capacity >= p->code_dim && q->dims_capacity > p->dim);
-    space_query(&s->space, query, q->rotated, &q->norm2);
+    if (p->unit_codes)
+        unit_query_set(&q->unit, &s->space.rotation, query, p->dim);
+    float apart = space_query(&s->space, query, q->rotated, &q->norm2);
     code_query_set(&q->levels, q->rotated, p->code_dim);
+    q->levels.norm2 += apart;
     q->rotated_sum = 0;
     for (uint32_t i = 0; i < p->code_dim; i++)
         q->rotated_sum += q->rotated[i];
-    float scale = p->metric == QUIRE_METRIC_COSINE ? 1 / sqrtf(q->norm2) : 1;
-    for (uint32_t i = 0; i < p->dim; i++)
-        q->user[i] = query[i] * scale;
+    if (p->metric == QUIRE_METRIC_COSINE)
+        space_unit(query, p->dim, q->user);
+    else
+        memmove(q->user, query, sizeof(float) * p->dim);
     set_integral(q, p);
 }
 
@@ -210,6 +216,14 @@ void score_groups(struct task *t, const uint8_t *groups, const f16_t *factors, u
     s->n_runs = 1;
 }
 
+static void score_unit_codes(const struct task *t, const struct block_view *view, float *out)
+{
+    const struct segment_params *p = &t->segment->params;
+    for (uint32_t i = 0; i < view->n_slots; i++)
+        out[i] = unit_query_distance(&t->query.unit, view->slots + (size_t)i * p->slot_bytes,
+                                     bytes_load_f32(view->factors + (size_t)i * p->factor_bytes), p->code_dim);
+}
+
 static void score_q8(struct task *t, const struct block_view *view, float *out)
 {
     const struct segment_params *p = &t->segment->params;
@@ -218,9 +232,9 @@ static void score_q8(struct task *t, const struct block_view *view, float *out)
     for (uint32_t i = 0; i < view->n_slots; i++) {
         float y = kernels()->f32_u8_dot(t->query.rotated, view->slots + (size_t)i * p->slot_bytes, p->code_dim);
         const uint8_t *factor = view->factors + 8 * (size_t)i;
-        float d =
-            centre + bytes_load_f32(factor) - 2 * bytes_load_f32(factor + 4) * (y - 127.5f * t->query.rotated_sum);
-        out[i] = d > 0 ? d : 0;
+        float a = bytes_load_f32(factor), f = bytes_load_f32(factor + 4);
+        float d = centre + a - 2 * f * (y - 127.5f * t->query.rotated_sum);
+        out[i] = format_is_zero_vector(p, a, f) ? 2 : d > 0 ? d : 0;
     }
 }
 
@@ -255,7 +269,10 @@ void score_slots(struct task *t, const struct block_view *view)
     float *out = t->searcher->scratch.slot_distances;
     assert(view->n_slots <= t->searcher->scratch.slots_capacity);
     if (p->slot == QUIRE_SLOT_Q8) {
-        score_q8(t, view, out);
+        if (p->unit_codes)
+            score_unit_codes(t, view, out);
+        else
+            score_q8(t, view, out);
         return;
     }
     for (uint32_t i = 0; i < view->n_slots; i++) {

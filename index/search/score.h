@@ -5,6 +5,7 @@
 #include "index/kernels/kernels.h"
 #include "index/segment/segment_view.h"
 #include "index/vector/codes.h"
+#include "index/vector/unit_code.h"
 
 #define STEP_ROWS 4096u /* rows scored per kernel call */
 /* Sixteen more, so that the arrays of the scratch do not begin at the same place of a page: loads from one would wait
@@ -15,13 +16,14 @@ struct task;
 
 /* The query of a task. */
 struct query {
-    float *user;    /* dim: the user's (unit length under cosine); owned, with all of the arrays below */
+    float *user;    /* dim: the user's (unit length under cosine); owned, with all of the arrays below and of `unit` */
     float *rotated; /* code_dim: in the working space */
     float *centre;  /* code_dim: scratch */
     uint8_t *bytes; /* dim; where `integral`: in the slots' own type */
     bool integral;  /* L2 between bytes: exact in integers */
-    float norm2, rotated_sum;
+    float norm2, rotated_sum; /* norm2: as space_query gives it */
     struct code_query levels;
+    struct unit_query unit; /* where slots are unit codes */
     uint32_t dims_capacity;
 };
 

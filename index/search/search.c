@@ -400,8 +400,6 @@ static int check(const struct search_request *request, struct quire_error *err)
     rc = space_check(&request->segment->space, request->query);
     if (rc == QUIRE_ENOTFINITE)
         return error_set(err, rc, "the query holds NaN, infinity or values too large to square");
-    if (rc == QUIRE_EZEROVEC)
-        return error_set(err, rc, "the query is a zero vector, which has no direction under the cosine metric");
     return 0;
 }
 

@@ -85,13 +85,12 @@ static void measure_heads(struct task *t, uint32_t n)
     struct search_scratch *f = &t->searcher->found;
     const struct lists *lists = t->segment->lists;
     uint32_t dim = t->segment->params.code_dim;
-    float norm2 = kernels()->f32_dot(t->query.rotated, t->query.rotated, dim);
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *code;
         float factor, unused;
         graph_row(lists->heads, f->heads[i].row, &code, &factor, &unused);
         float dot = factor * (kernels()->f32_u8_dot(t->query.rotated, code, dim) - code_half(8) * t->query.rotated_sum);
-        f->heads[i].distance = fmaxf(norm2 + lists->norms2[f->heads[i].row] - 2 * dot, 0);
+        f->heads[i].distance = fmaxf(t->query.levels.norm2 + lists->norms2[f->heads[i].row] - 2 * dot, 0);
     }
 }
 

@@ -692,13 +692,18 @@ void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t 
     const struct segment_params *p = &s->params;
     if (p->slot != QUIRE_SLOT_Q8) {
         space_floats(format_slot_type(p->slot), slot, p->dim, out);
-        if (p->factor_bytes)
-            for (uint32_t i = 0; i < p->dim; i++)
-                out[i] *= bytes_load_f32(factor);
+        return;
+    }
+    if (p->unit_codes) {
+        unit_code_decode(&s->space.rotation, slot, factor, p->dim, rotated, out);
+        return;
+    }
+    float f = bytes_load_f32(factor + 4);
+    if (format_is_zero_vector(p, bytes_load_f32(factor), f)) {
+        memset(out, 0, sizeof(float) * p->dim);
         return;
     }
     segment_centre(s, block, rotated);
-    float f = bytes_load_f32(factor + 4);
     for (uint32_t i = 0; i < p->code_dim; i++)
         rotated[i] += f * ((float)slot[i] - 127.5f);
     space_restore(&s->space, rotated, out);

@@ -17,6 +17,7 @@
 #include "index/segment/segment.h"
 #include "index/vector/codes.h"
 #include "index/vector/space.h"
+#include "index/vector/unit_code.h"
 #include "io/bitmap.h"
 #include "io/bytes.h"
 #include "io/sections.h"
@@ -102,7 +103,8 @@ static inline float segment_effort_factor(const struct segment *s)
 
 /* The decoded centre of a block, code_dim floats. */
 void segment_centre(const struct segment *s, uint32_t block, float *out);
-/* The stored vector of a slot in the user's terms (dim floats). rotated: scratch of code_dim floats. */
+/* The stored vector of a slot in the user's terms (dim floats): with its length where that is known, otherwise (codes
+ * under cosine that are relative to their block's centre) the unit vector. rotated: scratch of code_dim floats. */
 void segment_slot_vector(const struct segment *s, uint32_t block, const uint8_t *slot, const uint8_t *factor,
                          float *rotated, float *out);
 

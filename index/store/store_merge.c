@@ -106,7 +106,8 @@ static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t to
 /* Whether memtables keep codes and no vectors (memtable.h). */
 static bool keeps_codes(const struct collection *c)
 {
-    return collection_config(c)->metric == QUIRE_METRIC_COSINE && collection_config(c)->slot == QUIRE_SLOT_Q8;
+    const struct collection_config *config = collection_config(c);
+    return config->metric == QUIRE_METRIC_COSINE && collection_slot(config) == QUIRE_SLOT_Q8;
 }
 
 /* Row i of all living rows of the memtables. They are frozen: their memory stays as long as the table. */
@@ -117,10 +118,13 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
     const struct memtable *table = r->memtables[r->sources[i].table]->memtable;
     struct memtable_row row;
     memtable_row(table, r->sources[i].row, &row);
-    if (keeps_codes(r->collection))
+    if (keeps_codes(r->collection)) {
         memtable_vector(table, r->sources[i].row, r->scratch, vector);
-    else
+        memtable_row_stored(table, r->sources[i].row,
+                            (uint8_t *)vector + collection_config(r->collection)->dim * sizeof(float));
+    } else {
         memtable_row_stored(table, r->sources[i].row, vector);
+    }
     *key = row.key;
     *key_bytes = row.key_bytes;
     *attributes = row.attributes;
@@ -197,12 +201,15 @@ static int gather(struct rebuild *r, struct quire_error *err)
 static int write_segment(struct rebuild *r, struct quire_error *err)
 {
     const struct collection_config *config = collection_config(r->collection);
-    struct merge_options options = {
-        .fs = r->store->fs, .type = config->type, .dim = config->dim, .tenant_runs = config->tenants};
+    struct merge_options options = {.fs = r->store->fs,
+                                    .type = config->type,
+                                    .dim = config->dim,
+                                    .tenant_runs = config->tenants,
+                                    .unit_codes = keeps_codes(r->collection)};
     quire_build_options_init(&options.build);
     options.build.metric = config->metric;
     options.build.index = config->index;
-    options.build.slot = config->slot;
+    options.build.slot = collection_slot(config);
     options.build.block_bytes = config->block_bytes;
     options.build.code_bits = config->code_bits;
     options.build.degree = config->degree;
@@ -218,6 +225,8 @@ static int write_segment(struct rebuild *r, struct quire_error *err)
     options.build.context = r;
     struct merge_rows rows = {.n = r->n_rows,
                               .type = keeps_codes(r->collection) ? QUIRE_TYPE_F32 : config->type,
+                              .unit_codes = keeps_codes(r->collection),
+                              .seed = config->seed,
                               .row = give_row,
                               .context = r};
     r->uid = store_new_segment(r->store);

@@ -262,7 +262,7 @@ static int check_index(const struct segment_info *info, const char *path, const 
         return refuse(path, "vectors of", quire_type_name(info->type), quire_type_name(c->type), err);
     if (info->metric != c->metric)
         return refuse(path, "metric", quire_metric_name(info->metric), quire_metric_name(c->metric), err);
-    if (info->slot != c->slot)
+    if (info->slot != c->slot && info->slot != collection_slot(c))
         return refuse(path, "slots of", quire_slot_name(info->slot), quire_slot_name(c->slot), err);
     return 0;
 }

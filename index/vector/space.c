@@ -11,7 +11,10 @@
  * found at all. A query of 2 M loses little of what an endless one would gain (sqrt(5) / 2 is near 1), and all numbers
  * stay of the size of M^2.
  *
- * Under cosine the query is normalised as well; a zero vector has no direction and is refused before it gets here.
+ * Under cosine the query is normalised as well. A zero vector has no direction: its cosine with everything is 0, as in
+ * Redis, so that its distance is 1. In the working space it lies at the origin, but for a dimension of its own in which
+ * it has length 1 and every other vector 0; who sums up squares adds that (space_row returns it), and all formulas of
+ * distances give 2.
  */
 #include "index/vector/space.h"
 #include "index/kernels/kernels.h"
@@ -114,30 +117,39 @@ static double norm2_of(const float *x, uint32_t n)
 
 int space_check(const struct space *space, const float *vector)
 {
-    double norm2 = norm2_of(vector, space->dim);
-    /* A finite element's square may pass the range of float: such a vector cannot be measured either. */
-    if (!isfinite(norm2) || norm2 > 1e37)
+    double norm2 = norm2_of(vector, space->dim); /* of floats it is finite if they are */
+    /* A finite element's square may pass the range of float: such a vector cannot be measured but by its direction. */
+    if (!isfinite(norm2) || (space->metric != QUIRE_METRIC_COSINE && norm2 > 1e37))
         return QUIRE_ENOTFINITE;
-    if (space->metric == QUIRE_METRIC_COSINE && norm2 < 1e-30)
-        return QUIRE_EZEROVEC;
     return 0;
+}
+
+double space_unit(const float *vector, uint32_t n, float *unit)
+{
+    double norm2 = norm2_of(vector, n), length = sqrt(norm2), inverse = norm2 > 0 ? 1 / length : 0;
+    if (space_is_ordinary(length)) {
+        float scale = (float)inverse;
+        for (uint32_t i = 0; i < n; i++)
+            unit[i] = vector[i] * scale;
+    } else { /* the inverse would leave the range of float */
+        for (uint32_t i = 0; i < n; i++)
+            unit[i] = (float)((double)vector[i] * inverse);
+    }
+    return length;
 }
 
 void space_lift(const struct space *space, const float *vector, float *work)
 {
+    if (space->metric == QUIRE_METRIC_COSINE) {
+        space_unit(vector, space->dim, work);
+        return;
+    }
     memmove(work, vector, sizeof(float) * space->dim);
     if (space->metric == QUIRE_METRIC_L2)
         return;
-    double norm2 = norm2_of(vector, space->dim);
-    if (space->metric == QUIRE_METRIC_COSINE) {
-        float inverse = (float)(1 / sqrt(norm2));
-        for (uint32_t i = 0; i < space->dim; i++)
-            work[i] *= inverse;
-    } else {
-        assert(space->metric == QUIRE_METRIC_IP);
-        double rest = space->norm2_max - norm2;
-        work[space->dim] = rest > 0 ? (float)sqrt(rest) : 0;
-    }
+    assert(space->metric == QUIRE_METRIC_IP);
+    double rest = space->norm2_max - norm2_of(vector, space->dim);
+    work[space->dim] = rest > 0 ? (float)sqrt(rest) : 0;
 }
 
 static void centre_and_rotate(const struct space *space, float *x)
@@ -149,10 +161,26 @@ static void centre_and_rotate(const struct space *space, float *x)
     rotation_apply(&space->rotation, x);
 }
 
-void space_row(const struct space *space, const float *vector, float *out)
+static bool is_zero(const float *x, uint32_t n)
 {
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i] != 0)
+            return false;
+    return true;
+}
+
+/* The squared length of a zero vector where no other vector has any. */
+static float apart_of(const struct space *space, const float *vector)
+{
+    return space->metric == QUIRE_METRIC_COSINE && is_zero(vector, space->dim) ? 1 : 0;
+}
+
+float space_row(const struct space *space, const float *vector, float *out)
+{
+    float apart = apart_of(space, vector);
     space_lift(space, vector, out);
     centre_and_rotate(space, out);
+    return apart;
 }
 
 /* Under inner product: what a query of this squared length is multiplied with. */
@@ -161,9 +189,10 @@ static double query_scale(const struct space *space, double query_norm2)
     return query_norm2 > 0 && space->norm2_max > 0 ? QUERY_LENGTH * sqrt(space->norm2_max / query_norm2) : 1;
 }
 
-void space_query(const struct space *space, const float *query, float *out, float *norm2)
+float space_query(const struct space *space, const float *query, float *out, float *norm2)
 {
-    *norm2 = (float)norm2_of(query, space->dim);
+    float apart = apart_of(space, query);
+    *norm2 = space->metric == QUIRE_METRIC_COSINE ? 1 - apart : (float)norm2_of(query, space->dim);
     if (space->metric == QUIRE_METRIC_IP) {
         float scale = (float)query_scale(space, *norm2);
         for (uint32_t i = 0; i < space->dim; i++)
@@ -173,6 +202,7 @@ void space_query(const struct space *space, const float *query, float *out, floa
         space_lift(space, query, out);
     }
     centre_and_rotate(space, out);
+    return apart;
 }
 
 float space_distance(const struct space *space, float work_distance, float query_norm2)
@@ -180,8 +210,8 @@ float space_distance(const struct space *space, float work_distance, float query
     switch (space->metric) {
     case QUIRE_METRIC_L2:
         return work_distance > 0 ? work_distance : 0;
-    case QUIRE_METRIC_COSINE:
-        return work_distance > 0 ? work_distance * 0.5f : 0;
+    case QUIRE_METRIC_COSINE: /* of a zero vector exactly, whatever rounding left */
+        return query_norm2 == 0 ? 1 : fminf(fmaxf(work_distance * 0.5f, 0), 2);
     case QUIRE_METRIC_IP:
         break;
     }
@@ -208,10 +238,6 @@ void space_restore(const struct space *space, float *rotated, float *vector)
     rotation_invert(&space->rotation, rotated);
     for (uint32_t i = 0; i < space->dim; i++)
         vector[i] = rotated[i] + space->mean[i];
-    if (space->metric != QUIRE_METRIC_COSINE)
-        return;
-    double norm2 = norm2_of(vector, space->dim);
-    float inverse = norm2 > 0 ? (float)(1 / sqrt(norm2)) : 0;
-    for (uint32_t i = 0; i < space->dim; i++)
-        vector[i] *= inverse;
+    if (space->metric == QUIRE_METRIC_COSINE)
+        space_unit(vector, space->dim, vector);
 }

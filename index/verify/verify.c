@@ -259,18 +259,26 @@ static int verify_edges(struct verification *v, const struct block_view *view)
     return 0;
 }
 
-void verify_slot_vector(struct verification *v, const struct block_view *view, uint32_t slot)
+float verify_slot_vector(struct verification *v, const struct block_view *view, uint32_t slot)
 {
     const struct segment_params *p = &v->s->params;
     const uint8_t *at = view->slots + (size_t)slot * p->slot_bytes;
-    if (p->slot == QUIRE_SLOT_Q8) {
-        float f = bytes_load_f32(view->factors + 8 * (size_t)slot + 4);
-        for (uint32_t i = 0; i < p->code_dim; i++)
-            v->rotated[i] = v->centre[i] + f * ((float)at[i] - 127.5f);
-        return;
+    const uint8_t *factors = view->factors + (size_t)slot * p->factor_bytes;
+    if (p->slot == QUIRE_SLOT_Q8 && !p->unit_codes) {
+        float f = bytes_load_f32(factors + 4);
+        if (!format_is_zero_vector(p, bytes_load_f32(factors), f)) {
+            for (uint32_t i = 0; i < p->code_dim; i++)
+                v->rotated[i] = v->centre[i] + f * ((float)at[i] - 127.5f);
+            return 0;
+        }
     }
-    space_floats(format_slot_type(p->slot), at, p->dim, v->vector);
-    space_row(&v->s->space, v->vector, v->rotated);
+    segment_slot_vector(v->s, view->number, at, factors, v->rotated, v->vector);
+    return space_row(&v->s->space, v->vector, v->rotated);
+}
+
+double verify_scale2(const struct segment_params *p)
+{
+    return p->metric == QUIRE_METRIC_COSINE ? 1 : p->norm2_max;
 }
 
 static void verify_code(struct verification *v, const struct block_view *view, uint32_t slot)
@@ -289,7 +297,7 @@ static void verify_code(struct verification *v, const struct block_view *view, u
         radius += r * r;
     }
     assert(s->nav_codes && s->nav_factors); /* open_with refuses a page graph without */
-    double share = radius > 1e-12 * s->params.norm2_max ? sqrt(wrong / radius) : 0;
+    double share = radius > 1e-12 * verify_scale2(&s->params) ? sqrt(wrong / radius) : 0;
     v->error_sum += share * share;
     v->errors++;
     if (share > v->report.code_error_max)

@@ -112,7 +112,7 @@ static struct slot_error slot_error(const struct verification *v, const struct b
     const struct segment_params *p = &v->s->params;
     double root = sqrt(p->code_dim), each = ROUNDING * length_of(v->rotated, p->code_dim) + TINY;
     struct slot_error out = {each, root * each};
-    if (p->slot == QUIRE_SLOT_Q8) {
+    if (p->slot == QUIRE_SLOT_Q8 && !p->unit_codes) {
         /* Of a coordinate half a step, and as much for the factor, which is not quite the step. Of the length: the
          * factor leaves |r| tan of the angle to the levels, whose sine half a step per coordinate bounds. */
         double step = fabs((double)bytes_load_f32(view->factors + 8 * (size_t)slot + 4));
@@ -174,9 +174,9 @@ static struct code_sums sum_up(const float *r, const float *y, const float *head
     return s;
 }
 
-/* Whether the factors are those of the code, given the error of r. */
-static bool factors_agree(const struct code_sums *s, struct slot_error e, const uint8_t *factors, float scale_a,
-                          float scale_f)
+/* Whether the factors are those of the code, given the error of r and the length that it has apart. */
+static bool factors_agree(const struct code_sums *s, struct slot_error e, float apart, const uint8_t *factors,
+                          float scale_a, float scale_f)
 {
     double length = sqrt(s->norm2), shorter = fmax(0, length - e.length), longer = length + e.length;
     double ry_error = fmin(e.each * s->y_abs, e.length * sqrt(s->yy)) + TINY;
@@ -191,8 +191,8 @@ static bool factors_agree(const struct code_sums *s, struct slot_error e, const 
         return true; /* the slot says too little of a row that is its list's head, but for rounding */
     double one = 2 * f.low * s->head_y, two = 2 * f.high * s->head_y;
     double slack = SUM_ROUNDING * (norm2.high + fmax(fabs(one), fabs(two)));
-    a.low = norm2.low + fmin(one, two) - slack;
-    a.high = norm2.high + fmax(one, two) + slack;
+    a.low = (double)apart + norm2.low + fmin(one, two) - slack;
+    a.high = (double)apart + norm2.high + fmax(one, two) + slack;
     return meet(a, stored(factors, scale_a));
 }
 
@@ -202,7 +202,7 @@ static void measure_code(struct verification *v, const float *r, const float *y,
     const struct segment *s = v->s;
     struct interval f = stored(factor, s->params.scale_f[s->width]);
     double middle = (f.low + f.high) / 2, wrong = 0;
-    if (!isfinite(middle) || norm2 <= 1e-12 * s->params.norm2_max)
+    if (!isfinite(middle) || norm2 <= 1e-12 * verify_scale2(&s->params))
         return;
     for (uint32_t i = 0; i < s->params.code_dim; i++) {
         double d = (double)r[i] - middle * (double)y[i];
@@ -232,7 +232,7 @@ static void verify_entry(struct lists_check *check, const struct posting_block_v
     const uint8_t *factors = posting->factors + 4 * (size_t)i;
     if (p->slot == QUIRE_SLOT_Q8)
         segment_centre(s, view->number, v->centre);
-    verify_slot_vector(v, view, slot);
+    float apart = verify_slot_vector(v, view, slot);
     struct slot_error error = slot_error(v, view, slot);
     for (uint32_t d = 0; d < p->code_dim; d++)
         v->rotated[d] -= check->head[d];
@@ -245,7 +245,7 @@ static void verify_entry(struct lists_check *check, const struct posting_block_v
     if (!levels_agree(v->rotated, v->decoded, p->code_dim, p->list_bits, error.each))
         verify_found(v, "entry %u of list %u of %s: its code is not one of row %u", i, posting->number,
                      section_file_io(s->postings)->path, posting_block_row(posting, i));
-    else if (!factors_agree(&sums, error, factors, p->scale_a[s->width], p->scale_f[s->width]))
+    else if (!factors_agree(&sums, error, apart, factors, p->scale_a[s->width], p->scale_f[s->width]))
         verify_found(v, "entry %u of list %u of %s: its factors are not those of row %u", i, posting->number,
                      section_file_io(s->postings)->path, posting_block_row(posting, i));
 }

@@ -37,11 +37,13 @@ struct verification {
 
 /* One more finding; the sentence goes to the caller. */
 void __attribute__((format(printf, 2, 3))) verify_found(struct verification *v, const char *format, ...);
+/* A squared length of the size of the longest in the working space. */
+double verify_scale2(const struct segment_params *p);
 /* QUIRE_ECANCELLED if the caller wants no more. */
 int verify_progress(const struct verification *v, const char *phase, uint64_t done, uint64_t total);
 /* The vector of a slot in the rotated working space, in v->rotated; in v->centre is that of its block. Leaves the
- * slot's own elements in v->vector unless they are an 8-bit code. */
-void verify_slot_vector(struct verification *v, const struct block_view *view, uint32_t slot);
+ * slot's own elements in v->vector unless they are a code relative to the centre. Returns as space_row. */
+float verify_slot_vector(struct verification *v, const struct block_view *view, uint32_t slot);
 
 /* verify_lists.c: heads, directory and posting blocks, after all blocks were looked at. */
 int verify_lists(struct verification *v);

@@ -15,7 +15,7 @@ struct resp_arg {
     uint32_t bytes;
 };
 
-enum { ARGS_MAX = 65536 }; /* of one request */
+enum { ARGS_MAX = 1048576 }; /* of one request, as in Redis */
 
 struct resp_limits {
     uint64_t bulk_bytes_max;   /* one argument */

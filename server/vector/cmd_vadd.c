@@ -12,7 +12,6 @@
  * TENANT grants the element to a tenant, beside those whom it is granted to already. A user who is bound to tenants
  * writes to what it can see only, and grants to its own tenants only.
  */
-#include "io/random.h"
 #include "server/protocol/arg.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
@@ -71,8 +70,7 @@ void cmd_vadd(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     long long reduce = 0;
     uint32_t at = 2;
-    w.config = (struct collection_config){
-        .type = QUIRE_TYPE_F32, .metric = QUIRE_METRIC_COSINE, .slot = QUIRE_SLOT_Q8, .seed = random_mix(clock_us())};
+    w.config = (struct collection_config){.type = QUIRE_TYPE_F32, .metric = QUIRE_METRIC_COSINE, .slot = QUIRE_SLOT_Q8};
     if (arg_is(args[2], "REDUCE")) {
         if (!vector_arg_take_integer(c, args, n, &at, 1, QUIRE_DIM_MAX, &reduce))
             return;

@@ -9,7 +9,6 @@
  */
 #include "index/store/store.h"
 #include "io/error.h"
-#include "io/random.h"
 #include "server/keys/keyspace.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
@@ -176,7 +175,7 @@ static void create_set(struct caller *c, struct resp_arg name, struct settings *
         return;
     }
     if (rc == 0)
-        rc = collection_config_validate(&s->config, &err);
+        rc = collection_config_begin(&s->config, &err);
     if (rc == 0)
         rc = create(c, name, &s->config, schema, &lsn, &err);
     attribute_schema_destroy(schema);
@@ -190,7 +189,7 @@ static void create_set(struct caller *c, struct resp_arg name, struct settings *
 
 void cmd_vcreate(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    struct settings s = {.config = {.metric = QUIRE_METRIC_COSINE, .seed = random_mix(clock_us())}};
+    struct settings s = {.config = {.metric = QUIRE_METRIC_COSINE}};
     bool right = true;
     for (uint32_t at = 2; at < n && right; at++)
         right = take_setting(c, args, n, &at, &s);

@@ -8,6 +8,7 @@
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
 #include "server/vector/vector_call.h"
+#include "server/vector/vector_quant.h"
 #include <string.h>
 
 enum { LINKS_MAX = 64 };
@@ -42,18 +43,6 @@ static void put_text(struct resp_buffer *out, const char *name, const char *valu
     resp_text(out, value);
 }
 
-/* What Redis calls the way in which vectors are kept. */
-static const char *quantisation_name(const struct collection_config *config)
-{
-    switch (config->slot) {
-    case QUIRE_SLOT_Q8:
-    case QUIRE_SLOT_I8:
-        return config->code_bits == 1 ? "bin" : "int8";
-    default:
-        return quire_slot_name(config->slot);
-    }
-}
-
 void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     enum { FOR_ALL = 12, STATISTICS = 13 };
@@ -69,7 +58,7 @@ void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
     const struct attribute_schema *schema = collection_schema(view.collection);
     resp_map(out, FOR_ALL + (view.scope ? 0 : STATISTICS));
     /* what everybody may know of a set */
-    put_text(out, "quant-type", quantisation_name(config));
+    put_text(out, "quant-type", vector_quant_name(config));
     vector_put_count(out, "hnsw-m", vector_links(config));
     vector_put_count(out, "vector-dim", config->dim);
     vector_put_count(out, "projection-input-dim", config->input_dim);
@@ -146,13 +135,9 @@ static void on_element(struct collection_fetch *f)
     } else if (call->kind == ELEMENT_MEMBER) {
         resp_bool(out, true);
     } else if (call->kind == ELEMENT_VECTOR) {
-        vector_put_numbers(out, f->vector, config->dim);
+        vector_quant_put(out, config, f->vector);
     } else if (call->kind == ELEMENT_RAW) {
-        /* as Redis: the kind of the numbers, the numbers, the length the vector had before it was normalised */
-        resp_array(out, 3);
-        resp_simple(out, "f32");
-        resp_bulk(out, f->vector, config->dim * sizeof(float));
-        resp_double(out, 1);
+        vector_quant_put_raw(out, config, f->vector);
     } else if (call->kind == ELEMENT_LINKS) {
         resp_array(out, 1); /* one layer, as the graph has one */
         if (call->with_scores)

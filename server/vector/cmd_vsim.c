@@ -44,6 +44,8 @@ enum {
  * which may be large, are fetched. */
 enum { QUERIES_AT_ONCE = 16, QUERIES_US = 250, ATTRIBUTES_AT_ONCE = 128, LARGE_BYTES = 65536 };
 
+#define SELF_DISTANCE 1e-3f /* of an element from its own vector, as it was read: rounding leaves less */
+
 struct vsim_options {
     bool with_scores, with_attributes, with_vectors, explain;
     double recall;  /* 0: not asked for */
@@ -168,6 +170,16 @@ static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t
 
 /* ---- reply ------------------------------------------------------------------------------------------------------- */
 
+/* Of an element that asked by its own vector (ELE) what rounding leaves of that is no distance. */
+static double score_of(const struct vsim_query *q, const struct collection_hit *hit)
+{
+    enum quire_metric metric = collection_config(q->search.collection)->metric;
+    bool itself =
+        q->element && hit->key_bytes == q->vector.element.bytes && memcmp(hit->key, q->element, hit->key_bytes) == 0;
+    bool rounded = metric == QUIRE_METRIC_COSINE && hit->distance < SELF_DISTANCE;
+    return vector_score(metric, itself && rounded ? 0 : hit->distance);
+}
+
 /* RESP2: one flat list. RESP3: a map where there is more than the elements, of several things a list each. */
 static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
 {
@@ -176,7 +188,7 @@ static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
     const struct collection_config *config = collection_config(s->collection);
     unsigned details = (unsigned)o->with_scores + (unsigned)o->with_attributes + (unsigned)o->with_vectors;
     uint32_t n = 0;
-    while (n < s->n_hits && vector_score(config->metric, s->hits[n].distance) >= 1 - o->epsilon)
+    while (n < s->n_hits && score_of(q, &s->hits[n]) >= 1 - o->epsilon)
         n++;
     size_t bytes = 0;
     for (uint32_t i = 0; i < n && o->with_attributes; i++)
@@ -193,7 +205,7 @@ static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
         if (details > 1 && out->protocol == 3)
             resp_array(out, details);
         if (o->with_scores)
-            resp_double(out, vector_score(config->metric, hit->distance));
+            resp_double(out, score_of(q, hit));
         if (o->with_attributes && hit->attribute_bytes)
             resp_bulk(out, hit->attributes, hit->attribute_bytes);
         else if (o->with_attributes)

@@ -138,7 +138,7 @@ static void add_to_new(struct service *service, struct vector_write *w, struct k
         resp_error(out, "ERR vector sets need a data folder: start the server with --dir FOLDER");
         return;
     }
-    int rc = collection_config_validate(&w->config, &err);
+    int rc = collection_config_begin(&w->config, &err);
     if (rc == 0 && vector_fits(&w->config, w->n_numbers) == VECTOR_FITS_NOT)
         rc = error_set(&err, QUIRE_EDIM, "REDUCE to %u: the vector has %u numbers", w->config.dim, w->n_numbers);
     if (rc == 0)

@@ -180,7 +180,7 @@ static uint32_t *merge_once(const struct bench *b, struct segment *segment, cons
     struct merge_segment part = {segment, dead};
     struct merge_options options = {.build = options_of(b, NULL), .type = b->base.type, .dim = b->base.dim};
     struct new_rows context = {b, first, room(sizeof *context.keys * b->new)};
-    struct merge_rows rows = {n, b->base.type, give_row, &context};
+    struct merge_rows rows = {.n = n, .type = b->base.type, .row = give_row, .context = &context};
     struct merge_result result;
     struct quire_error err;
     options.build.progress = on_progress;

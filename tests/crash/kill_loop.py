@@ -90,6 +90,14 @@ class Pool:
         return known
 
 
+def floats_of(raw):
+    """The numbers of a VEMB RAW as bytes of floats: those of a unit vector."""
+    if raw[0] not in (b"int8", "int8"):
+        return raw[1]
+    step = float(raw[3]) / 127
+    return struct.pack("<%df" % len(raw[1]), *(x * step for x in struct.unpack("<%db" % len(raw[1]), raw[1])))
+
+
 # ---- the shadow ----------------------------------------------------------------------------------------------------
 #
 # An item is ("s", key), (hash, field) or (set, element). A value is None (it is not there), the bytes of a string or
@@ -564,7 +572,7 @@ class World:
                 raise Wrong("%s %r: listed %s, VEMB %r, VGETATTR %r" % (
                     name, element, element in elements, raw, attributes))
             if raw is not None:
-                found[(name, element)] = (raw[1], attributes or b"")
+                found[(name, element)] = (floats_of(raw), attributes or b"")
         self.elements += count
 
     def compare(self, port):

@@ -203,7 +203,7 @@ static void test_refused(void **state)
     expect_refused(0, 8, 1, 1, QUIRE_ERANGE);
     expect_refused(0xffffffffu, 8, 1, 1, QUIRE_ERANGE);
     expect_refused(10, 0, 1, 1, QUIRE_ERANGE);
-    expect_refused(10, 16385, 1, 1, QUIRE_ERANGE);
+    expect_refused(10, 65537, 1, 1, QUIRE_ERANGE);
     expect_refused(10, 8, 0, 1, QUIRE_ERANGE);
     expect_refused(10, 8, 11, 1, QUIRE_ERANGE);
     expect_refused(10, 8, 1, 0, QUIRE_ERANGE);

@@ -282,9 +282,9 @@ static void test_damaged_counted(void **state)
     memcpy(bytes, "\0\0\0\0\1\0\0\0", 8);
     expect_error("d.fbin", bytes, 8, QUIRE_EFORMAT, "no rows");
     memcpy(bytes, "\1\0\0\0\0\0\0\0", 8);
-    expect_error("d.fbin", bytes, 8, QUIRE_EDIM, "0 dimensions|1 to 16384");
-    memcpy(bytes, "\1\0\0\0\1\x40\0\0", 8);
-    expect_error("d.fbin", bytes, 8, QUIRE_EDIM, "16385 dimensions|1 to 16384");
+    expect_error("d.fbin", bytes, 8, QUIRE_EDIM, "0 dimensions|1 to 65536");
+    memcpy(bytes, "\1\0\0\0\1\0\1\0", 8);
+    expect_error("d.fbin", bytes, 8, QUIRE_EDIM, "65537 dimensions|1 to 65536");
     memcpy(bytes, "\xff\xff\xff\xff\0\x40\0\0", 8);
     expect_error("d.fbin", bytes, 40, QUIRE_ETRUNCATED, "expected 281474976645128 bytes|found 40 bytes");
 }

@@ -101,8 +101,8 @@ vector = [float(x) for x in r.execute_command("VEMB", KEY, names[7])]
 cosine = sum(map(operator.mul, unit(vector), base[7]))
 check("VEMB is the row, up to quantization", len(vector) == 64 and cosine > 0.999, cosine)
 raw = b.execute_command("VEMB", KEY, names[7], "RAW")
-check("VEMB RAW is binary", raw[0] == b"f32" and max(
-    abs(x - y) for x, y in zip(vector, struct.unpack("<64f", raw[1]))) < 1e-5, raw)
+check("VEMB RAW is binary", raw[0] == b"int8" and abs(float(raw[2]) - 1) < 1e-6 and max(
+    abs(x - y * float(raw[3]) / 127) for x, y in zip(vector, struct.unpack("<64b", raw[1]))) < 0.005, raw)
 check("VISMEMBER", [r.execute_command("VISMEMBER", KEY, n) for n in (names[7], "nobody")] == [1, 0])
 links = r.execute_command("VLINKS", KEY, names[7])
 check("VLINKS names elements", len(links) == 1 and links[0] and all(n in row_of for n in links[0]), links)

@@ -99,7 +99,8 @@ static void give_row(void *context, uint32_t i, void *vector, const void **key, 
 
 struct merge_rows support_part_rows(const struct support_part *part)
 {
-    return (struct merge_rows){part->data.rows, part->data.type, give_row, (void *)(uintptr_t)part};
+    return (struct merge_rows){
+        .n = part->data.rows, .type = part->data.type, .row = give_row, .context = (void *)(uintptr_t)part};
 }
 
 uint8_t *support_dead(uint32_t rows, uint32_t every, uint64_t seed)
@@ -124,9 +125,9 @@ static double length(const float *x, uint32_t dim)
 
 double support_stored_error(const float *stored, const float *original, uint32_t dim, bool unit)
 {
-    double scale = unit ? 1 / length(original, dim) : 1, sum = 0;
+    double scale = unit ? 1 / length(original, dim) : 1, stored_scale = unit ? 1 / length(stored, dim) : 1, sum = 0;
     for (uint32_t i = 0; i < dim; i++) {
-        double d = (double)stored[i] - scale * original[i];
+        double d = stored_scale * stored[i] - scale * original[i];
         sum += d * d;
     }
     return sqrt(sum) / (scale * length(original, dim));

@@ -25,7 +25,7 @@ struct merge_rows support_part_rows(const struct support_part *part);
 /* A bitmap in which about one row in `every` is set; owned. */
 uint8_t *support_dead(uint32_t rows, uint32_t every, uint64_t seed);
 
-/* How far a stored vector is from the one that went in (from its direction where `unit`), in lengths of that. */
+/* How far a stored vector is from the one that went in (between their directions where `unit`), in lengths of that. */
 double support_stored_error(const float *stored, const float *original, uint32_t dim, bool unit);
 
 #endif

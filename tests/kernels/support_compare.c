@@ -64,7 +64,7 @@ static float random_float(void)
 /* Dimension number i of those that every sum is checked with, 0 at the end. */
 static size_t dim_number(size_t i)
 {
-    static const size_t large[] = {384, 512, 768, 1000, 1024, 1536, 4096, 16384};
+    static const size_t large[] = {384, 512, 768, 1000, 1024, 1536, 4096, 16384, 65536};
     if (i < 300)
         return i + 1;
     return i < 300 + sizeof large / sizeof *large ? large[i - 300] : 0;
@@ -186,10 +186,12 @@ static double call_pair(const struct kernels *k, const struct pair_kernel *p, co
     case U8:
         if (p->a == F32)
             return (double)(*(float (*const *)(const float *, const uint8_t *, size_t))function)(a, b, dim);
-        return (*(int32_t(*const *)(const uint8_t *, const uint8_t *, size_t))function)(a, b, dim);
+        return (*(uint32_t(*const *)(const uint8_t *, const uint8_t *, size_t))function)(a, b, dim);
     default:
         if (p->a == F32)
             return (double)(*(float (*const *)(const float *, const int8_t *, size_t))function)(a, b, dim);
+        if (p->l2)
+            return (*(uint32_t(*const *)(const int8_t *, const int8_t *, size_t))function)(a, b, dim);
         return (*(int32_t(*const *)(const int8_t *, const int8_t *, size_t))function)(a, b, dim);
     }
 }
@@ -344,7 +346,7 @@ static bool check_batch(const struct kernels *k, unsigned bits, size_t dim, size
 /* 32,768 dimensions are twice what the variants keep on their stacks; the sums still fit. */
 static bool check_codes(const struct kernels *k, char *message, size_t size)
 {
-    static const size_t large[] = {1056, 1536, 4096, 16384, 16416, 32768};
+    static const size_t large[] = {1056, 1536, 4096, 16384, 16416, 32768, 65536, 65568};
     for (unsigned bits = 1; bits <= 8; bits *= 2) {
         for (size_t n = 0; n <= 70; n++)
             for (size_t dim = n % 2 ? 32 : 64; dim <= 320; dim += 64)
@@ -401,7 +403,7 @@ static bool check_groups_of(const struct kernels *k, unsigned bits, size_t dim, 
 
 static bool check_groups(const struct kernels *k, char *message, size_t size)
 {
-    static const size_t large[] = {1056, 1536, 4096, 16384};
+    static const size_t large[] = {1056, 1536, 4096, 16384, 65568};
     for (unsigned bits = 1; bits <= 4; bits *= 2) {
         for (size_t n = 0; n <= 9; n++)
             for (size_t dim = 32; dim <= 320; dim += 96)

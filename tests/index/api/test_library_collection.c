@@ -76,9 +76,9 @@ static void what_cannot_be_opened_says_why(void **in)
     options.struct_bytes--;
     refused_open(s->path, &options, QUIRE_EINVALID, "quire_collection_options_init");
     options = live_options(0);
-    refused_open(s->path, &options, QUIRE_EDIM, "1..16384");
+    refused_open(s->path, &options, QUIRE_EDIM, "1..65536");
     options = live_options(QUIRE_DIM_MAX + 1);
-    refused_open(s->path, &options, QUIRE_EDIM, "16385");
+    refused_open(s->path, &options, QUIRE_EDIM, "65537");
     options = live_options(DIM);
     options.type = (enum quire_type)9;
     refused_open(s->path, &options, QUIRE_EINVALID, "type 9");
@@ -212,7 +212,7 @@ static void vectors_without_sense_are_refused(void **in)
     struct quire_search_options search;
     struct quire_result *result = NULL;
     struct quire_error err = {0};
-    float vector[DIM] = {1}, zero[DIM] = {0};
+    float vector[DIM] = {1};
     options.metric = QUIRE_METRIC_COSINE;
     s->c = open_live(s->path, &options);
     static const float wrong[] = {NAN, INFINITY, -INFINITY};
@@ -221,8 +221,6 @@ static void vectors_without_sense_are_refused(void **in)
         assert_int_equal(quire_put(s->c, "a", 1, vector, NULL, 0, NULL, &err), QUIRE_ENOTFINITE);
         assert_int_equal(quire_collection_search(s->c, NULL, vector, NULL, 0, &result, NULL, &err), QUIRE_ENOTFINITE);
     }
-    assert_int_equal(quire_put(s->c, "a", 1, zero, NULL, 0, NULL, &err), QUIRE_EZEROVEC);
-    assert_int_equal(quire_collection_search(s->c, NULL, zero, NULL, 0, &result, NULL, &err), QUIRE_EZEROVEC);
     assert_int_equal(info_of(s->c).elements, 0);
     vector[3] = 1;
     quire_search_options_init(&search);

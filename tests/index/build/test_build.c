@@ -262,7 +262,7 @@ static void test_bad_shapes(void **state)
     a.data.dim = 0;
     expect_refusal(&a, QUIRE_EDIM, "0");
     a.data.dim = QUIRE_DIM_MAX + 1;
-    expect_refusal(&a, QUIRE_EDIM, "16385");
+    expect_refusal(&a, QUIRE_EDIM, "65537");
     a.data.dim = 8;
     a.data.rows = 0;
     expect_refusal(&a, QUIRE_EINVALID, "rows");
@@ -328,13 +328,6 @@ static void test_bad_vectors(void **state)
         expect_refusal(&a, QUIRE_ENOTFINITE, "row 33");
         attempt_fini(&a);
     }
-    attempt_init(&a);
-    memset(a.data.vectors + 12 * 8 * 4, 0, 8 * 4);
-    a.options.metric = QUIRE_METRIC_COSINE;
-    expect_refusal(&a, QUIRE_EZEROVEC, "row 12");
-    a.options.metric = QUIRE_METRIC_IP;
-    assert_int_equal(attempt_build(&a), 0);
-    attempt_fini(&a);
     /* infinity in half floats */
     attempt_init(&a);
     support_data_free(&a.data);

@@ -1,5 +1,5 @@
 /*
- * test_dimensions.c - every element type and metric from 1 to 16,384 dimensions, also where one vector is larger than
+ * test_dimensions.c - every element type and metric from 1 to 65,536 dimensions, also where one vector is larger than
  * the block that was asked for.
  *
  * Slots hold the elements as they are, so an exact search must answer as brute force in double does; with 8-bit codes,
@@ -151,7 +151,7 @@ static void check_dim(uint32_t dim, uint32_t rows)
         struct support_data data;
         make_data(rows, dim, type, &data);
         for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++)
-            if (dim < QUIRE_DIM_MAX || type == QUIRE_TYPE_F32 || m == type % 3) /* the largest take their time */
+            if (dim < 16384 || type == QUIRE_TYPE_F32 || m == type % 3) /* the largest take their time */
                 check(&data, metrics[m], own_slot[type], 1);
         check(&data, metrics[type % 3], QUIRE_SLOT_Q8, 0.9);
         support_data_free(&data);
@@ -191,6 +191,18 @@ static void test_1000(void **state)
 static void test_16384(void **state)
 {
     (void)state;
+    check_dim(16384, 24);
+}
+
+static void test_32769(void **state)
+{
+    (void)state;
+    check_dim(32769, 24);
+}
+
+static void test_65536(void **state)
+{
+    (void)state;
     check_dim(QUIRE_DIM_MAX, 24);
 }
 
@@ -199,8 +211,8 @@ static void test_block_grows(void **state)
 {
     static const struct {
         uint32_t dim, asked, expected;
-    } cases[] = {{16384, 4096, 69632}, {16384, 65536, 69632}, {16384, 69632, 69632}, {1500, 4096, 8192},
-                 {1500, 8192, 8192},   {900, 4096, 4096},     {1010, 4096, 8192}};
+    } cases[] = {{65536, 4096, 266240}, {16384, 4096, 69632}, {16384, 65536, 69632}, {16384, 69632, 69632},
+                 {1500, 4096, 8192},    {1500, 8192, 8192},   {900, 4096, 4096},     {1010, 4096, 8192}};
     (void)state;
     for (size_t i = 0; i < SUPPORT_COUNT(cases); i++) {
         struct support_data data;
@@ -223,9 +235,9 @@ static void test_block_grows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_1),           cmocka_unit_test(test_2),    cmocka_unit_test(test_3),
-        cmocka_unit_test(test_127),         cmocka_unit_test(test_1000), cmocka_unit_test(test_16384),
-        cmocka_unit_test(test_block_grows),
+        cmocka_unit_test(test_1),     cmocka_unit_test(test_2),     cmocka_unit_test(test_3),
+        cmocka_unit_test(test_127),   cmocka_unit_test(test_1000),  cmocka_unit_test(test_16384),
+        cmocka_unit_test(test_32769), cmocka_unit_test(test_65536), cmocka_unit_test(test_block_grows),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -326,12 +326,109 @@ static void test_lengths(void **state)
     support_data_free(&data);
 }
 
+/* ---- zero vectors under cosine ----------------------------------------------------------------------------------- */
+
+enum { ZERO_ROWS = 1200, ZERO_DIM = 48 };
+
+static uint32_t count_at_one(const struct quire_hit *hits, uint32_t n)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        count += fabsf(hits[i].distance - 1) < 1e-6f;
+    return count;
+}
+
+/* Valid until the next call. */
+static const char *key_of(uint32_t row)
+{
+    static char key[16];
+    snprintf(key, sizeof key, "%u", row);
+    return key;
+}
+
+static bool is_zero_row(uint64_t row, uint32_t every)
+{
+    return row % every == 0;
+}
+
+/* One row in `every` is zero: at distance 1 from all, so that those that are nearer, and only those, come before it;
+ * decoded it is zero again. Others are of all lengths that a float has. */
+static void check_zeros(enum quire_slot slot, enum quire_index_kind kind, uint32_t every)
+{
+    struct support_data data;
+    struct quire_build_options options = support_options(QUIRE_METRIC_COSINE, slot);
+    struct quire_hit hits[K_MOST];
+    struct quire_error err = {0};
+    float zero[ZERO_DIM] = {0}, x[ZERO_DIM];
+    uint32_t n, at, found = 0, asked = 0;
+    char *path;
+    support_clusters(ZERO_ROWS, ZERO_DIM, QUIRE_TYPE_F32, 6, &data);
+    for (uint32_t row = 0; row < ZERO_ROWS; row++) {
+        float scale = is_zero_row(row, every) ? 0 : powf(10, (float)(row % 67) - 33);
+        for (uint32_t d = 0; d < ZERO_DIM; d++)
+            x[d] = data.floats[(size_t)row * ZERO_DIM + d] * scale;
+        set_row(&data, row, x);
+    }
+    char *folder = support_folder_make();
+    path = support_path(folder, "zeros");
+    options.index = kind;
+    support_build(path, &data, &options);
+    assert_int_equal(quire_verify(path, NULL, NULL, NULL, NULL, &err), 0);
+    struct quire_index *index = support_open(path, NULL);
+    struct quire_search_options usual = support_search(10, 0, 0), all = support_search(K_MOST, 0, 0);
+    all.exact = true;
+    assert_int_equal(quire_search(index, zero, &usual, hits, &n, NULL, &err), 0);
+    assert_int_equal(n, 10);
+    assert_int_equal(count_at_one(hits, n), n);
+    for (uint32_t row = 1; row < ZERO_ROWS; row += 97) {
+        const float *query = data.floats + (size_t)row * ZERO_DIM;
+        if (is_zero_row(row, every))
+            continue;
+        struct quire_hit nearest[10];
+        assert_int_equal(quire_search(index, query, &usual, nearest, &n, NULL, &err), 0);
+        assert_int_equal(quire_search(index, query, &all, hits, &n, NULL, &err), 0);
+        for (uint32_t i = 0; i < n; i++)
+            if (is_zero_row(hits[i].id, every))
+                assert_true(hits[i].distance == 1);
+        for (uint32_t i = 0; i < 10; i++, asked++)
+            found += nearest[i].distance <= hits[9].distance + 1e-6f;
+    }
+    assert_true(found > 0.9 * asked);
+    found = 0;
+    usual.k = 1;
+    for (uint32_t row = 0; row < ZERO_ROWS; row++) { /* rows have keys of their number, and numbers of the index */
+        struct quire_hit hit;
+        assert_int_equal(quire_lookup(index, key_of(row), (size_t)strlen(key_of(row)), &at, &err), 0);
+        assert_int_equal(quire_vector(index, at, x, &err), 0);
+        double length = sqrt(-support_distance(QUIRE_METRIC_IP, x, x, ZERO_DIM));
+        assert_int_equal(quire_search(index, x, &usual, &hit, &n, NULL, &err), 0);
+        if (is_zero_row(row, every))
+            assert_true(length == 0 && hit.distance == 1);
+        found += hit.distance < 1e-3f;
+    }
+    assert_true(found > 0.95 * (ZERO_ROWS - ZERO_ROWS / every));
+    quire_close(index);
+    support_folder_remove(path);
+    support_folder_remove(folder);
+    support_data_free(&data);
+}
+
+static void test_zero_vectors(void **state)
+{
+    static const enum quire_slot slots[] = {QUIRE_SLOT_Q8, QUIRE_SLOT_F32, QUIRE_SLOT_F16, QUIRE_SLOT_BF16};
+    (void)state;
+    for (size_t s = 0; s < SUPPORT_COUNT(slots); s++) {
+        check_zeros(slots[s], s % 2 ? QUIRE_INDEX_SPANN : QUIRE_INDEX_PAGEGRAPH, 100);
+        check_zeros(slots[s], s % 2 ? QUIRE_INDEX_PAGEGRAPH : QUIRE_INDEX_SPANN, 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_duplicates),    cmocka_unit_test(test_all_identical), cmocka_unit_test(test_outliers),
         cmocka_unit_test(test_one_dimension), cmocka_unit_test(test_many_zeros),    cmocka_unit_test(test_k_above_rows),
-        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_lengths),       cmocka_unit_test(test_zero_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

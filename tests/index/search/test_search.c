@@ -311,8 +311,7 @@ static void test_zero_query(void **state)
         struct quire_build_options options = support_options(metrics[m], QUIRE_SLOT_AUTO);
         support_build(path, &data, &options);
         struct quire_index *index = support_open(path, NULL);
-        assert_int_equal(search_code(index, zero, support_search(1, 0, 0)),
-                         metrics[m] == QUIRE_METRIC_COSINE ? QUIRE_EZEROVEC : 0);
+        assert_int_equal(search_code(index, zero, support_search(1, 0, 0)), 0);
         quire_close(index);
         free(path);
     }

@@ -61,7 +61,7 @@ static void check_rotation(uint32_t dim, uint64_t seed)
 
 static void test_rotation_keeps_geometry(void **state)
 {
-    static const uint32_t dims[] = {32, 64, 96, 128, 160, 992, 1024, 3072, 16384, 16416};
+    static const uint32_t dims[] = {32, 64, 96, 128, 160, 992, 1024, 3072, 16384, 16416, 65568};
     (void)state;
     for (size_t i = 0; i < SUPPORT_COUNT(dims); i++)
         for (uint64_t seed = 0; seed < 3; seed++)

@@ -8,6 +8,7 @@
 #include "index/kernels/kernels.h"
 #include "index/vector/space.h"
 #include "tests/index/support_index.h"
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,6 +80,14 @@ static void check_query(const struct space *space, const struct support_data *da
     free(exact);
 }
 
+static bool is_zero(const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i] != 0)
+            return false;
+    return true;
+}
+
 static void test_order_is_kept(void **state)
 {
     static const uint32_t dims[] = {1, 2, 31, 32, 33, 100, 384};
@@ -90,15 +99,14 @@ static void test_order_is_kept(void **state)
             struct support_data data;
             struct space space;
             support_clusters(120, dims[d], types[d % SUPPORT_COUNT(types)], dims[d], &data);
-            /* no zero vectors: small integers may round to one */
+            /* no zero vectors, which the oracle cannot compare: small integers may round to one */
             for (uint32_t i = 0; i < data.rows; i++)
-                if (space_check(&(struct space){.metric = QUIRE_METRIC_COSINE, .dim = dims[d]},
-                                data.floats + (size_t)i * dims[d]) < 0)
+                if (is_zero(data.floats + (size_t)i * dims[d], dims[d]))
                     data.floats[(size_t)i * dims[d]] = 1;
             make_space(&space, metrics[m], &data);
             float *queries = support_queries(&data, 10, 5);
             for (uint32_t i = 0; i < 10; i++)
-                if (space_check(&space, queries + (size_t)i * dims[d]) == 0)
+                if (!is_zero(queries + (size_t)i * dims[d], dims[d]))
                     check_query(&space, &data, queries + (size_t)i * dims[d]);
             free(queries);
             space_fini(&space);
@@ -136,15 +144,56 @@ static void test_check(void **state)
     (void)state;
     for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++) {
         struct space space = {.metric = metrics[m], .dim = 3};
-        int zero = metrics[m] == QUIRE_METRIC_COSINE ? QUIRE_EZEROVEC : 0;
+        int large = metrics[m] == QUIRE_METRIC_COSINE ? 0 : QUIRE_ENOTFINITE;
         assert_int_equal(space_check(&space, (const float[]){1, 2, 3}), 0);
-        assert_int_equal(space_check(&space, (const float[]){0, 0, 0}), zero);
-        assert_int_equal(space_check(&space, (const float[]){0, -0.0f, 1e-30f}), zero);
+        assert_int_equal(space_check(&space, (const float[]){0, 0, 0}), 0);
+        assert_int_equal(space_check(&space, (const float[]){0, -0.0f, 1e-30f}), 0);
         assert_int_equal(space_check(&space, (const float[]){0, 0, NAN}), QUIRE_ENOTFINITE);
         assert_int_equal(space_check(&space, (const float[]){INFINITY, 0, 0}), QUIRE_ENOTFINITE);
         assert_int_equal(space_check(&space, (const float[]){0, -INFINITY, 0}), QUIRE_ENOTFINITE);
-        assert_int_equal(space_check(&space, (const float[]){0, 3e38f, 0}), QUIRE_ENOTFINITE);
+        assert_int_equal(space_check(&space, (const float[]){0, 3e38f, 0}), large);
     }
+}
+
+/* A zero vector is at cosine distance 1 from everything, another one included. */
+static void test_zero_vectors(void **state)
+{
+    (void)state;
+    struct support_data data;
+    struct space space;
+    float zero[40] = {0}, a[64], b[64], norm2, unused;
+    support_clusters(50, 40, QUIRE_TYPE_F32, 8, &data);
+    make_space(&space, QUIRE_METRIC_COSINE, &data);
+    float apart = space_query(&space, zero, a, &norm2);
+    assert_true(apart == 1 && norm2 == 0 && space_row(&space, zero, b) == 1);
+    float d = (float)support_distance(QUIRE_METRIC_L2, a, b, space.code_dim) + apart + apart;
+    assert_true(space_distance(&space, d, norm2) == 1);
+    for (uint32_t i = 0; i < data.rows; i++) {
+        const float *row = data.floats + (size_t)i * 40;
+        assert_true(space_row(&space, row, b) == 0);
+        d = (float)support_distance(QUIRE_METRIC_L2, a, b, space.code_dim) + apart;
+        assert_true(fabsf(d - 2) < 1e-5f);
+        assert_true(space_query(&space, row, b, &unused) == 0 && unused == 1);
+        assert_true(fabsf(space_distance(&space, d, unused) - 1) < 1e-5f);
+        assert_true(space_distance(&space, d, norm2) == 1);
+    }
+    space_fini(&space);
+    support_data_free(&data);
+}
+
+static void test_unit(void **state)
+{
+    static const float scales[] = {1e-45f, 1e-40f, 1e-30f, 1e-10f, 1, 1e10f, 1e30f, 1e38f};
+    (void)state;
+    for (size_t s = 0; s < SUPPORT_COUNT(scales); s++) {
+        float x[3] = {scales[s], -2 * scales[s], 2 * scales[s]}, unit[3];
+        double length = space_unit(x, 3, unit);
+        assert_true(fabs(length / (3 * (double)scales[s]) - 1) < 1e-6);
+        assert_true(fabsf(unit[0] - 1 / 3.0f) < 1e-6f && fabsf(unit[1] + 2 / 3.0f) < 1e-6f && unit[2] == -unit[1]);
+    }
+    float mixed[3] = {1e30f, 1e-30f, FLT_MAX}, zero[2] = {0, -0.0f};
+    assert_true(space_unit(mixed, 3, mixed) == (double)FLT_MAX && mixed[2] == 1 && mixed[1] == 0 && mixed[0] > 0);
+    assert_true(space_unit(zero, 2, zero) == 0 && zero[0] == 0 && zero[1] == 0);
 }
 
 static void test_floats(void **state)
@@ -170,10 +219,8 @@ static void test_floats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_is_kept),
-        cmocka_unit_test(test_restore),
-        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_order_is_kept), cmocka_unit_test(test_restore), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_zero_vectors),  cmocka_unit_test(test_unit),    cmocka_unit_test(test_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
