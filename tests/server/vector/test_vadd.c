@@ -118,7 +118,7 @@ static void test_forms(void **state)
         expect_integer(&c, "VCARD k", 3);
         expect_integer(&c, "VDIM k", 3);
         expect_text(&c, "TYPE k", "vectorset");
-        expect_text(&c, "OBJECT ENCODING k", "pagegraph");
+        expect_text(&c, "OBJECT ENCODING k", "raw");
         expect_text(&c, "VGETATTR k b", "{\"x\":1}");
         send_literal(&c, "VEMB k \"c\\x00d\"\r\n");
         r = read_reply(&c);
