@@ -267,7 +267,7 @@ uint32_t collection_tenant_generation(struct collection *collection, const char 
 /* Elements that the scope lets be seen, counted in memory. Cost: about a bit per sealed row, and the memtables' rows.
  * */
 uint64_t collection_count_scope(struct collection *collection, const struct tenant_scope *scope);
-/* Those of them that have attributes. Without a scope (NULL) it is kept while elements come and go, and costs nothing. */
+/* Those of them that have attributes. Without a scope (NULL) it is kept as elements come and go, and costs nothing. */
 uint64_t collection_count_attributed(struct collection *collection, const struct tenant_scope *scope);
 /* From this moment no element is the tenant's: one record, whatever it had. Elements that were nobody else's are
  * removed by and by, in the background (also after a restart); until then requests without a scope may see them, those

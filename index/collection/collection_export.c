@@ -2,7 +2,8 @@
  * collection_export.c - all elements of a snapshot, and puts of elements that come from elsewhere.
  *
  * A row of a memtable may be looked at inside an epoch only, and a visit may take long: so each is copied, and visited
- * outside. Rows of segments come from one pass over their blocks, decoded to floats, from which the stored form is made.
+ * outside. Rows of segments come from one pass over their blocks; the stored form is made of their numbers, or of what
+ * their codes stand for.
  *
  * Imported keys are as good as sure to be new; but bytes from outside may name one twice, and an element that lived in
  * two places would break every promise of a collection. So the filters of the segments are asked, which may have been

@@ -11,6 +11,7 @@
 #include "server/call/key_call.h"
 #include "server/call/worker_call.h"
 #include "server/dump/cmd_dumps.h"
+#include "server/process/config.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -9,9 +9,9 @@
  *
  *   string      its bytes
  *   hash        u32 fields; per field u32 bytes of its name, u32 of its value; both
- *   vector set  u32 bytes of its shape, the shape (collection_export.h), u32 bytes of a vector, u64 elements; per element
- *               u16 bytes of its name, u16 grants, u32 bytes of attributes; name, vector; per grant u8 bytes and the
- *               tenant's name; attributes
+ *   vector set  u32 bytes of its shape, the shape (collection_export.h), u32 bytes of a vector, u64 elements; per
+ *               element u16 bytes of its name, u16 grants, u32 bytes of attributes; name, vector; per grant u8 bytes
+ *               and the tenant's name; attributes
  *
  * Valid if and only if magic, type and version are known, the checksum is right, every length lies inside, nothing is
  * left over, a hash has a field, names and vectors are such as VADD would take, and no name stands twice. A checksum

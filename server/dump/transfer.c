@@ -11,8 +11,10 @@
 #include "index/attribute/attribute_schema.h"
 #include "index/attribute/grants.h"
 #include "index/collection/collection_export.h"
+#include "index/store/store.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include "server/process/log.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <time.h>

@@ -22,7 +22,7 @@ struct transfer_target {
 /* Takes the value over, also on failure. 1 where the time was over. *lsn of what was written. Inside the gate. */
 int transfer_bind(struct service *service, const struct transfer_target *target, const struct key_value *value,
                   uint64_t *lsn, struct quire_error *err);
-/* The same from the worker, which goes through the gate; a set that gets no key is dropped. 0 where the time was over. */
+/* The same from the worker, through the gate; a set that gets no key is dropped. 0 where the time was over. */
 int transfer_bind_later(struct service *service, const struct transfer_target *target, const struct key_value *value,
                         uint64_t *lsn, struct quire_error *err);
 
@@ -30,7 +30,7 @@ int transfer_bind_later(struct service *service, const struct transfer_target *t
 
 /* A set as a payload, of one moment. QUIRE_ELIMIT where it takes more than most bytes. */
 int transfer_write_set(struct collection *set, uint64_t most, struct resp_buffer *out, struct quire_error *err);
-/* The set that a payload holds; one with the elements of another. A reference of the caller, for transfer_bind_later. */
+/* The set that a payload holds; one with the elements of another. A reference for transfer_bind_later. */
 int transfer_read_set(struct service *service, struct payload *payload, struct collection **out,
                       struct quire_error *err);
 int transfer_copy_set(struct service *service, struct collection *from, struct collection **out,

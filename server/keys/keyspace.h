@@ -164,7 +164,7 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
 /* Removes fields; the hash too when none is left. */
 int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *entry, const struct resp_arg *fields, uint32_t n,
                          uint32_t *n_gone, struct quire_error *err);
-/* Puts a value under a key, whatever was there, in one frame with its expiry (0: never); taken over, also on failure. */
+/* Puts a value under a key, whatever was there, in one frame with its expiry (0: never). Taken over, on failure too. */
 int keyspace_put(struct keyspace_lock *lock, const struct key *key, const struct key_value *value, uint64_t expire_ms,
                  struct quire_error *err);
 /* Puts a vector set under a key, whatever was there; taken over on success only. */

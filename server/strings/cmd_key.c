@@ -4,6 +4,7 @@
  * Texts and replies are those of Redis 7. Where something takes long (freeing a large hash or all keys) the worker does
  * it, after DEL as after UNLINK, and after FLUSHALL SYNC as after ASYNC: a lane never waits for it.
  */
+#include "index/collection/collection.h"
 #include "server/call/key_call.h"
 #include "server/dump/cmd_dumps.h"
 #include "server/keys/keyspace.h"

@@ -1,6 +1,6 @@
 /*
- * test_dumps.c - DUMP, RESTORE and COPY: every type there and back, between two servers, over a restart; what is refused;
- * digests; the number of elements with attributes through all that can happen to them; VRANGE in EXEC.
+ * test_dumps.c - DUMP, RESTORE and COPY: every type there and back, between two servers, over a restart; what is
+ * refused; digests; the number of elements with attributes through all that can happen to them; VRANGE in EXEC.
  */
 #include "io/bytes.h"
 #include "tests/server/support_server.h"
