@@ -20,9 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRANTS_MARK         1u
-#define GRANTS_HEADER_BYTES 7u /* mark, number, bytes */
-#define GRANT_HEADER_BYTES  5u /* generation, length */
+#define GRANTS_MARK 1u
 
 static const uint8_t *grants_at(const void *text, uint32_t bytes, uint32_t *n_bytes)
 {

@@ -20,6 +20,9 @@
 #define TENANT_BYTES_MAX 255u
 #define GRANTS_MAX       1024u /* of one element */
 
+#define GRANTS_HEADER_BYTES 7u /* mark, number, bytes */
+#define GRANT_HEADER_BYTES  5u /* generation, length */
+
 struct grant {
     const char *name;
     uint32_t bytes, generation;

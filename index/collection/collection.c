@@ -387,6 +387,19 @@ static void end_place(const struct place *place, uint64_t lsn)
         part_kill(place->part, place->part_row);
 }
 
+/* Counts a text that takes the place of what is there (bytes 0: none, or the element goes). Before that ends. */
+static void count_attributes(struct collection *c, const struct place *old, const void *text, uint32_t bytes)
+{
+    struct memtable_row row = {.attributes = NULL};
+    assert(lock_is_held(&c->lock));
+    if (old->table)
+        memtable_row(old->table->memtable, old->row, &row);
+    bool had = old->part ? part_has_attributes(old->part, old->part_row)
+                         : collection_text_has_attributes(row.attributes, row.attribute_bytes);
+    uint64_t more = (uint64_t)collection_text_has_attributes(text, bytes) - had; /* modulo 2^64 */
+    atomic_fetch_add_explicit(&c->n_attributed, more, memory_order_relaxed);
+}
+
 static void name_place(const struct place *place, struct record_element *element)
 {
     element->ended_uid = place->part ? place->part->uid : 0;
@@ -421,6 +434,7 @@ static int put_row(struct collection *c, const struct place *place, const struct
         memtable_cancel(newest, &pending);
         return rc;
     }
+    count_attributes(c, place, element->attributes, element->attribute_bytes);
     uint32_t row = memtable_commit(newest, &pending, *lsn);
     assert(memtable_end_lsn(newest, row) == MEMTABLE_LSN_MAX);
     /* in the newest table the put itself has ended the older row */
@@ -467,6 +481,13 @@ static bool is_void(const struct collection *c, const struct element_text *old)
            collection_text_is_void(c, old->text, old->bytes);
 }
 
+static int check_vector(const struct view *view, const struct collection_put *put, struct quire_error *err)
+{
+    const struct memtable *newest = view->memtables[0]->memtable;
+    return put->is_stored ? memtable_check_stored(newest, put->vector, err)
+                          : memtable_check_vector(newest, put->vector, err);
+}
+
 /* Commits a put under the lock. scope: put->scope, resolved, or NULL. MEMTABLE_TOO_LONG: nothing but the length of its
  * vector is in its way. */
 static int commit_put(struct collection *c, struct collection_put *put, const struct tenant_scope *scope,
@@ -475,7 +496,7 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
     struct place place;
     struct element_text text;
     int rc = find_place(c, put->key, put->key_bytes, &put->located, &place, err);
-    int fits = rc < 0 ? rc : memtable_check_vector(c->view->memtables[0]->memtable, put->vector, err);
+    int fits = rc < 0 ? rc : check_vector(c->view, put, err);
     if (fits < 0)
         return fits;
     struct element_text old = old_text(&place, put->old_text, put->old_text_bytes);
@@ -559,9 +580,10 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
         return rc;
     struct view *view = collection_view(c);
     uint8_t *stored = malloc(memtable_stored_bytes(&c->table_config));
-    rc = stored ? memtable_check_vector(view->memtables[0]->memtable, put->vector, err)
-                : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
-    if (rc >= 0 && memtable_stored(view->memtables[0]->memtable, put->vector, stored) < 0)
+    rc = stored ? check_vector(view, put, err) : error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    if (rc >= 0 && put->is_stored)
+        memcpy(stored, put->vector, memtable_stored_bytes(&c->table_config));
+    else if (rc >= 0 && memtable_stored(view->memtables[0]->memtable, put->vector, stored) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a vector");
     view_unref(view);
     do
@@ -597,6 +619,7 @@ static int commit_remove(struct collection *c, const void *key, uint32_t key_byt
     rc = log_element(c, RECORD_REMOVE, &element, lsn, err);
     if (rc < 0)
         return rc;
+    count_attributes(c, &place, NULL, 0);
     end_place(&place, *lsn);
     c->last_lsn = *lsn;
     uint64_t before = atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
@@ -639,6 +662,7 @@ static int write_text(struct collection *c, const struct place *place, struct re
             memtable_attributes_cancel(newest, &pending);
             return rc;
         }
+        count_attributes(c, place, element->attributes, element->attribute_bytes);
         memtable_attributes_commit(newest, &pending);
         c->last_lsn = *lsn;
         return 0;
@@ -784,8 +808,10 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
         rc = collection_ended_carry_rest(c, edit, err);
     if (rc == 0)
         rc = log_edit(c, edit, places, lsn, err);
-    for (uint32_t i = 0; rc == 0 && i < edit->n_replaced; i++)
+    for (uint32_t i = 0; rc == 0 && i < edit->n_replaced; i++) {
+        count_attributes(c, &places[i], NULL, 0);
         end_place(&places[i], *lsn);
+    }
     free(places);
     if (rc < 0) {
         *gone = view;
@@ -799,8 +825,10 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
     c->last_lsn = *lsn;
     if (edit->added && atomic_load(&c->n_former) > 0)
         atomic_store(&c->void_due, true);
-    if (view_is_adoption(edit))
+    if (view_is_adoption(edit)) {
         atomic_fetch_add_explicit(&c->n_elements, part_living(edit->added) - edit->n_replaced, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->n_attributed, part_attributed(edit->added), memory_order_relaxed);
+    }
     *gone = old;
     return 0;
 }
@@ -853,33 +881,6 @@ bool collection_reclaim(struct collection *c)
         epochs_collect(c->host->epochs);
     }
     return stats.dead > 0 && stats.dead < before;
-}
-
-/* ---- snapshots that are read ------------------------------------------------------------------------------------- */
-
-int collection_pin(struct collection *c, uint64_t *lsn)
-{
-    pthread_mutex_lock(&c->lock);
-    int rc = array_reserve(&c->pins, &c->pins_capacity, c->n_pins + 1u) ? 0 : QUIRE_ENOMEM;
-    if (rc == 0)
-        c->pins[c->n_pins++] = *lsn = c->last_lsn;
-    pthread_mutex_unlock(&c->lock);
-    return rc;
-}
-
-void collection_unpin(struct collection *c, uint64_t lsn)
-{
-    struct memtable_stats stats;
-    pthread_mutex_lock(&c->lock);
-    uint32_t at = 0;
-    while (at < c->n_pins && c->pins[at] != lsn)
-        at++;
-    assert(at < c->n_pins);
-    c->pins[at] = c->pins[--c->n_pins];
-    memtable_get_stats(c->view->memtables[0]->memtable, &stats);
-    if (stats.dead > 0) /* what the pin kept can go, also if nobody writes again */
-        collection_wake(c);
-    pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */

@@ -103,6 +103,7 @@ struct collection_put {
     const void *key;
     uint32_t key_bytes;
     const void *vector;     /* elements of config.type, dim of them; checked */
+    bool is_stored;         /* vector is in the form in which it is kept (collection_export.h) instead; checked, too */
     const void *attributes; /* NULL: none */
     uint32_t attribute_bytes;
     bool keep_attributes; /* the element keeps those that it has, a new one has none; `attributes` are not looked at */
@@ -270,6 +271,8 @@ uint32_t collection_tenant_generation(struct collection *collection, const char 
 /* Elements that the scope lets be seen, counted in memory. Cost: about a bit per sealed row, and the memtables' rows.
  * */
 uint64_t collection_count_scope(struct collection *collection, const struct tenant_scope *scope);
+/* Those of them that have attributes. Without a scope (NULL) it is kept as elements come and go, and costs nothing. */
+uint64_t collection_count_attributed(struct collection *collection, const struct tenant_scope *scope);
 /* From this moment no element is the tenant's: one record, whatever it had. Elements that were nobody else's are
  * removed by and by, in the background (also after a restart); until then requests without a scope may see them, those
  * with one never, and a put takes their name as if it were free. *elements: how many it had; of none, nothing is

@@ -133,7 +133,7 @@ static int carry_round(struct collection *c, struct collection_ended *ended, con
         struct dead_rows *list = part_log_take(&ended->tombstones.logs[i]);
         pthread_mutex_unlock(&c->lock);
         rc = carry_list(ended, edit, i, list, n);
-        dead_rows_free(list);
+        part_dead_rows_free(list);
     }
     for (uint32_t i = 0; i < ended->n_tables && rc == 0; i++) {
         pthread_mutex_lock(&c->lock);
@@ -179,7 +179,7 @@ int collection_ended_carry_rest(struct collection *c, const struct collection_ed
     for (uint32_t i = 0; i < ended->tombstones.n && rc == 0; i++) {
         struct dead_rows *list = part_log_take(&ended->tombstones.logs[i]);
         rc = carry_list(ended, edit, i, list, &n);
-        dead_rows_free(list);
+        part_dead_rows_free(list);
         rc = ended->tombstones.logs[i].failed ? QUIRE_ENOMEM : rc;
     }
     for (uint32_t i = 0; i < ended->n_tables; i++)

@@ -652,15 +652,28 @@ int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_
     return rc;
 }
 
+static int count_attributed(void *context, const struct memtable *memtable, uint32_t number,
+                            const struct memtable_row *row)
+{
+    uint64_t *n = context;
+    (void)memtable, (void)number;
+    *n += collection_text_has_attributes(row->attributes, row->attribute_bytes);
+    return 0;
+}
+
 void collection_recount(struct collection *c)
 {
     struct memtable_stats stats;
-    uint64_t n = 0;
+    uint64_t n = 0, attributed = 0;
     for (uint32_t i = 0; i < c->view->n_memtables; i++) {
         memtable_get_stats(c->view->memtables[i]->memtable, &stats);
         n += stats.rows;
     }
-    for (uint32_t i = 0; i < c->view->n_parts; i++)
+    view_each_row(c->view, c->host->epochs, MEMTABLE_LSN_MAX - 1, count_attributed, &attributed);
+    for (uint32_t i = 0; i < c->view->n_parts; i++) {
         n += part_living(c->view->parts[i]);
+        attributed += part_attributed(c->view->parts[i]);
+    }
     atomic_store_explicit(&c->n_elements, n, memory_order_relaxed);
+    atomic_store_explicit(&c->n_attributed, attributed, memory_order_relaxed);
 }

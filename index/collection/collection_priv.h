@@ -30,7 +30,7 @@ struct collection {
     struct view *view;
     uint64_t last_lsn;     /* of the last write that is visible */
     uint64_t restored_lsn; /* what the checkpoint's record knew: older records of the log are left out */
-    atomic_uint_fast64_t n_elements;
+    atomic_uint_fast64_t n_elements, n_attributed; /* elements, and those of them that have attributes */
     atomic_bool dropped;
     struct quire_error *unavailable; /* owned; NULL: it is available. Set before others see it */
     struct former_tenant *former; /* by name; n_former is 0 as long as no tenant was dropped, and read without lock */
@@ -115,6 +115,8 @@ struct element_text {
     uint32_t bytes;
     char *owned;
 };
+/* Whether a text holds attributes, and not grants alone. */
+bool collection_text_has_attributes(const void *text, uint32_t bytes);
 /* Whether an element matches, by its text and key; one whose grants are damaged does not. filter NULL: all do. */
 bool collection_text_matches(const struct filter *filter, const void *text, uint32_t bytes, const void *key,
                              uint32_t key_bytes);

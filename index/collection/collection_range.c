@@ -110,36 +110,59 @@ static int on_memory(void *context, const struct memtable *memtable, uint32_t nu
                : 0;
 }
 
-int collection_range_read(struct collection *collection, struct collection_range *range, struct quire_error *err)
+/* What begin has taken but for the keys. */
+static void end_moment(struct collection_range *range)
 {
-    struct collection_snapshot *snapshot = NULL;
-    struct tenant_scope *scope = NULL;
+    collection_snapshot_close(range->snapshot);
+    free(range->resolved);
+    range->snapshot = NULL;
+    range->resolved = NULL;
+}
+
+static int end_failed(struct collection_range *range, int rc, struct quire_error *err)
+{
+    if (rc == QUIRE_ENOMEM)
+        error_set(err, rc, "no memory for the names of %llu elements", (unsigned long long)range->n);
+    end_moment(range);
+    collection_range_fini(range);
+    return rc;
+}
+
+int collection_range_begin(struct collection *collection, struct collection_range *range, struct quire_error *err)
+{
     range->keys = NULL;
     range->n = range->capacity = 0;
-    int rc = collection_scope_resolve(collection, range->scope, &scope, err);
+    range->snapshot = NULL;
+    int rc = collection_scope_resolve(collection, range->scope, &range->resolved, err);
     if (rc == 0)
-        rc = collection_snapshot_open(collection, &snapshot, err);
+        rc = collection_snapshot_open(collection, &range->snapshot, err);
+    struct memory_walk walk = {range, range->resolved};
+    if (rc == 0)
+        rc = view_each_row(range->snapshot->view, collection->host->epochs, range->snapshot->lsn, on_memory, &walk);
+    return rc < 0 ? end_failed(range, rc, err) : 0;
+}
+
+int collection_range_read(struct collection *collection, struct collection_range *range, struct quire_error *err)
+{
+    int rc = range->snapshot ? 0 : collection_range_begin(collection, range, err);
+    if (rc < 0)
+        return rc;
+    const struct collection_snapshot *snapshot = range->snapshot;
     for (uint32_t i = 0; rc == 0 && i < snapshot->view->n_parts; i++) {
         const struct part *part = snapshot->view->parts[i];
         uint8_t *hidden = NULL;
-        rc = scope ? hide_others(part, snapshot->tombstones.dead[i], scope, &hidden) : 0;
+        const uint8_t *dead = snapshot->tombstones.dead[i];
+        rc = range->resolved ? hide_others(part, dead, range->resolved, &hidden) : 0;
         if (rc == 0)
-            rc =
-                segment_scan(part->segment, scope ? hidden : snapshot->tombstones.dead[i], on_sealed, NULL, range, err);
+            rc = segment_scan(part->segment, range->resolved ? hidden : dead, on_sealed, NULL, range, err);
         free(hidden);
     }
-    struct memory_walk walk = {range, scope};
-    if (rc == 0)
-        rc = view_each_row(snapshot->view, collection->host->epochs, snapshot->lsn, on_memory, &walk);
-    collection_snapshot_close(snapshot);
-    free(scope);
-    if (rc == QUIRE_ENOMEM)
-        error_set(err, rc, "no memory for the names of %llu elements", (unsigned long long)range->n);
     if (rc < 0)
-        collection_range_fini(range);
-    else if (range->n > 0)
+        return end_failed(range, rc, err);
+    end_moment(range);
+    if (range->n > 0)
         qsort(range->keys, range->n, sizeof *range->keys, compare_keys);
-    return rc;
+    return 0;
 }
 
 void collection_range_fini(struct collection_range *range)

@@ -23,10 +23,17 @@ struct collection_range {
     /* out: in order; ended by collection_range_fini */
     struct range_key *keys;
     size_t n, capacity;
+    /* inside */
+    struct collection_snapshot *snapshot; /* owned; NULL: not begun */
+    struct tenant_scope *resolved;        /* owned */
 };
 
-/* Reads every block of the collection, as it is when the call begins. Blocks: not for lanes. Memory: the keys that are
- * answered. */
+/* Takes the moment that is answered, and the keys that are in memory: what is written afterwards does not show, even if
+ * it becomes one write with what was before (a batch of the journal). Takes as long as memtables have rows. On failure
+ * nothing is left. */
+int collection_range_begin(struct collection *collection, struct collection_range *range, struct quire_error *err);
+/* Reads every block of the collection as it was at that moment, or is, where it was not begun. Blocks: not for lanes.
+ * Memory: the keys that are answered. */
 int collection_range_read(struct collection *collection, struct collection_range *range, struct quire_error *err);
 void collection_range_fini(struct collection_range *range);
 

@@ -6,6 +6,7 @@
  * bit a row, beside writers (tombstones.h).
  */
 #include "index/collection/collection_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <stdlib.h>
 
@@ -36,6 +37,31 @@ int collection_tombstones_end(struct collection *c, struct tombstones *tombstone
     tombstones_end(tombstones);
     pthread_mutex_unlock(&c->lock);
     return tombstones_settle(tombstones);
+}
+
+int collection_pin(struct collection *c, uint64_t *lsn)
+{
+    pthread_mutex_lock(&c->lock);
+    int rc = array_reserve(&c->pins, &c->pins_capacity, c->n_pins + 1u) ? 0 : QUIRE_ENOMEM;
+    if (rc == 0)
+        c->pins[c->n_pins++] = *lsn = c->last_lsn;
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+void collection_unpin(struct collection *c, uint64_t lsn)
+{
+    struct memtable_stats stats;
+    pthread_mutex_lock(&c->lock);
+    uint32_t at = 0;
+    while (at < c->n_pins && c->pins[at] != lsn)
+        at++;
+    assert(at < c->n_pins);
+    c->pins[at] = c->pins[--c->n_pins];
+    memtable_get_stats(c->view->memtables[0]->memtable, &stats);
+    if (stats.dead > 0) /* what the pin kept can go, also if nobody writes again */
+        collection_wake(c);
+    pthread_mutex_unlock(&c->lock);
 }
 
 int collection_snapshot_open(struct collection *c, struct collection_snapshot **out, struct quire_error *err)

@@ -145,6 +145,7 @@ int collection_scope_resolve(struct collection *c, const struct tenant_scope *sc
 
 struct scope_count {
     const struct tenant_scope *scope;
+    bool attributed;
     uint64_t n;
 };
 
@@ -152,22 +153,32 @@ static int count_row(void *context, const struct memtable *memtable, uint32_t nu
 {
     struct scope_count *count = context;
     (void)memtable, (void)number;
-    count->n += grants_allow(row->attributes, row->attribute_bytes, count->scope);
+    count->n += grants_allow(row->attributes, row->attribute_bytes, count->scope) &&
+                (!count->attributed || collection_text_has_attributes(row->attributes, row->attribute_bytes));
     return 0;
 }
 
-static int count_resolved(struct collection *c, const struct tenant_scope *scope, uint64_t *out)
+static int count_sealed(const struct part *part, const uint8_t *dead, struct scope_count *count)
 {
-    struct scope_count count = {.scope = scope};
+    roaring_bitmap_t *rows = NULL;
+    if (count->attributed && !part->attributed)
+        return 0;
+    int rc = part_scope_rows(part, count->scope, dead, &rows);
+    if (rc == 0)
+        count->n += count->attributed ? roaring_bitmap_and_cardinality(rows, part->attributed)
+                                      : roaring_bitmap_get_cardinality(rows);
+    part_rows_free(rows);
+    return rc;
+}
+
+/* scope: resolved. attributed: only those that have attributes. */
+static int count_resolved(struct collection *c, const struct tenant_scope *scope, bool attributed, uint64_t *out)
+{
+    struct scope_count count = {.scope = scope, .attributed = attributed};
     struct collection_snapshot *s = NULL;
     int rc = collection_snapshot_open(c, &s, NULL);
-    for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++) {
-        roaring_bitmap_t *rows = NULL;
-        rc = part_scope_rows(s->view->parts[i], scope, s->tombstones.dead[i], &rows);
-        if (rc == 0)
-            count.n += roaring_bitmap_get_cardinality(rows);
-        part_rows_free(rows);
-    }
+    for (uint32_t i = 0; rc == 0 && i < s->view->n_parts; i++)
+        rc = count_sealed(s->view->parts[i], s->tombstones.dead[i], &count);
     if (rc == 0)
         rc = view_each_row(s->view, c->host->epochs, s->lsn, count_row, &count);
     collection_snapshot_close(s);
@@ -175,17 +186,25 @@ static int count_resolved(struct collection *c, const struct tenant_scope *scope
     return rc;
 }
 
-uint64_t collection_count_scope(struct collection *c, const struct tenant_scope *scope)
+static uint64_t count_scope(struct collection *c, const struct tenant_scope *scope, bool attributed)
 {
     struct tenant_scope *resolved = NULL;
     uint64_t n = 0;
-    if (!scope)
-        return collection_count(c);
     /* without memory nothing is visible */
-    if (collection_scope_resolve(c, scope, &resolved, NULL) < 0 || count_resolved(c, resolved, &n) < 0)
+    if (collection_scope_resolve(c, scope, &resolved, NULL) < 0 || count_resolved(c, resolved, attributed, &n) < 0)
         n = 0;
     free(resolved);
     return n;
+}
+
+uint64_t collection_count_scope(struct collection *c, const struct tenant_scope *scope)
+{
+    return scope ? count_scope(c, scope, false) : collection_count(c);
+}
+
+uint64_t collection_count_attributed(struct collection *c, const struct tenant_scope *scope)
+{
+    return scope ? count_scope(c, scope, true) : atomic_load_explicit(&c->n_attributed, memory_order_relaxed);
 }
 
 /* ---- all tenants ------------------------------------------------------------------------------------------------- */
@@ -342,7 +361,7 @@ int collection_drop_tenant(struct collection *c, const char *name, uint32_t byte
     if (rc < 0)
         return rc;
     tenant.generation = collection_tenant_generation(c, name, bytes);
-    rc = count_resolved(c, &scope, elements);
+    rc = count_resolved(c, &scope, false, elements);
     if (rc < 0)
         return error_set(err, rc, "no memory to count a tenant's elements");
     if (*elements == 0)
@@ -438,10 +457,13 @@ static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows
     int rc = collection_append(c, RECORD_VOID_ROWS, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
+    uint64_t attributed = 0;
     for (uint32_t i = 0; i < living; i++) {
         int killed = part_kill(part, rows[i]);
         assert(killed == 1); /* its bitmap has space for all rows */
+        attributed += part_has_attributes(part, rows[i]);
     }
+    atomic_fetch_sub_explicit(&c->n_attributed, attributed, memory_order_relaxed);
     c->last_lsn = lsn;
     atomic_fetch_sub_explicit(&c->n_elements, living, memory_order_relaxed);
     return 0;
@@ -486,9 +508,11 @@ static int end_void_row(struct collection *c, struct memtable *memtable, uint32_
     int rc = collection_append(c, RECORD_REMOVE, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
+    bool attributed = collection_text_has_attributes(row.attributes, row.attribute_bytes);
     memtable_end(memtable, number, lsn);
     c->last_lsn = lsn;
     atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&c->n_attributed, attributed, memory_order_relaxed);
     return 0;
 }
 

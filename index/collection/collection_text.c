@@ -38,6 +38,13 @@ bool collection_text_is_void(const struct collection *c, const void *text, uint3
     return n > 0;
 }
 
+bool collection_text_has_attributes(const void *text, uint32_t bytes)
+{
+    const char *json = NULL;
+    uint32_t json_bytes = 0, n_grants;
+    return grants_split(text, bytes, &json, &json_bytes, &n_grants) == 0 && json_bytes > 0;
+}
+
 bool collection_text_matches(const struct filter *filter, const void *text, uint32_t bytes, const void *key,
                              uint32_t key_bytes)
 {

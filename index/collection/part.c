@@ -1,10 +1,13 @@
 /*
- * part.c - tombstones and the key filter of a sealed segment.
+ * part.c - tombstones, the key filter and the attributed rows of a sealed segment.
  *
  * The filter is a split block Bloom filter (Putze, Sanders, Singler 2007): a key sets one bit in each of the eight
  * words of one 32-byte block, so that a look-up is one cache line. It is made when the part is opened, from the
  * hashes that the pages of the key table hold anyway: 12 bytes per row, read forward, instead of a file of its own
  * that could be wrong. Segments whose keys are row numbers need none.
+ *
+ * Which rows have attributes is learnt in the same way, 8 bytes a row, so that a count of them can be kept while rows
+ * die (collection_attributes.c). A text may be grants alone: then it is just as long as those, which columns know.
  *
  * Rows that die are logged for who copies tombstones meanwhile, under the lock under which they die.
  *
@@ -62,6 +65,7 @@ void part_unref(struct part *part)
 void part_free(struct part *part)
 {
     segment_unref(part->segment);
+    part_rows_free(part->attributed);
     free(part->filter);
     free(part->dead);
     free(part);
@@ -69,7 +73,7 @@ void part_free(struct part *part)
 
 /* ---- logs -------------------------------------------------------------------------------------------------------- */
 
-void dead_rows_free(struct dead_rows *rows)
+void part_dead_rows_free(struct dead_rows *rows)
 {
     while (rows) {
         struct dead_rows *next = rows->next;
@@ -242,6 +246,96 @@ static int make_filter(struct part *part, struct quire_error *err)
     return rc;
 }
 
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
+
+/* The bytes that each row's grants take in its text: 0 for a row without. *out NULL: no row has any; owned. */
+static int measure_grants(const struct part *part, uint32_t **out)
+{
+    const struct columns *columns = part->segment->columns;
+    struct grant tenant;
+    uint64_t n;
+    int rc = 0;
+    *out = NULL;
+    for (uint32_t i = 0; columns && rc == 0 && columns_tenant_at(columns, i, &tenant, &n); i++) {
+        const struct tenant_scope scope = {.tenants = &tenant, .n = 1};
+        roaring_bitmap_t *rows = NULL;
+        if (!*out && !(*out = calloc(segment_info(part->segment)->rows, sizeof **out)))
+            return QUIRE_ENOMEM;
+        rc = columns_scope(columns, &scope, &rows);
+        roaring_uint32_iterator_t *at = rc == 0 ? roaring_create_iterator(rows) : NULL;
+        for (; at && at->has_value; roaring_advance_uint32_iterator(at)) {
+            uint32_t *bytes = &(*out)[at->current_value];
+            *bytes += (*bytes ? 0 : GRANTS_HEADER_BYTES) + GRANT_HEADER_BYTES + tenant.bytes;
+        }
+        rc = rc == 0 && !at ? QUIRE_ENOMEM : rc;
+        if (at)
+            roaring_free_uint32_iterator(at);
+        part_rows_free(rows);
+    }
+    return rc;
+}
+
+/* Rows of one page of the index. One that is damaged counts for rows without: who asks for their texts is told. */
+static void add_attributed(struct part *part, const uint8_t *page, uint64_t number, const uint32_t *grants)
+{
+    const struct segment *s = part->segment;
+    uint64_t first = number * ATTRIBUTES_PER_PAGE, rows = s->params.rows - first;
+    uint32_t n = rows < ATTRIBUTES_PER_PAGE ? (uint32_t)rows : ATTRIBUTES_PER_PAGE, run = 0;
+    if (!format_page_is_valid(page, number, s->segment_id))
+        return;
+    for (uint32_t i = 0; i <= n; i++) {
+        uint64_t entry = i < n ? bytes_load_u64(page + 8 * (size_t)i) : 0;
+        if ((entry & 0xffffff) > (i < n && grants ? grants[first + i] : 0))
+            continue;
+        if (i > run) /* rows run .. i - 1 have some */
+            roaring_bitmap_add_range_closed(part->attributed, (uint32_t)first + run, (uint32_t)first + i - 1);
+        run = i + 1;
+    }
+}
+
+static int find_attributed(struct part *part, struct quire_error *err)
+{
+    const struct segment *s = part->segment;
+    uint64_t n = (s->params.rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE;
+    uint32_t *grants = NULL;
+    if (!s->attributes)
+        return 0;
+    part->attributed = roaring_bitmap_create();
+    uint8_t *pages = memory_aligned(4096, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
+    int rc = part->attributed && pages ? measure_grants(part, &grants) : QUIRE_ENOMEM;
+    if (rc < 0)
+        error_set(err, rc, "no memory to look for the attributes of %llu rows", (unsigned long long)s->params.rows);
+    for (uint64_t at = 0; at < n && rc == 0; at += PAGES_AT_ONCE) {
+        uint64_t some = n - at < PAGES_AT_ONCE ? n - at : PAGES_AT_ONCE;
+        rc = fs_read_exact(section_file_io(s->attributes), pages, (size_t)some * PAGE_BYTES,
+                           s->attribute_index_at + at * PAGE_BYTES, err);
+        for (uint64_t i = 0; i < some && rc == 0; i++)
+            add_attributed(part, pages + (size_t)i * PAGE_BYTES, at + i, grants);
+    }
+    if (rc == 0) {
+        roaring_bitmap_run_optimize(part->attributed);
+        roaring_bitmap_shrink_to_fit(part->attributed);
+    }
+    free(grants);
+    memory_free(pages);
+    return rc;
+}
+
+bool part_has_attributes(const struct part *part, uint32_t row)
+{
+    return part->attributed && roaring_bitmap_contains(part->attributed, row);
+}
+
+uint64_t part_attributed(const struct part *part)
+{
+    uint64_t n = part->attributed ? roaring_bitmap_get_cardinality(part->attributed) : 0;
+    if (n == 0 || atomic_load_explicit(&part->n_dead, memory_order_relaxed) == 0)
+        return n;
+    for (uint64_t row = 0; row < segment_info(part->segment)->rows; row++)
+        n -= part_is_dead(part, (uint32_t)row) && part_has_attributes(part, (uint32_t)row);
+    return n;
+}
+
 int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err)
 {
     assert(!part->segment && !part->filter);
@@ -256,6 +350,8 @@ int part_open(struct part *part, const char *path, const struct segment_options 
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the tombstones of %llu rows", (unsigned long long)rows);
     if (rc == 0)
         rc = make_filter(part, err);
+    if (rc == 0)
+        rc = find_attributed(part, err);
     if (rc == 0) {
         part->segment->dead = part->dead;
         return 0;
@@ -271,7 +367,8 @@ uint64_t part_bytes(const struct part *part)
     uint64_t segment = part->segment ? segment_info(part->segment)->resident_bytes : 0;
     const struct columns *columns = part->segment ? part->segment->columns : NULL;
     uint64_t kept = columns ? columns_kept_bytes(columns) : 0;
-    return sizeof *part + part->dead_capacity / 8 + filter + segment + kept;
+    uint64_t attributed = part->attributed ? roaring_bitmap_portable_size_in_bytes(part->attributed) : 0;
+    return sizeof *part + part->dead_capacity / 8 + filter + attributed + segment + kept;
 }
 
 /* ---- what scopes let be seen ------------------------------------------------------------------------------------- */

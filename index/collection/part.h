@@ -19,7 +19,7 @@ struct dead_rows {
     struct dead_rows *next;
     uint32_t n, rows[DEAD_ROWS];
 };
-void dead_rows_free(struct dead_rows *rows); /* the list; NULL is fine */
+void part_dead_rows_free(struct dead_rows *rows); /* the list; NULL is fine */
 
 /* The rows that die from a moment on, for who copies the tombstones or carries them on. Any number of a part. */
 struct part_log {
@@ -39,8 +39,9 @@ struct part {
     atomic_uint_fast64_t n_dead;
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
     uint64_t filter_blocks;
-    atomic_uint void_checked; /* the collection's n_drops when rows that are nobody's were looked for */
-    struct part_log *logs;    /* (lock) those that have begun */
+    roaring_bitmap_t *attributed; /* rows with attributes, dead ones too; NULL: none; owned. Does not change */
+    atomic_uint void_checked;     /* the collection's n_drops when rows that are nobody's were looked for */
+    struct part_log *logs;        /* (lock) those that have begun */
     /* Takes the part over when its last reference goes, wherever that is: to free a segment takes long, and a search
      * may be who goes last. NULL: it is freed at once. */
     void (*gone)(void *context, struct part *part);
@@ -50,7 +51,8 @@ struct part {
 
 /* A part of which only the number is known yet. */
 int part_create(uint64_t uid, struct part **out, struct quire_error *err);
-/* Opens its segment and makes the filter from the key table, read forward. Blocks. */
+/* Opens its segment, makes the filter from the key table and learns which rows have attributes from the index of texts,
+ * both read forward. Blocks. */
 int part_open(struct part *part, const char *path, const struct segment_options *options, struct quire_error *err);
 struct part *part_ref(struct part *part);
 void part_unref(struct part *part); /* NULL is fine */
@@ -69,6 +71,9 @@ int part_kill(struct part *part, uint32_t row);
 bool part_is_dead(const struct part *part, uint32_t row);
 /* Rows that live; 0 while it is not open. */
 uint64_t part_living(const struct part *part);
+/* Whether a row has attributes (grants alone are none), and how many that live have; 0 while it is not open. */
+bool part_has_attributes(const struct part *part, uint32_t row);
+uint64_t part_attributed(const struct part *part);
 /* Whether it may hold a key; never wrongly false. */
 bool part_may_have(const struct part *part, const void *key, uint32_t key_bytes);
 /* Bytes it holds in memory, the segment's included. */

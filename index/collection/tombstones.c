@@ -56,7 +56,7 @@ int tombstones_settle(struct tombstones *t)
         for (const struct dead_rows *some = rows; some; some = some->next)
             for (uint32_t r = 0; r < some->n; r++)
                 bitmap_remove_shared(t->dead[i], some->rows[r]);
-        dead_rows_free(rows);
+        part_dead_rows_free(rows);
     }
     return rc;
 }
@@ -65,7 +65,7 @@ void tombstones_destroy(struct tombstones *t)
 {
     for (uint32_t i = 0; i < t->n; i++) {
         assert(!t->logs[i].next);
-        dead_rows_free(part_log_take(&t->logs[i]));
+        part_dead_rows_free(part_log_take(&t->logs[i]));
         free(t->dead[i]);
     }
     free(t->logs);

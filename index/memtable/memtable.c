@@ -137,6 +137,31 @@ int memtable_check_vector(const struct memtable *table, const void *vector, stru
     return too_long ? MEMTABLE_TOO_LONG : 0;
 }
 
+int memtable_check_stored(const struct memtable *table, const void *stored, struct quire_error *err)
+{
+    const float unit = 0.25f; /* what rounding takes or adds is far less */
+    if (!table->coded)
+        return memtable_check_vector(table, stored, err);
+    struct workspace workspace;
+    uint32_t n = table->space.code_dim;
+    float *floats = memtable_workspace_begin(&workspace, sizeof(float) * n);
+    double decoded2 = 0;
+    float f = bytes_load_f32((const uint8_t *)stored + n);
+    float norm2 = bytes_load_f32((const uint8_t *)stored + n + sizeof(float));
+    if (floats) {
+        code_decode(stored, n, 8, f, floats);
+        decoded2 = memtable_norm2(floats, n);
+    }
+    memtable_workspace_end(&workspace);
+    if (!floats)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
+    /* vectors of a cosine set have unit length, and both numbers follow from the vector; NaN is neither */
+    if (!(fabsf(norm2 - 1) < unit && fabs(decoded2 - 1) < (double)unit))
+        return error_set(err, QUIRE_ECORRUPT, "a code is of no vector: its squared length is %g, said to be %g",
+                         decoded2, (double)norm2);
+    return 0;
+}
+
 /* ---- putting ----------------------------------------------------------------------------------------------------- */
 
 /* More rows than a search should compare one by one. Dead ones count less: they are only looked at. */

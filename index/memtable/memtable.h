@@ -51,6 +51,9 @@ void memtable_destroy(struct memtable *table); /* no reader; NULL is fine */
  * this one, put it in a new one). */
 #define MEMTABLE_TOO_LONG 1
 int memtable_check_vector(const struct memtable *table, const void *vector, struct quire_error *err);
+/* (lock) The same of bytes that are to be the stored form of a vector and come from outside: what no put would have
+ * made of one is refused, too: QUIRE_ECORRUPT. */
+int memtable_check_stored(const struct memtable *table, const void *stored, struct quire_error *err);
 /* (lock) Adds a row that begins at lsn and ends the key's row, if there is one, at lsn. `stored`: vector is in the
  * stored form (memtable_stored_bytes, as memtable_stored gave it), not the user's. *row gets its number. QUIRE_ENOMEM
  * and QUIRE_ELIMIT (2^31 rows) leave everything as it was. */

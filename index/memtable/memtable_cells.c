@@ -382,7 +382,7 @@ static int rebuild(struct memtable *table, struct cells *cells, struct rebuild *
     struct cell_directory *directory = NULL;
     int rc = made.cells && all && retired ? halving_begin(&h, table->space.code_dim, r->n_entries, ++cells->rebuilds)
                                           : QUIRE_ENOMEM;
-    if (rc == 0 && r->n_entries > 0)
+    if (rc == 0 && (r->n_entries > 0 || r->n_gone == n_old)) /* one stays, if only for the rows to come */
         rc = make_cells(table, &h, r->entries, r->n_entries, &made);
     if (rc == 0) {
         uint32_t n = arrange(old, r, &made, all);

@@ -3,10 +3,10 @@
  * thousands of rows at once and not over one text after the other.
  *
  * Beyond MEMTABLE_FLAT_ROWS rows a put takes its attributes apart: of each field a kind and a number, of a string
- * also the number of its text in a list of words. They lie in chunks of COLUMN_ROWS rows. What no column knows (fields beyond
- * COLUMNS_MAX, lists, strings that are long or more than the list takes) is looked up in the row's own text; a filter
- * that names a field without a column is not run here at all. Of grants a hash is kept: it says for certain whom a row
- * is not granted to.
+ * also the number of its text in a list of words. They lie in chunks of COLUMN_ROWS rows. What no column knows (fields
+ * beyond COLUMNS_MAX, lists, strings that are long or more than the list takes) is looked up in the row's own text; a
+ * filter that names a field without a column is not run here at all. Of grants a hash is kept: it says for certain
+ * whom a row is not granted to.
  *
  * So bits tell which rows may match. Who answers a row asks its text once more, so that a hash never decides alone and
  * attributes that change meanwhile are those that are answered.

@@ -7,10 +7,10 @@
  * lie is the answer. Let c0 be the centre nearest to a probe, c that of a neighbour's cell, D0 and D their squared
  * distances to the probe, and r the distance of the k-th neighbour. The plane between the two cells is
  * (D - D0) / (2 |c - c0|) away from the probe, and a neighbour that lies in the other cell is beyond it. That over r is
- * the *stretch* of the cell. A search that goes through all cells whose stretch, by the k-th distance that it has found,
- * is at most that of the q-th part of all neighbours of all probes misses about 1 - q of its own. It says the same for
- * other k, and for searches under a filter, whose k-th neighbour is farther away. Tried and worse: the stretch without
- * |c - c0|; how many standard deviations of a cell's rows the k-th distance is below their mean.
+ * the *stretch* of the cell. A search that goes through all cells whose stretch, by the k-th distance that it has
+ * found, is at most that of the q-th part of all neighbours of all probes misses about 1 - q of its own. It says the
+ * same for other k, and for searches under a filter, whose k-th neighbour is farther away. Tried and worse: the
+ * stretch without |c - c0|; how many standard deviations of a cell's rows the k-th distance is below their mean.
  *
  * Each time that the rows have doubled, other rows become probes. All of it is done by writers, under the lock: some
  * distances for each put, and one probe's stretches now and then. What searches read is a few numbers.

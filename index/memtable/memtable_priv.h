@@ -338,8 +338,8 @@ void memtable_columns_free(struct memtable *table, struct row_columns *columns);
 int memtable_columns_prepare(struct memtable *table, struct row_columns *columns, uint32_t row, const void *text,
                              uint32_t bytes);
 void memtable_columns_commit(struct row_columns *columns, uint32_t row, bool is_seen);
-/* Bits of rows < row_end that may pass the test's filter and scope: (row_end + 63) / 64 words. 1; 0: columns do not know
- * all fields of it; QUIRE_ENOMEM. */
+/* Bits of rows < row_end that may pass the test's filter and scope: (row_end + 63) / 64 words. 1; 0: columns do not
+ * know all fields of it; QUIRE_ENOMEM. */
 int memtable_columns_select(const struct memtable *table, const struct row_columns *columns,
                             const struct memtable_test *test, uint32_t row_end, uint64_t *bits);
 

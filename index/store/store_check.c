@@ -11,6 +11,7 @@
  *
  * What is found is a sentence; the walk goes on.
  */
+#include "index/attribute/grants.h"
 #include "index/format/format.h"
 #include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"
@@ -58,6 +59,8 @@ struct key_walk {
     size_t n_twice, twice_capacity;
     const uint64_t *doubles; /* sorted hashes that are there twice; NULL in the first pass */
     uint64_t n_doubles;
+    uint64_t n_attributed; /* elements with attributes */
+    bool is_damaged;       /* rows or texts could not be read */
 };
 
 static int walk_key(struct key_walk *walk, const void *key, uint32_t key_bytes)
@@ -82,23 +85,35 @@ static int walk_key(struct key_walk *walk, const void *key, uint32_t key_bytes)
     return 0;
 }
 
+static void walk_text(struct key_walk *walk, const void *text, uint32_t bytes)
+{
+    const char *json;
+    uint32_t json_bytes = 0, n_grants;
+    if (!walk->doubles && grants_split(text, bytes, &json, &json_bytes, &n_grants) == 0)
+        walk->n_attributed += json_bytes > 0;
+}
+
 static int walk_row(void *context, const struct scanned_row *row)
 {
     struct key_walk *walk = context;
     if (!walk->doubles && !part_may_have(walk->part, row->key, row->key_bytes))
         store_found(walk->check, "the filter of segment %llu does not know the key of row %u",
                     (unsigned long long)walk->part->uid, row->row);
+    walk_text(walk, row->attributes, row->attribute_bytes);
     return walk_key(walk, row->key, row->key_bytes);
 }
 
 static void skip_damage(void *context, const char *sentence)
 {
-    (void)context, (void)sentence; /* a finding of the segment's own verification */
+    struct key_walk *walk = context;
+    (void)sentence; /* a finding of the segment's own verification */
+    walk->is_damaged = true;
 }
 
 static int walk_memory(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
 {
     (void)memtable, (void)number;
+    walk_text(context, row->attributes, row->attribute_bytes);
     return walk_key(context, row->key, row->key_bytes);
 }
 
@@ -135,6 +150,12 @@ static int check_keys(struct store_check *check, const struct collection_snapsho
     if (rc == 0 && walk.n != snapshot->n_elements)
         store_found(check, "collection %llu counts %llu elements, and has %llu", uid,
                     (unsigned long long)snapshot->n_elements, (unsigned long long)walk.n);
+    /* texts in memory change in place: they can be compared where nothing has been written since */
+    uint64_t counted = collection_count_attributed(snapshot->collection, NULL);
+    bool comparable = rc == 0 && !walk.is_damaged && collection_last_lsn(snapshot->collection) == snapshot->lsn;
+    if (comparable && walk.n_attributed != counted)
+        store_found(check, "collection %llu counts %llu elements with attributes, and has %llu", uid,
+                    (unsigned long long)counted, (unsigned long long)walk.n_attributed);
     check->report.elements += walk.n;
     if (walk.n > 1)
         qsort(walk.hashes, walk.n, sizeof *walk.hashes, store_compare_u64);

@@ -119,9 +119,22 @@ static const char *type_of(struct span name)
 {
     static const struct {
         const char *name, *type;
-    } types[] = {{"key", "key"},        {"cache", "key"},     {"num", "integer"},   {"count", "integer"},
-                 {"effort", "integer"}, {"bytes", "integer"}, {"index", "integer"}, {"protover", "integer"},
-                 {"delta", "double"},   {"recall", "double"}, {"value", "double"}};
+    } types[] = {{"key", "key"},
+                 {"cache", "key"},
+                 {"num", "integer"},
+                 {"count", "integer"},
+                 {"effort", "integer"},
+                 {"bytes", "integer"},
+                 {"index", "integer"},
+                 {"protover", "integer"},
+                 {"dim", "integer"},
+                 {"numlinks", "integer"},
+                 {"build-exploration-factor", "integer"},
+                 {"max-filtering-effort", "integer"},
+                 {"bits", "integer"},
+                 {"delta", "double"},
+                 {"recall", "double"},
+                 {"value", "double"}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strlen(types[i].name) == (size_t)(name.end - name.at) &&
             memcmp(types[i].name, name.at, strlen(types[i].name)) == 0)

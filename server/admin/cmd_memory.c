@@ -1,12 +1,12 @@
 /*
- * cmd_memory.c - MEMORY and DEBUG: what is held, per key and in all, and the two means of looking inside.
+ * cmd_memory.c - MEMORY: what is held, per key and in all.
  *
  * Memory is counted where it can be: the kernel's statistics for the process, what keys, strings and hashes take, what
  * vector sets say they keep resident.
  * Under mimalloc (which only the program links, hence the weak symbols) PURGE and MALLOC-STATS are its own; otherwise
  * those of the C library. PURGE walks the heap, so it takes its time on the lane that was asked.
  *
- * key_memory is the one place that knows how much a key of each type takes.
+ * cmd_memory_of_key is the one place that knows how much a key of each type takes.
  */
 #include "index/collection/collection.h"
 #include "io/memory.h"
@@ -16,10 +16,8 @@
 #include "server/keys/keyspace.h"
 #include <inttypes.h>
 #include <malloc.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 __attribute__((weak)) void mi_collect(bool force);
 __attribute__((weak)) void mi_stats_print_out(void (*print)(const char *text, void *context), void *context);
@@ -29,8 +27,7 @@ const char *cmd_memory_allocator(void)
     return mi_collect ? "mimalloc" : "libc";
 }
 
-/* The bytes that an entry keeps in memory. */
-static uint64_t key_memory(const struct key_entry *entry)
+uint64_t cmd_memory_of_key(const struct key_entry *entry)
 {
     struct collection_stats stats;
     uint64_t bytes = keyspace_entry_bytes(entry);
@@ -53,7 +50,7 @@ void cmd_memory_usage(struct caller *caller, const struct resp_arg *args, uint32
     } else if (!key_peek(&call, caller, args[2])) {
         resp_null(caller_reply(caller));
     } else {
-        resp_integer(caller_reply(caller), (long long)key_memory(call.entry));
+        resp_integer(caller_reply(caller), (long long)cmd_memory_of_key(call.entry));
         key_end(&call);
     }
 }
@@ -158,63 +155,4 @@ void cmd_memory_malloc_stats(struct caller *caller, const struct resp_arg *args,
     }
     resp_verbatim(caller_reply(caller), (const char *)text.data, text.bytes);
     resp_buffer_fini(&text);
-}
-
-/* ---- DEBUG ------------------------------------------------------------------------------------------------------- */
-
-enum { DEBUG_NO, DEBUG_LOCAL, DEBUG_YES, SLEEP_MAX = 3600 };
-
-/* false after an error reply */
-static bool may_debug(struct client *c)
-{
-    char address[CLIENT_ADDRESS_BYTES];
-    uint64_t who = c->loop->server->service.config->debug_command;
-    client_address(c, false, address);
-    bool local = strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]:", 6) == 0;
-    if (who == DEBUG_YES || (who == DEBUG_LOCAL && local))
-        return true;
-    caller_error(
-        &c->caller,
-        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it "
-        "from a local connection, otherwise you need to set this option in the configuration file, and then "
-        "restart the server.");
-    return false;
-}
-
-/* Sleeps on the lane's thread: its other clients wait too, which is what the command is for. */
-void cmd_debug_sleep(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    double seconds;
-    (void)n;
-    if (!may_debug(c))
-        return;
-    if (!arg_number(args[2], &seconds) || !(seconds >= 0 && seconds <= SLEEP_MAX)) {
-        caller_error(&c->caller, "ERR value is not a number of seconds from 0 to %d", SLEEP_MAX);
-        return;
-    }
-    double whole = floor(seconds);
-    struct timespec left = {.tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9)};
-    nanosleep(&left, NULL);
-    resp_simple(client_reply(c), "OK");
-}
-
-void cmd_debug_object(struct caller *caller, const struct resp_arg *args, uint32_t n)
-{
-    struct client *c = client_of(caller);
-    struct key_call call;
-    char text[200];
-    (void)n;
-    if (!may_debug(c))
-        return;
-    if (!key_peek(&call, &c->caller, args[2])) {
-        caller_error(&c->caller, "ERR no such key");
-        return;
-    }
-    unsigned idle_s = atomic_load_explicit(&call.lock.keyspace->second, memory_order_relaxed) - call.entry->used_s;
-    snprintf(text, sizeof text,
-             "Value at:%p refcount:1 encoding:%s serializedlength:%" PRIu64 " lru:%u lru_seconds_idle:%u",
-             (const void *)call.entry, key_encoding(call.entry), key_memory(call.entry), call.entry->used_s, idle_s);
-    resp_simple(client_reply(c), text);
-    key_end(&call);
 }

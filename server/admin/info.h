@@ -34,6 +34,8 @@ uint64_t info_cache_bytes(struct server *server);
 void info_write(struct server *server, const struct resp_arg *sections, uint32_t n, struct resp_buffer *text);
 /* "mimalloc" or "libc"; in cmd_memory.c. */
 const char *cmd_memory_allocator(void);
+/* The bytes that an entry keeps in memory, all of a vector set's included. */
+uint64_t cmd_memory_of_key(const struct key_entry *entry);
 
 /* How many vector sets and caches cannot be used because of their files: INFO damage names them. */
 void info_count_unavailable(const struct server *server, uint64_t *sets, uint64_t *caches);

@@ -28,7 +28,7 @@ static const struct {
     {"HyperLogLogs", " PFADD PFCOUNT PFDEBUG PFMERGE PFSELFTEST "},
     {"replicas", " FAILOVER PSYNC REPLCONF REPLICAOF SLAVEOF SYNC WAITAOF "},
     {"several databases", " MOVE SWAPDB "},
-    {"dumps of single keys", " DUMP MIGRATE RESTORE RESTORE-ASKING "},
+    {"moves of keys by the server", " MIGRATE RESTORE-ASKING "},
     {"operations on several strings or on fields of bits", " BITFIELD BITFIELD_RO BITOP LCS "},
     {"sorting", " SORT SORT_RO "},
     {"expiries of fields",

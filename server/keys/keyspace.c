@@ -104,14 +104,20 @@ static struct key_entry *entry_create(const struct keyspace *k, const struct key
     return e;
 }
 
+void keyspace_release(const struct key_value *value)
+{
+    if (value->type == KEY_STRING)
+        keyspace_value_unref(value->string);
+    else if (value->type == KEY_HASH)
+        hash_destroy(value->hash);
+    else
+        collection_unref(value->set);
+}
+
 static void entry_destroy(struct key_entry *e)
 {
-    if (e->type == KEY_STRING)
-        keyspace_value_unref(e->string);
-    else if (e->type == KEY_HASH)
-        hash_destroy(e->hash);
-    else if (!e->unbound)
-        collection_unref(e->set);
+    if (!e->unbound)
+        keyspace_release(&(struct key_value){.type = (enum key_type)e->type, .hash = e->hash}); /* whichever it is */
     free(e);
 }
 
@@ -907,11 +913,23 @@ int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struc
     return 0;
 }
 
-int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const struct key *to, struct quire_error *err)
+/* The entry, which is in no table yet, gets the key in the place of whatever was there. Destroyed on failure. */
+static int put_entry(struct keyspace_lock *lock, const struct key *to, struct key_entry *fresh, struct quire_error *err)
 {
     uint64_t lsn = 0;
-    if (e->type == KEY_VECTOR_SET)
-        return error_set(err, QUIRE_EUNSUPPORTED, "COPY of a vector set is not supported");
+    int rc = reserve_expiry(lock, to->hash, NULL, fresh->expire_ms, err);
+    if (rc == 0)
+        rc = log_transfer(lock, to, fresh, false, &lsn, err);
+    if (rc == 0)
+        link_entry(lock, fresh, lsn);
+    else
+        entry_destroy(fresh);
+    return rc;
+}
+
+int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const struct key *to, struct quire_error *err)
+{
+    assert(e->type != KEY_VECTOR_SET);
     struct key_entry *fresh = entry_create(lock->keyspace, to, e->type);
     if (!fresh)
         return no_memory(err);
@@ -919,38 +937,37 @@ int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const s
         fresh->string = keyspace_value_create(e->string->data, e->string->bytes, e->string->bytes);
     else
         fresh->hash = hash_copy(e->hash);
-    bool copied = e->type == KEY_STRING ? fresh->string != NULL : fresh->hash != NULL;
-    int rc = copied ? reserve_expiry(lock, to->hash, NULL, e->expire_ms, err) : no_memory(err);
-    if (rc == 0)
-        rc = log_transfer(lock, to, e, false, &lsn, err);
-    if (rc < 0) {
-        entry_destroy(fresh);
-        return rc;
-    }
     fresh->expire_ms = e->expire_ms;
-    link_entry(lock, fresh, lsn);
-    return 0;
+    if (e->type == KEY_STRING ? fresh->string != NULL : fresh->hash != NULL)
+        return put_entry(lock, to, fresh, err);
+    entry_destroy(fresh);
+    return no_memory(err);
 }
 
-/* ---- versions, what is due --------------------------------------------------------------------------------------- */
-
-uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg, bool *vectors)
+int keyspace_put(struct keyspace_lock *lock, const struct key *key, const struct key_value *value, uint64_t expire_ms,
+                 struct quire_error *err)
 {
-    struct keyspace_lock lock;
-    struct key key = keyspace_key(k, arg);
-    keyspace_lock_key(&lock, k, &key);
-    const struct key_entry *e = keyspace_find(&lock, &key);
-    uint64_t version = e ? e->version : 0;
-    if (vectors)
-        *vectors = e && e->type == KEY_VECTOR_SET;
-    keyspace_unlock(&lock);
-    return version;
+    struct key_entry *fresh = entry_create(lock->keyspace, key, value->type);
+    if (!fresh) {
+        keyspace_release(value);
+        return no_memory(err);
+    }
+    fresh->expire_ms = expire_ms;
+    if (value->type == KEY_STRING)
+        fresh->string = value->string;
+    else if (value->type == KEY_HASH)
+        fresh->hash = value->hash;
+    else
+        fresh->set = value->set;
+    return put_entry(lock, key, fresh, err);
 }
+
+/* ---- what is due ------------------------------------------------------------------------------------------------- */
 
 void keyspace_expire_due(struct keyspace *k, unsigned first, unsigned step, unsigned *next, uint64_t budget_us)
 {
     uint64_t end_us = clock_us() + budget_us;
-    if (first >= KEYSPACE_SHARDS)
+    if (first >= KEYSPACE_SHARDS || atomic_load_explicit(&k->keeps_expired, memory_order_relaxed))
         return;
     for (unsigned done = 0; done <= (KEYSPACE_SHARDS - 1 - first) / step; done++) {
         unsigned shard = first + *next * step;

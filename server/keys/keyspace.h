@@ -41,6 +41,17 @@ struct value *keyspace_value_create(const void *data, uint32_t bytes, uint32_t c
 struct value *keyspace_value_ref(struct value *value);
 void keyspace_value_unref(struct value *value);
 
+/* A value that no key has yet: a reference to a string or a set, or a hash. */
+struct key_value {
+    enum key_type type;
+    union {
+        struct value *string;
+        struct hash *hash;
+        struct collection *set;
+    };
+};
+void keyspace_release(const struct key_value *value); /* NULL inside is fine */
+
 /* A key as it was looked up; points into the request. */
 struct key {
     const uint8_t *data;
@@ -92,6 +103,7 @@ struct keyspace {
     _Atomic uint64_t used_bytes; /* keys, values and tables */
     _Atomic uint64_t expired;    /* keys that were removed because their time was over */
     atomic_uint second;
+    atomic_bool keeps_expired; /* keyspace_expire_due does nothing: for tests */
 };
 
 int keyspace_init(struct keyspace *keyspace, struct quire_error *err);
@@ -152,6 +164,9 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
 /* Removes fields; the hash too when none is left. */
 int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *entry, const struct resp_arg *fields, uint32_t n,
                          uint32_t *n_gone, struct quire_error *err);
+/* Puts a value under a key, whatever was there, in one frame with its expiry (0: never). Taken over, on failure too. */
+int keyspace_put(struct keyspace_lock *lock, const struct key *key, const struct key_value *value, uint64_t expire_ms,
+                 struct quire_error *err);
 /* Puts a vector set under a key, whatever was there; taken over on success only. */
 int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, struct collection *set,
                          struct quire_error *err);
@@ -166,7 +181,7 @@ int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err);
 int keyspace_expire(struct keyspace_lock *lock, struct key_entry *entry, uint64_t expire_ms, struct quire_error *err);
 /* The entry under another key, whatever was there. */
 int keyspace_rename(struct keyspace_lock *lock, struct key_entry *entry, const struct key *to, struct quire_error *err);
-/* A copy under another key, whatever was there. QUIRE_EUNSUPPORTED for vector sets. */
+/* A copy under another key, whatever was there. Not of vector sets. */
 int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *entry, const struct key *to,
                   struct quire_error *err);
 /* The value of the key changed in a way that its own part of the program logged, at this LSN (0: not logged). */

@@ -119,3 +119,16 @@ void keyspace_get_expiries(struct keyspace *k, struct keyspace_expiries *out)
     uint64_t mean_at = out->keys ? (uint64_t)(sum / out->keys) : 0;
     out->mean_ms = mean_at > now_ms ? mean_at - now_ms : 0;
 }
+
+uint64_t keyspace_version(struct keyspace *k, struct resp_arg arg, bool *vectors)
+{
+    struct keyspace_lock lock;
+    struct key key = keyspace_key(k, arg);
+    keyspace_lock_key(&lock, k, &key);
+    const struct key_entry *e = keyspace_find(&lock, &key);
+    uint64_t version = e ? e->version : 0;
+    if (vectors)
+        *vectors = e && e->type == KEY_VECTOR_SET;
+    keyspace_unlock(&lock);
+    return version;
+}

@@ -4,7 +4,9 @@
  * Texts and replies are those of Redis 7. Where something takes long (freeing a large hash or all keys) the worker does
  * it, after DEL as after UNLINK, and after FLUSHALL SYNC as after ASYNC: a lane never waits for it.
  */
+#include "index/collection/collection.h"
 #include "server/call/key_call.h"
+#include "server/dump/cmd_dumps.h"
 #include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include <string.h>
@@ -150,6 +152,18 @@ static bool copy_options(struct caller *c, const struct resp_arg *args, uint32_t
     return true;
 }
 
+/* The reference to the set is taken over. */
+static void copy_set(struct caller *c, struct resp_arg name, struct collection *set,
+                     const struct transfer_target *target)
+{
+    if (collection_available(set, NULL) == 0 && !cmd_dump_is_in_exec(c)) {
+        cmd_copy_set(c, set, target);
+        return;
+    }
+    key_is_unavailable(caller_reply(c), name, set);
+    collection_unref(set);
+}
+
 void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_pair pair;
@@ -164,6 +178,13 @@ void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!hold_pair(&pair, c, args + 1))
         return;
     bool copies = pair.from && (replace || !pair.to);
+    if (copies && pair.from->type == KEY_VECTOR_SET) {
+        const struct transfer_target target = {.key = args[2], .replace = replace, .expire_ms = pair.from->expire_ms};
+        struct collection *set = collection_ref(pair.from->set);
+        keyspace_unlock(&pair.lock);
+        copy_set(c, args[1], set, &target);
+        return;
+    }
     int rc = copies ? keyspace_copy(&pair.lock, pair.from, &pair.to_key, &err) : 0;
     if (key_failed(c, &pair.lock, rc, &err))
         return;

@@ -45,7 +45,7 @@ static void put_text(struct resp_buffer *out, const char *name, const char *valu
 
 void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
-    enum { FOR_ALL = 12, STATISTICS = 13 };
+    enum { FOR_ALL = 15, STATISTICS = 13 };
     (void)n;
     struct vector_view view;
     enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
@@ -56,14 +56,21 @@ void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct resp_buffer *out = caller_reply(c);
     const struct collection_config *config = collection_config(view.collection);
     const struct attribute_schema *schema = collection_schema(view.collection);
+    struct collection_stats stats;
+    collection_get_stats(view.collection, &stats);
     resp_map(out, FOR_ALL + (view.scope ? 0 : STATISTICS));
-    /* what everybody may know of a set */
+    uint64_t size = vector_view_count(&view);
+    /* what everybody may know of a set: first what Redis tells, in its order. There are no levels above the lowest; the
+     * number of the newest node is that of the last write, which tells what others do: who sees a part counts that */
     put_text(out, "quant-type", vector_quant_name(config));
     vector_put_count(out, "hnsw-m", vector_links(config));
     vector_put_count(out, "vector-dim", config->dim);
     vector_put_count(out, "projection-input-dim", config->input_dim);
-    vector_put_count(out, "size", vector_view_count(&view));
+    vector_put_count(out, "size", size);
+    vector_put_count(out, "max-level", 0);
+    vector_put_count(out, "attributes-count", collection_count_attributed(view.collection, view.scope));
     vector_put_count(out, "vset-uid", collection_uid(view.collection));
+    vector_put_count(out, "hnsw-max-node-uid", view.scope ? size : stats.last_lsn);
     put_text(out, "metric", quire_metric_name(config->metric));
     put_text(out, "index", quire_index_kind_name(collection_index_kind(view.collection)));
     put_text(out, "vector-type", quire_type_name(config->type));
@@ -80,8 +87,6 @@ void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
     }
     /* what is everybody's together */
     if (!view.scope) {
-        struct collection_stats stats;
-        collection_get_stats(view.collection, &stats);
         vector_put_count(out, "memory-budget", config->memory_bytes);
         vector_put_count(out, "memory-rows", stats.memtable_rows);
         vector_put_count(out, "memory-bytes", stats.memtable_bytes);

@@ -207,12 +207,17 @@ void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
     call->base.work = range;
     call->base.done = range_done;
     call->range.count = count < 0 ? UINT64_MAX : (uint64_t)count;
-    if (take_end(args[2], &to, &call->range.first) && take_end(args[3], &to, &call->range.last)) {
+    struct deferred *base = &call->base.base;
+    struct quire_error err = {0};
+    if (!take_end(args[2], &to, &call->range.first) || !take_end(args[3], &to, &call->range.last)) {
+        resp_error(&base->pending.out, "ERR an end of the range is [name, (name, - or +");
+        deferred_end(base);
+    } else if (c->whole && collection_range_begin(base->collection, &call->range, &err) < 0) {
+        resp_quire_error(&base->pending.out, &err);
+        deferred_end(base);
+    } else { /* of EXEC the moment is now, whatever its later commands write */
         worker_call_start(&call->base);
-        return;
     }
-    resp_error(&call->base.base.pending.out, "ERR an end of the range is [name, (name, - or +");
-    deferred_end(&call->base.base);
 }
 
 /* ---- VLOAD ------------------------------------------------------------------------------------------------------- */

@@ -2,8 +2,8 @@
  * vector_quant.c - int8, bin and f32 of an element, made of what the set keeps.
  *
  * Redis keeps of a vector its length and its unit vector: as floats, as int8 in steps of a 127th of its largest
- * number, or as the signs. Here a set keeps floats, or 8-bit codes of the rotated vector (unit_code.h). VEMB RAW is made of these
- * in the form that the set was asked for. VEMB gives back
+ * number, or as the signs. Here a set keeps floats, or 8-bit codes of the rotated vector (unit_code.h). VEMB RAW is
+ * made of these in the form that the set was asked for. VEMB gives back
  *
  *   NOQUANT       the numbers as they were added
  *   Q8            what the codes say; where few dimensions are kept as floats, int8 of them, as in Redis to the digit

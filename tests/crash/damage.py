@@ -192,7 +192,12 @@ def look(options, folder, kind, expected, seen):
         name = next(iter(out))
         again = ("VADD", name, "VALUES", 2, 1, 0, "e") if name[0] == "s" else ("SC.CREATE", name, "DIM", 4)
         replies = stream.ask([request("DEL" if name[0] == "s" else "SC.DROP", name), request(*again)])
-        info = stream.ask([request("INFO", "damage")])[0].decode()
+        end = time.monotonic() + 20  # what a removed key had goes in the background
+        while True:
+            info = stream.ask([request("INFO", "damage")])[0].decode()
+            if ":1" not in info or time.monotonic() > end:
+                break
+            time.sleep(0.02)
         if replies not in ([1, 1], [1, "OK"]) or "unavailable_sets:0" not in info or \
                 "unavailable_caches:0" not in info:
             raise Wrong("%s is unavailable, and cannot be removed: %r, %r" % (name, replies, info))

@@ -74,7 +74,7 @@ for arguments in ((), ("-3",)):
     check(label + ": the hint of VSIM comes from COMMAND DOCS", "ELE element" in seen and "WITHSCORES" in seen, seen)
     t.type("\x15help vcard\r")
     seen = t.read_until(r"summary: .*" + prompt, 5)
-    check(label + ": help vcard", "summary: Returns the number of elements of a vector set." in seen and "since: 0.1.0" in seen, seen)
+    check(label + ": help vcard", "summary: Returns the number of elements of a vector set." in seen and "since: 8.0.0" in seen, seen)
     t.type("\x15help @vector_set\r")
     seen = t.read_until(r"VRANDMEMBER .*" + prompt, 5)
     check(label + ": help of the group", "VSIM key" in seen, seen)

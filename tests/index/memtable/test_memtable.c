@@ -518,6 +518,35 @@ static void test_horizon_keeps_old_versions(void **state)
     end(&f);
 }
 
+/* All rows go, others come, again and again: the cells go with them, but one. */
+static void test_empty_and_filled_again(void **state)
+{
+    struct fixture f;
+    uint64_t gauss = 6;
+    float x[16];
+    struct memtable_hit hit;
+    struct memtable_stats stats;
+    (void)state;
+    begin(&f, 16, QUIRE_TYPE_F32, QUIRE_METRIC_COSINE, QUIRE_SLOT_Q8);
+    for (uint32_t round = 0; round < 4; round++) {
+        for (uint32_t i = 0; i < 1000; i++) {
+            random_vector(&gauss, 16, x);
+            put_number(&f, i, x);
+        }
+        assert_int_equal(search(&f, x, 1, false, f.lsn, &hit), 1);
+        assert_true(hit.distance < 1e-4f);
+        verify(&f);
+        for (uint32_t i = 0; i < 1000; i++)
+            memtable_end(f.table, memtable_find(f.table, &i, sizeof i), ++f.lsn);
+        reclaim_all(&f, f.lsn);
+        verify(&f);
+        memtable_get_stats(f.table, &stats);
+        assert_int_equal(stats.rows + stats.dead, 0);
+        assert_int_equal(search(&f, x, 1, false, f.lsn, &hit), 0);
+    }
+    end(&f);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 enum {
@@ -725,6 +754,7 @@ int main(void)
         cmocka_unit_test(test_growing_lengths),
         cmocka_unit_test(test_row_numbers_are_used_again),
         cmocka_unit_test(test_horizon_keeps_old_versions),
+        cmocka_unit_test(test_empty_and_filled_again),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_the_dead_stay_dead),
         cmocka_unit_test(test_refused_vectors),

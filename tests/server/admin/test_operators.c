@@ -620,7 +620,7 @@ static void test_latency(void **state)
 static void test_memory_and_debug(void **state)
 {
     const char *folder = *state;
-    struct test_server *s = START("import-dir", folder, );
+    struct test_server *s = START("import-dir", folder, "enable-debug-command", "no", );
     struct connection c;
     connect_to(&c, s->port);
     expect_error(&c, "DEBUG SLEEP 0",

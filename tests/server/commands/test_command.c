@@ -73,7 +73,9 @@ static void test_texts_flags_and_keys(void **state)
         unsigned known = 0;
         for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
             known += strcmp(groups[g], c->group) == 0;
-        if (known != 1 || c->since[0] != '0' || c->summary[0] == 0 || c->summary[strlen(c->summary) - 1] != '.')
+        bool of_redis = strcmp(c->group, "vector_set") == 0 && c->since[0] == '8';
+        if (known != 1 || (c->since[0] != '0' && !of_redis) || c->summary[0] == 0 ||
+            c->summary[strlen(c->summary) - 1] != '.')
             fail_msg("%s: group, since or summary", c->name);
         assert_false((c->flags & CMD_READ) && (c->flags & CMD_WRITE));
         bool keyed = c->first_key > 0, sub = strchr(c->name, '|') != NULL;

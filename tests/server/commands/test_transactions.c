@@ -81,9 +81,9 @@ static void test_queue_and_exec(void **state)
 
 static void test_errors(void **state)
 {
-    static const char *const taints[] = {"NOSUCH x", "GET",        "SET k",        "CONFIG NOSUCH",
-                                         "VSEAL k",  "VCOMPACT k", "VRANGE k - +", "VLOAD k p",
-                                         "VCHECK k", "SHUTDOWN",   "SAVE",         "CLIENT REPLY OFF"};
+    static const char *const taints[] = {"NOSUCH x", "GET",        "SET k",    "CONFIG NOSUCH",
+                                         "VSEAL k",  "VCOMPACT k", "VCOUNT k", "VLOAD k p",
+                                         "VCHECK k", "SHUTDOWN",   "SAVE",     "CLIENT REPLY OFF"};
     struct test_server *s = support_server(NULL);
     struct connection c;
     (void)state;

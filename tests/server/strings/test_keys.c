@@ -94,7 +94,6 @@ static void test_names(void **state)
     expect_error(&c, "COPY b b", "ERR source and destination objects are the same");
     expect_error(&c, "COPY b y DB 1", "ERR DB index is out of range");
     expect_error(&c, "COPY b y NOPE", "ERR syntax error");
-    expect_error(&c, "COPY w y", "ERR COPY of a vector set is not supported");
     expect_text(&c, "RENAME w b", "OK"); /* a set in a string's place */
     expect_error(&c, "GET b", "WRONGTYPE ");
     expect_error(&c, "VCARD h", "WRONGTYPE ");
@@ -277,7 +276,7 @@ static void test_object(void **state)
     expect_text(&c, "OBJECT ENCODING short", "embstr");
     expect_text(&c, "OBJECT ENCODING long", "raw");
     expect_text(&c, "OBJECT ENCODING h", "listpack");
-    expect_text(&c, "OBJECT ENCODING v", "pagegraph");
+    expect_text(&c, "OBJECT ENCODING v", "raw");
     expect_integer(&c, "OBJECT REFCOUNT h", 1);
     expect_between(&c, "OBJECT IDLETIME h", 0, 5);
     expect_error(&c, "OBJECT FREQ h", "ERR An LFU maxmemory policy is not selected");

@@ -118,7 +118,7 @@ static void test_forms(void **state)
         expect_integer(&c, "VCARD k", 3);
         expect_integer(&c, "VDIM k", 3);
         expect_text(&c, "TYPE k", "vectorset");
-        expect_text(&c, "OBJECT ENCODING k", "pagegraph");
+        expect_text(&c, "OBJECT ENCODING k", "raw");
         expect_text(&c, "VGETATTR k b", "{\"x\":1}");
         send_literal(&c, "VEMB k \"c\\x00d\"\r\n");
         r = read_reply(&c);
@@ -616,7 +616,7 @@ static void check_created(const char *type, const char *metric, const char *inde
     expect_field("k", "vector-type", type, 0);
     expect_field("k", "metric", metric, 0);
     expect_field("k", "index", index[0] == 'a' ? "pagegraph" : index, 0);
-    expect_text(&c, "OBJECT ENCODING k", index[0] == 'a' ? "pagegraph" : index);
+    expect_text(&c, "OBJECT ENCODING k", "raw");
     expect_field("k", "memory-budget", NULL, 100000000);
     struct reply r = ask(&c, "VSIM k VALUES 4 1 2 3 4");
     assert_true(r.type == '*' && r.n == 0);

@@ -487,7 +487,7 @@ static void test_vinfo(void **state)
         speak(protocol);
         struct reply r = ask(&c, "VINFO l2");
         assert_int_equal(r.type, protocol == 3 ? '%' : '*');
-        assert_int_equal(r.n, 50);
+        assert_int_equal(r.n, 56);
         assert_int_equal(reply_field(&r, "size")->integer, SUPPORT_ROWS);
         assert_int_equal(reply_field(&r, "vector-dim")->integer, SUPPORT_DIM);
         assert_true(reply_is(reply_field(&r, "quant-type"), "f32"));

@@ -1,0 +1,53 @@
+/*
+ * collection_export.h - a collection as its elements at one moment, and elements on their way into another: what DUMP,
+ * RESTORE and COPY are made of.
+ *
+ * A vector travels in the form in which memtables keep it (memtable.h), so that it is not rounded again; one that lies
+ * in a segment is brought into that form first. What the form is follows from the collection's config alone: another
+ * collection with the same config takes it as it is. Grants travel by name; those that are void stay behind.
+ */
+#ifndef QUIRE_INDEX_COLLECTION_EXPORT_H
+#define QUIRE_INDEX_COLLECTION_EXPORT_H
+
+#include "index/collection/collection.h"
+
+struct exported_element {
+    const void *key;
+    uint32_t key_bytes;
+    const void *stored; /* collection_stored_bytes */
+    /* The vector in the numbers of the collection's slots, which are the same wherever the element lies and has been;
+     * NULL where slots are codes: then it is rounded anew when it moves. Of no account for an import. */
+    const void *exact;
+    uint32_t exact_bytes;
+    const struct grant *grants;
+    uint32_t n_grants;
+    const void *attributes; /* JSON; NULL: none */
+    uint32_t attribute_bytes;
+};
+
+/* What a collection is (config and schema) as bytes, owned by the caller, NULL without memory; and what such bytes say:
+ * *schema is owned by the caller. */
+uint8_t *collection_export_shape(const struct collection *collection, uint32_t *n_bytes);
+int collection_import_shape(const uint8_t *bytes, uint32_t n, struct collection_config *config,
+                            struct attribute_schema **schema, struct quire_error *err);
+
+/* Bytes of a vector in the form in which it is kept. */
+uint32_t collection_stored_bytes(const struct collection *collection);
+
+/* Visits each element that is anybody's (or has no grants), in no order, as of the moment the call begins, whatever is
+ * written meanwhile (but for the text of a row in memory, which changes in place); reads every block. Ends with what
+ * visit answers if that is not 0. What an element points to is valid during the visit, which may take long and may
+ * write. Blocks: not for lanes. */
+int collection_export(struct collection *collection,
+                      int (*visit)(void *context, const struct exported_element *element), void *context,
+                      struct quire_error *err);
+
+/* Puts elements into a collection that nobody else writes to. Blocks, where a key might be in a segment. */
+struct collection_import;
+int collection_import_begin(struct collection *collection, struct collection_import **out, struct quire_error *err);
+/* QUIRE_EEXISTS: there is such a key already; others as collection_put. Bytes are not believed. */
+int collection_import_element(struct collection_import *import, const struct exported_element *element,
+                              struct quire_error *err);
+void collection_import_end(struct collection_import *import); /* NULL is fine */
+
+#endif

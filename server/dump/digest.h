@@ -1,0 +1,21 @@
+/*
+ * digest.h - 160 bits that are equal for equal values, whatever became of them before: DEBUG DIGEST-VALUE.
+ *
+ * Of a string its bytes; of a hash its fields and values, in any order; of a vector set what it is (dimensions, type,
+ * metric, how vectors are kept) and its elements in any order: name, grants, attributes, and the vector where slots
+ * hold numbers. Codes (Q8, BIN) are rounded anew when an element moves to the disk, so they are left out.
+ */
+#ifndef QUIRE_SERVER_DIGEST_H
+#define QUIRE_SERVER_DIGEST_H
+
+#include "server/call/service.h"
+
+enum { DIGEST_BYTES = 20, DIGEST_TEXT_BYTES = 2 * DIGEST_BYTES + 1 };
+
+/* Of the value of a key, or zeros where there is none. Blocks: for the worker. */
+int digest_of_key(struct service *service, struct resp_arg key, uint8_t out[DIGEST_BYTES], struct quire_error *err);
+/* Of all keys and their values; zeros where there is none. The same. */
+int digest_of_all(struct service *service, uint8_t out[DIGEST_BYTES], struct quire_error *err);
+void digest_text(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_TEXT_BYTES]);
+
+#endif
