@@ -349,8 +349,8 @@ void memtable_gauge_fini(struct memtable *table, struct gauge *gauge);
 /* A row was added, and is cells->query, which is changed. */
 void memtable_gauge_add(struct memtable *table, struct cells *cells, uint32_t row);
 void memtable_gauge_remove(struct gauge *gauge, uint32_t row);
-/* How far beyond the plane between two cells something is that lies `reach2` from where one looks: distance2 and least2
- * are those of the centres to where one looks, gap2 that of the centres to each other; all squared (memtable_gauge.c). */
+/* How far beyond the plane between two cells something is that lies `reach2` from where one looks: distance2 and
+ * least2 are those of the centres to where one looks, gap2 that of the centres to each other; all squared. */
 static inline float memtable_stretch(float distance2, float least2, float gap2, float reach2)
 {
     float beyond = distance2 - least2;
