@@ -147,7 +147,7 @@ int memtable_check_stored(const struct memtable *table, const void *stored, stru
     float *floats = memtable_workspace_begin(&workspace, sizeof(float) * n);
     double decoded2 = 0;
     float f = bytes_load_f32((const uint8_t *)stored + n);
-    float norm2 = bytes_load_f32((const uint8_t *)stored + n + sizeof(float));
+    float length = bytes_load_f32((const uint8_t *)stored + n + sizeof(float));
     if (floats) {
         code_decode(stored, n, 8, f, floats);
         decoded2 = memtable_norm2(floats, n);
@@ -155,11 +155,11 @@ int memtable_check_stored(const struct memtable *table, const void *stored, stru
     memtable_workspace_end(&workspace);
     if (!floats)
         return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
-    /* vectors of a cosine set have unit length, and both numbers follow from the vector; NaN is neither */
-    if (!(fabsf(norm2 - 1) < unit && fabs(decoded2 - 1) < (double)unit))
-        return error_set(err, QUIRE_ECORRUPT, "a code is of no vector: its squared length is %g, said to be %g",
-                         decoded2, (double)norm2);
-    return 0;
+    bool is_zero = f == 0 && length == 0; /* otherwise the code is of a unit vector; NaN is neither */
+    if (is_zero || (length > 0 && fabs(decoded2 - 1) < (double)unit))
+        return 0;
+    return error_set(err, QUIRE_ECORRUPT, "a code is of no vector: its squared length is %g, that of the vector %g",
+                     decoded2, (double)length);
 }
 
 /* ---- putting ----------------------------------------------------------------------------------------------------- */
