@@ -226,6 +226,14 @@ static bool any_may_pass(const struct search *search, const struct cell_group *g
     return any;
 }
 
+/* The processor does not look ahead beyond a page, and a group is about as large as one. */
+static void prefetch_group(const struct cell_group *group, uint32_t code_dim)
+{
+    const char *at = (const char *)group;
+    for (size_t i = 0; i < sizeof *group + (size_t)CELL_GROUP * code_dim; i += 64)
+        __builtin_prefetch(at + i);
+}
+
 static void scan_cell(struct search *search, const struct cell *cell)
 {
     uint32_t n = atomic_load_explicit(&cell->n, memory_order_acquire);
@@ -236,6 +244,8 @@ static void scan_cell(struct search *search, const struct cell *cell)
         uint32_t some = n - at < CELL_GROUP ? n - at : CELL_GROUP;
         if (search->may_pass && !any_may_pass(search, group, some))
             continue;
+        if (at + CELL_GROUP < n)
+            prefetch_group(cell->groups[at / CELL_GROUP + 1], code_dim);
         memtable_code_distances(code_dim, &search->levels, group->codes, group->f, group->norm2, some, estimates);
         for (uint32_t i = 0; i < some; i++) {
             float beyond = estimates[i] - search->limit;
@@ -311,6 +321,9 @@ static int scan_likely(struct search *search, const struct cell_directory *direc
     n = n > 0 ? near_keep_sorted(likely, n, n, order->spare) : 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = near_row(likely[i]);
+        const struct cell *next = i + 1 < n ? cell_at(directory, near_row(likely[i + 1])) : NULL;
+        if (next && atomic_load_explicit(&next->n, memory_order_acquire) > 0)
+            prefetch_group(next->groups[0], code_dim);
         if (memtable_stretch(order->distances[at], least, gaps[at], search->limit) <= most)
             scan_cell(search, cell_at(directory, at));
     }
