@@ -28,9 +28,8 @@
 static const float parts[GAUGE_PARTS] = {0.5f, 0.8f, 0.9f, 0.95f, 0.975f, 0.99f, 0.995f, 1.0f};
 /* Beyond the farthest that was seen. */
 #define BEYOND_ALL 0.1f
-/* Of what may be missed, the share that the cells may miss: the codes miss some, too. Questions are less like probes
- * under inner product, where rows have lengths and questions have none. */
-#define MISS_SHARE    0.85f
+/* Of what may be missed, the share that the cells may miss under inner product, where rows have lengths and questions
+ * have none: these are less like probes. */
 #define MISS_SHARE_IP 0.4f
 
 /* ---- probes ------------------------------------------------------------------------------------------------------ */
@@ -193,7 +192,7 @@ static void tell(struct gauge *gauge, const struct probes *probes)
 
 float memtable_gauge_stretch(const struct gauge *gauge, enum quire_metric metric, float recall)
 {
-    float share = metric == QUIRE_METRIC_IP ? MISS_SHARE_IP : MISS_SHARE;
+    float share = metric == QUIRE_METRIC_IP ? MISS_SHARE_IP : 1;
     float part = 1 - (1 - recall) * share, below = 0, above;
     if (part > parts[GAUGE_PARTS - 2])
         return atomic_load_explicit(&gauge->stretches[GAUGE_PARTS - 1], memory_order_relaxed) + BEYOND_ALL;
