@@ -2,8 +2,8 @@
 # run.sh BUILD_DIR [PART...] - the server from end to end, as its users meet it: through the clients they have.
 #
 # Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
-# redis_cli redis_py node_redis ioredis hiredis limits exporter signals secure cache_load recipe pages). One line per check; at
-# the end "N passed, M failed"; the exit status is 0 when nothing failed. The npm packages are installed into
+# redis_cli tutorial redis_py node_redis ioredis hiredis limits exporter signals secure cache_load recipe pages). One
+# line per check; at the end "N passed, M failed"; the exit status is 0 when nothing failed. The npm packages are installed into
 # BUILD_DIR/e2e-node, never into the source tree.
 set -u
 
@@ -129,6 +129,7 @@ loaded=$(redis-cli -p "$QUIRE_PORT" VLOAD words words)
 [ "$loaded" = OK ] || { echo "VLOAD answers: $loaded"; exit 1; }
 
 wanted redis_cli && part redis_cli bash "$here/redis_cli.sh"
+wanted tutorial && part tutorial /usr/bin/python3 "$here/tutorial.py"
 wanted redis_py && part redis_py /usr/bin/python3 "$here/redis_py.py"
 wanted node_redis && node_part node_redis
 wanted ioredis && node_part ioredis
