@@ -31,7 +31,7 @@ FILTERS = [
 
 
 def make_index(build, folder, rows, dim):
-    quire = str(Path(build) / "quire")
+    quire = str(Path(build).resolve() / "quire")
     subprocess.run([quire, "gen", "--rows", str(rows), "--dim", str(dim), "--clusters", "1000", "--intrinsic", "12",
                     "--seed", "1", "--out", "base"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     draw = random.Random(1)
