@@ -263,16 +263,36 @@ bool resp_account_take(struct resp_account *account, size_t more)
     return true;
 }
 
+static uint8_t *map(size_t bytes)
+{
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+/* A mapping that grows. */
+static uint8_t *remap(uint8_t *data, size_t old, size_t capacity)
+{
+#ifdef __SANITIZE_THREAD__ /* which does not see mremap, and takes what lay at the new place for something shared */
+    uint8_t *bigger = map(capacity);
+    if (bigger) {
+        memcpy(bigger, data, old);
+        munmap(data, old);
+    }
+    return bigger;
+#else
+    void *bigger = mremap(data, old, capacity, MREMAP_MAYMOVE);
+    return bigger == MAP_FAILED ? NULL : bigger;
+#endif
+}
+
 /* Memory of `capacity` bytes for what was `old` bytes at `data` (NULL: nothing); NULL without memory, and data stays.
  * Large pieces are mapped: they grow without a copy beside them, and go back to the system at once. */
 static uint8_t *resize(uint8_t *data, size_t old, size_t capacity)
 {
     if (capacity < MAPPED_BYTES)
         return realloc(data, capacity);
-    void *bigger = old >= MAPPED_BYTES
-                       ? mremap(data, old, capacity, MREMAP_MAYMOVE)
-                       : mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (bigger == MAP_FAILED)
+    uint8_t *bigger = old >= MAPPED_BYTES ? remap(data, old, capacity) : map(capacity);
+    if (!bigger)
         return NULL;
     madvise(bigger, capacity, MADV_HUGEPAGE); /* a fault for 2 MiB, not for each page; nothing where that is off */
     if (old < MAPPED_BYTES && data) {
