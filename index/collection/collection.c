@@ -748,6 +748,7 @@ int collection_freeze(struct collection *c, struct quire_error *err)
         assert(old->memtables[0]->last_lsn == MEMTABLE_LSN_MAX); /* it was not frozen before */
         old->memtables[0]->last_lsn = fresh->after_lsn = c->last_lsn;
         c->view = view;
+        atomic_fetch_add_explicit(&c->n_views, 1, memory_order_release);
     }
     pthread_mutex_unlock(&c->lock);
     if (view)
@@ -822,6 +823,7 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
     assert(view->n_memtables + edit->n_removed_memtables == old->n_memtables);
     assert(*lsn > c->last_lsn);
     c->view = view;
+    atomic_fetch_add_explicit(&c->n_views, 1, memory_order_release);
     c->last_lsn = *lsn;
     if (edit->added && atomic_load(&c->n_former) > 0)
         atomic_store(&c->void_due, true);

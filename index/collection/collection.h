@@ -249,6 +249,8 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
  * element of the view (collection_view), or one that has died (QUIRE_ENOTFOUND: try another). 0 <= place <
  * collection_places. */
 uint64_t collection_places(const struct collection *collection);
+/* Changes when elements move to other places: with a seal, a merge, an adoption. */
+uint64_t collection_places_version(const struct collection *collection);
 struct place_request {
     struct collection *collection;
     uint64_t place;

@@ -284,6 +284,11 @@ int collection_fetch_start(struct searcher *searcher, struct collection_fetch *f
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
+uint64_t collection_places_version(const struct collection *c)
+{
+    return atomic_load_explicit(&c->n_views, memory_order_acquire);
+}
+
 uint64_t collection_places(const struct collection *constant)
 {
     struct view *view = collection_view((struct collection *)constant);

@@ -488,6 +488,7 @@ static int replay_parts(struct collection *c, struct collection_edit *edit, uint
         return rc;
     view_unref(c->view);
     c->view = view;
+    atomic_fetch_add_explicit(&c->n_views, 1, memory_order_release);
     return 0;
 }
 

@@ -4,7 +4,7 @@
  * With a positive count elements are distinct, without a list of those given: the i-th comes from place perm(i), where
  * perm is a random permutation of the set's places (collection.h; some hold nothing that lives) made by a Feistel
  * network over the next power of four, walked until it falls below the number of places (Black and Rogaway, "Ciphers
- * with arbitrary finite domains", 2002).
+ * with arbitrary finite domains", 2002). Where a seal or a merge has moved elements meanwhile all of it is done again.
  *
  * A client who sees few of a set's elements would try many places for each. Where that is to be expected its elements
  * are gone through on the worker's thread instead: which of them are taken, by their number in the scan, is chosen
@@ -23,7 +23,8 @@
 enum {
     COUNT_MAX = 100000,
     WINDOW = 16,
-    TRIES_MAX = 1000 /* expected: some milliseconds of a lane */
+    RESTARTS_MAX = 20, /* of one command: elements move some times a second at most */
+    TRIES_MAX = 1000   /* expected: some milliseconds of a lane */
 };
 
 /* ---- numbers at random ------------------------------------------------------------------------------------------- */
@@ -73,11 +74,13 @@ struct wish {
 struct random_call {
     struct deferred base;
     struct lottery places;
+    struct wish wish;
     uint64_t n; /* elements asked for */
     uint64_t tried, given;
     uint64_t tries_max;
-    unsigned running;
-    bool single, starting;
+    uint64_t version; /* of the places */
+    unsigned running, restarts;
+    bool starting;
     int code;
     struct quire_error error;
     struct resp_buffer keys; /* the elements, without what stands before them */
@@ -93,6 +96,27 @@ static bool random_goes_on(const struct random_call *call)
 {
     return call->given + call->running < call->n && call->tried < call->tries_max && call->code == 0 &&
            !call->keys.failed && !call->base.pending.caller->gone;
+}
+
+/* From the first place on. */
+static void begin_places(struct random_call *call)
+{
+    call->version = collection_places_version(call->base.collection);
+    uint64_t places = collection_places(call->base.collection);
+    call->places = lottery_of(places, call->wish.repeat, call->wish.seed);
+    call->n = places ? call->wish.n : 0; /* a set that was made and not filled yet */
+    /* Distinct elements end with the last place; repeated ones when far more places were empty than a set has (merges
+     * see to that), or than the client's elements let expect. */
+    call->tries_max = call->wish.repeat ? 1000 + 100 * (call->n + call->wish.tries) : places;
+    call->tried = call->given = 0;
+    call->keys.bytes = 0;
+}
+
+/* Whether elements have moved meanwhile, so that some may have come twice and some never. */
+static bool has_moved(struct random_call *call)
+{
+    return !call->wish.repeat && call->code == 0 && !call->keys.failed && !call->base.pending.caller->gone &&
+           collection_places_version(call->base.collection) != call->version && call->restarts++ < RESTARTS_MAX;
 }
 
 static void on_random(struct place_request *request)
@@ -135,12 +159,17 @@ static void start_random(struct random_call *call)
     call->starting = false;
     if (call->running > 0 || random_goes_on(call))
         return;
+    if (has_moved(call)) {
+        begin_places(call);
+        start_random(call);
+        return;
+    }
     struct resp_buffer *out = &call->base.pending.out;
     if (call->code < 0)
         resp_quire_error(out, &call->error);
-    else if (call->single && call->given == 0)
+    else if (call->wish.single && call->given == 0)
         resp_null(out);
-    else if (!call->single)
+    else if (!call->wish.single)
         resp_array(out, call->given);
     if (call->code == 0)
         resp_take(out, &call->keys);
@@ -153,14 +182,9 @@ static void begin_random(struct caller *c, struct vector_view *view, const struc
     struct random_call *call = deferred_begin(c, view, sizeof *call, false);
     if (!call)
         return;
-    uint64_t places = collection_places(call->base.collection);
-    call->places = lottery_of(places, wish->repeat, wish->seed);
-    call->n = places ? wish->n : 0; /* a set that was made and not filled yet */
-    /* Distinct elements end with the last place; repeated ones when far more places were empty than a set has (merges
-     * see to that), or than the client's elements let expect. */
-    call->tries_max = wish->repeat ? 1000 + 100 * (call->n + wish->tries) : places;
-    call->single = wish->single;
+    call->wish = *wish;
     call->keys = resp_buffer_beside(&call->base.pending.out);
+    begin_places(call);
     for (unsigned i = 0; i < WINDOW; i++)
         call->free[call->n_free++] = &call->requests[i];
     start_random(call);
