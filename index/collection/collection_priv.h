@@ -31,7 +31,7 @@ struct collection {
     uint64_t last_lsn;     /* of the last write that is visible */
     uint64_t restored_lsn; /* what the checkpoint's record knew: older records of the log are left out */
     atomic_uint_fast64_t n_elements, n_attributed; /* elements, and those of them that have attributes */
-    atomic_uint_fast64_t n_views; /* how often the view was replaced */
+    atomic_uint_fast64_t n_views;                  /* how often the view was replaced */
     atomic_bool dropped;
     struct quire_error *unavailable; /* owned; NULL: it is available. Set before others see it */
     struct former_tenant *former; /* by name; n_former is 0 as long as no tenant was dropped, and read without lock */
