@@ -267,19 +267,6 @@ static void fetch_attributes(struct search_work *w)
     deliver(w);
 }
 
-/* The recall that is asked of segments and memtables, which measure it by what they keep. Of that 8-bit codes miss some
- * themselves (2.5 % of text of 256 dimensions): half of what may be missed is left to them. */
-static float recall_of(const struct collection_search *search)
-{
-    const struct quire_search_options *o = &search->options;
-    const struct collection_config *config = &search->collection->config;
-    float recall = o->recall > 0 ? o->recall : RECALL_DEFAULT;
-    if (o->recall == 0 && o->effort > 0)
-        return 0;
-    bool coded = config->metric == QUIRE_METRIC_COSINE && collection_slot(config) == QUIRE_SLOT_Q8;
-    return coded ? 1 - (1 - recall) / 2 : recall;
-}
-
 /* ---- memtables --------------------------------------------------------------------------------------------------- */
 
 /* Its attributes may have changed since the row was accepted: what is answered is what passes. */
@@ -314,7 +301,7 @@ static int search_memtable(struct search_work *w, const struct memtable_ref *tab
     const struct memtable_test test = {collection_filter_accepts, w, w->filter, w->scope};
     struct memtable_query query = {.query = w->query,
                                    .k = w->k,
-                                   .recall = recall_of(search),
+                                   .recall = search->options.recall,
                                    .effort = search->options.effort,
                                    .exact = search->options.exact,
                                    .snapshot = snapshot,
@@ -573,6 +560,19 @@ static void on_segment(struct search_request *request)
     collection_search_release(w);
 }
 
+/* The recall that is asked of segments, which measure it by what they keep. Of that 8-bit codes miss some themselves
+ * (2.5 % of text of 256 dimensions): half of what may be missed is left to them, as memtables do it. */
+static float segment_recall(const struct collection_search *search)
+{
+    const struct quire_search_options *o = &search->options;
+    const struct collection_config *config = &search->collection->config;
+    float recall = o->recall > 0 ? o->recall : RECALL_DEFAULT;
+    if (o->recall == 0 && o->effort > 0)
+        return 0;
+    bool coded = config->metric == QUIRE_METRIC_COSINE && collection_slot(config) == QUIRE_SLOT_Q8;
+    return coded ? 1 - (1 - recall) / 2 : recall;
+}
+
 void collection_search_start_segment(struct search_work *w, struct sub_search *sub)
 {
     struct collection_search *search = w->search;
@@ -590,7 +590,7 @@ void collection_search_start_segment(struct search_work *w, struct sub_search *s
                                 .done = on_segment,
                                 .owner = sub};
     sub->request.options.k = sub->asked;
-    sub->request.options.recall = recall_of(search);
+    sub->request.options.recall = segment_recall(search);
     sub->request.options.reads_max = reads_max;
     int rc = search_start(w->searcher, &sub->request, &err);
     if (rc < 0) {

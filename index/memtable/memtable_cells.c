@@ -62,19 +62,19 @@ void memtable_centre_distances(const struct cell_directory *directory, uint32_t 
     }
 }
 
-static struct cell *nearest_cell(const struct cell_directory *directory, uint32_t code_dim,
-                                 const struct code_query *query, const struct cell *except)
+struct cell *memtable_nearest_cell(const struct cell_directory *directory, uint32_t code_dim,
+                                   const struct code_query *query, const struct cell *except, float *least)
 {
     struct cell *nearest = NULL;
-    float least = 0, distances[CELL_GROUP];
+    float distances[CELL_GROUP];
     for (uint32_t at = 0; at < directory->n; at += CELL_GROUP) {
         const struct centres *centres = directory->centres[at / CELL_GROUP];
         uint32_t n = directory->n - at < CELL_GROUP ? directory->n - at : CELL_GROUP;
         memtable_code_distances(code_dim, query, centres->codes, centres->f, centres->norm2, n, distances);
         for (uint32_t i = 0; i < n; i++)
-            if (centres->cells[i] != except && (!nearest || distances[i] < least)) {
+            if (centres->cells[i] != except && (!nearest || distances[i] < *least)) {
                 nearest = centres->cells[i];
-                least = distances[i];
+                *least = distances[i];
             }
     }
     return nearest;
@@ -92,7 +92,7 @@ struct entry {
 /* Memory of one rebuild. */
 struct halving {
     uint32_t code_dim;
-    uint64_t random;
+    struct random random;
     float *a, *b, *difference; /* code_dim each */
     float *keys, *spare;       /* of all entries */
     float *memory;
@@ -100,7 +100,8 @@ struct halving {
 
 static int halving_begin(struct halving *h, uint32_t code_dim, uint32_t n, uint64_t seed)
 {
-    *h = (struct halving){.code_dim = code_dim, .random = seed};
+    *h = (struct halving){.code_dim = code_dim};
+    random_init(&h->random, seed);
     h->memory = malloc(sizeof(float) * (3 * (size_t)code_dim + 2 * (size_t)n));
     if (!h->memory)
         return QUIRE_ENOMEM;
@@ -112,13 +113,15 @@ static int halving_begin(struct halving *h, uint32_t code_dim, uint32_t n, uint6
     return 0;
 }
 
-static void mean_of(const struct halving *h, const struct entry *entries, uint32_t n, bool is_side, bool below,
-                    float limit, float *out)
+/* The rows whose mean is taken: all, or those on one side of the plane that compare_halves has found. */
+enum side { SIDE_ALL, SIDE_A, SIDE_B };
+
+static void mean_of(const struct halving *h, const struct entry *entries, uint32_t n, enum side side, float *out)
 {
     double count = 0;
     memset(out, 0, sizeof(float) * h->code_dim);
     for (uint32_t i = 0; i < n; i++) {
-        if (is_side && (h->keys[i] < limit) != below)
+        if (side != SIDE_ALL && (h->keys[i] < 0) != (side == SIDE_A))
             continue;
         const uint8_t *restrict code = entries[i].code;
         float f = entries[i].f, middle = code_half(8);
@@ -148,14 +151,13 @@ static void compare_halves(const struct halving *h, const struct entry *entries,
 /* Puts what belongs to the first half in front; how many. Neither has less than a quarter. */
 static uint32_t halve(struct halving *h, struct entry *entries, uint32_t n)
 {
-    h->random = h->random * 6364136223846793005u + 1442695040888963407u;
-    const struct entry *first = &entries[(h->random >> 33) % n];
+    const struct entry *first = &entries[random_below(&h->random, n)];
     code_decode(first->code, h->code_dim, 8, first->f, h->a);
-    mean_of(h, entries, n, false, false, 0, h->b);
+    mean_of(h, entries, n, SIDE_ALL, h->b);
     for (uint32_t round = 0; round < MEANS_ROUNDS; round++) {
         compare_halves(h, entries, n);
-        mean_of(h, entries, n, true, true, 0, h->a);
-        mean_of(h, entries, n, true, false, 0, h->b);
+        mean_of(h, entries, n, SIDE_A, h->a);
+        mean_of(h, entries, n, SIDE_B, h->b);
     }
     compare_halves(h, entries, n);
     uint32_t left = 0, at = 0;
@@ -210,7 +212,7 @@ static struct cell *cell_new(struct memtable *table, struct halving *h, const st
     if (!cell)
         return NULL;
     memset(cell, 0, sizeof *cell);
-    mean_of(h, entries, n, false, false, 0, h->a);
+    mean_of(h, entries, n, SIDE_ALL, h->a);
     cell->f = code_encode(h->a, h->code_dim, 8, cell->code, NULL, NULL);
     cell->norm2 = (float)memtable_norm2(h->a, h->code_dim);
     for (uint32_t i = 0; i < n; i++) {
@@ -635,20 +637,25 @@ void memtable_cells_destroy(struct memtable *table)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
+void memtable_cells_query(struct cells *cells, uint32_t code_dim, const uint8_t *code, float f, float norm2)
+{
+    code_decode(code, code_dim, 8, f, cells->floats);
+    code_query_set(&cells->query, cells->floats, code_dim);
+    cells->query.norm2 = norm2;
+}
+
 /* cells->query of a vector in the stored form; cells->floats: where it lies in the working space. */
-static void set_query(struct memtable *table, struct cells *cells, const uint8_t *vector, float *norm2)
+static void set_query(struct memtable *table, struct cells *cells, const uint8_t *vector)
 {
     uint32_t code_dim = table->space.code_dim;
     if (table->coded) {
-        *norm2 = 1;
-        code_decode(vector, code_dim, 8, bytes_load_f32(vector + code_dim), cells->floats);
-    } else {
-        space_floats(table->config.type, vector, table->config.dim, cells->floats);
-        float apart = space_row(&table->space, cells->floats, cells->floats);
-        *norm2 = (float)memtable_norm2(cells->floats, code_dim) + apart;
+        memtable_cells_query(cells, code_dim, vector, bytes_load_f32(vector + code_dim), 1);
+        return;
     }
+    space_floats(table->config.type, vector, table->config.dim, cells->floats);
+    float apart = space_row(&table->space, cells->floats, cells->floats);
     code_query_set(&cells->query, cells->floats, code_dim);
-    cells->query.norm2 = *norm2;
+    cells->query.norm2 = (float)memtable_norm2(cells->floats, code_dim) + apart;
 }
 
 /* The cell that a row belongs to, with space for it. */
@@ -656,7 +663,8 @@ static int cell_with_space(struct memtable *table, struct cells *cells, struct c
 {
     for (;;) {
         const struct cell_directory *directory = atomic_load_explicit(&cells->directory, memory_order_relaxed);
-        struct cell *cell = nearest_cell(directory, table->space.code_dim, &cells->query, NULL);
+        float least;
+        struct cell *cell = memtable_nearest_cell(directory, table->space.code_dim, &cells->query, NULL, &least);
         uint32_t n = atomic_load_explicit(&cell->n, memory_order_relaxed);
         if (n == CELL_ROWS_MAX) {
             int rc = rebuild_cells(table, cells, cell, NULL);
@@ -676,15 +684,14 @@ int memtable_cells_reserve(struct memtable *table, const void *vector, struct me
     struct cells *cells = memtable_cells(table);
     uint32_t code_dim = table->space.code_dim;
     struct cell *cell;
-    float norm2;
-    set_query(table, cells, vector, &norm2);
+    set_query(table, cells, vector);
     int rc = cell_with_space(table, cells, &cell);
     if (rc < 0)
         return rc;
     uint32_t n = atomic_load_explicit(&cell->n, memory_order_relaxed), at = n % CELL_GROUP;
     struct cell_group *group = cell->groups[n / CELL_GROUP];
     uint8_t *code = group->codes + (size_t)at * code_dim;
-    group->norm2[at] = norm2;
+    group->norm2[at] = cells->query.norm2;
     if (table->coded) {
         memcpy(code, vector, code_dim);
         group->f[at] = bytes_load_f32((const uint8_t *)vector + code_dim);
@@ -721,9 +728,9 @@ void memtable_cells_remove(struct memtable *table, struct memtable_record *recor
     if (cell->gone < CELL_GROUP || left > n / 2)
         return;
     if (left < CELL_ROWS_LEAST && directory->n > 1) {
-        code_decode(cell->code, table->space.code_dim, 8, cell->f, cells->floats);
-        code_query_set(&cells->query, cells->floats, table->space.code_dim);
-        other = nearest_cell(directory, table->space.code_dim, &cells->query, cell);
+        float least;
+        memtable_cells_query(cells, table->space.code_dim, cell->code, cell->f, cell->norm2);
+        other = memtable_nearest_cell(directory, table->space.code_dim, &cells->query, cell, &least);
     }
     rebuild_cells(table, cells, cell, other); /* without memory it stays as it is until the next row of it goes */
 }

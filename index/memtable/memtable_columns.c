@@ -17,6 +17,7 @@
 #include "index/attribute/filter_rows.h"
 #include "index/attribute/grants.h"
 #include "index/memtable/memtable_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include <stdlib.h>
 #include <string.h>
@@ -444,20 +445,13 @@ struct allowed {
     uint32_t n, *hashes; /* ascending */
 };
 
-static int ascending(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
 static void remove_strangers(const struct column_chunk *chunk, const struct allowed *allowed, uint32_t n,
                              uint64_t *bits)
 {
     const struct column_grants *grants = atomic_load_explicit(&chunk->grants, memory_order_acquire);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t hash = grants ? atomic_load_explicit(&grants->hashes[i], memory_order_acquire) : GRANTED_NONE;
-        bool may = hash == GRANTED_ASK || (hash != GRANTED_NONE && allowed->n > 0 &&
-                                           bsearch(&hash, allowed->hashes, allowed->n, sizeof hash, ascending) != NULL);
+        bool may = hash == GRANTED_ASK || (hash != GRANTED_NONE && array_has_u32(allowed->hashes, allowed->n, hash));
         if (!may)
             bits[i / 64] &= ~(1ull << i % 64);
     }
@@ -528,8 +522,7 @@ int memtable_columns_select(const struct memtable *table, const struct row_colum
     }
     for (uint32_t i = 0; walls && rc == 0 && i < test->scope->n; i++)
         allowed.hashes[allowed.n++] = hash_of_grant(table, &test->scope->tenants[i]);
-    if (allowed.n > 1)
-        qsort(allowed.hashes, allowed.n, sizeof *allowed.hashes, ascending);
+    array_sort_u32(allowed.hashes, allowed.n);
     static const struct column_chunk nothing; /* of rows none of which has attributes */
     for (uint32_t row = 0; rc == 0 && row < row_end; row += COLUMN_ROWS) {
         const struct column_chunk *chunk = chunk_at(columns, row);

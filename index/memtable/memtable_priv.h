@@ -11,6 +11,7 @@
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable.h"
 #include "index/vector/codes.h"
+#include "io/random.h"
 #include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -139,7 +140,7 @@ struct probes {
 struct gauge {
     struct probes *grown, *young; /* (lock) young: NULL where there are none */
     uint32_t rows_at_pick, puts;
-    uint64_t random;
+    struct random random;
     _Atomic float stretches[GAUGE_PARTS];
 };
 
@@ -331,6 +332,12 @@ void memtable_code_distances(uint32_t code_dim, const struct code_query *query, 
 void memtable_centre_distances(const struct cell_directory *directory, uint32_t code_dim,
                                const struct code_query *query, float *out);
 
+/* (lock) cells->query becomes a row or a centre that has a code. */
+void memtable_cells_query(struct cells *cells, uint32_t code_dim, const uint8_t *code, float f, float norm2);
+/* The cell, but for one (NULL: of all), whose centre is nearest, and how near it is; NULL: there is none. */
+struct cell *memtable_nearest_cell(const struct cell_directory *directory, uint32_t code_dim,
+                                   const struct code_query *query, const struct cell *except, float *least);
+
 /* memtable_columns.c (lock, but for select) */
 struct row_columns *memtable_columns_new(struct memtable *table);
 void memtable_columns_free(struct memtable *table, struct row_columns *columns); /* NULL is fine */
@@ -356,8 +363,8 @@ static inline float memtable_stretch(float distance2, float least2, float gap2, 
     float beyond = distance2 - least2;
     return beyond > 0 ? beyond / (2 * sqrtf(gap2 * reach2) + 1e-12f) : 0;
 }
-/* How far a search goes for a recall, as a stretch. */
-float memtable_gauge_stretch(const struct gauge *gauge, enum quire_metric metric, float recall);
+/* How far a search of a table with cells goes for a recall, as a stretch. */
+float memtable_gauge_stretch(const struct memtable *table, float recall);
 
 /* The code of a vector of config.type in the table's space: code_dim bytes, f, norm2. floats: code_dim. */
 void memtable_encode(const struct memtable *table, const void *vector, float *floats, uint8_t *code, float *f,

@@ -336,8 +336,7 @@ static int search_cells(struct search *search, const struct cells *cells, const 
     const struct cell_directory *directory = atomic_load_explicit(&cells->directory, memory_order_acquire);
     uint32_t code_dim = search->scorer.table->space.code_dim;
     uint64_t rows_least = (uint64_t)ROWS_PER_EFFORT * query->effort;
-    float most = memtable_gauge_stretch(&cells->gauge, search->scorer.table->config.metric,
-                                        query->recall > 0 ? query->recall : RECALL_DEFAULT);
+    float most = memtable_gauge_stretch(search->scorer.table, query->recall > 0 ? query->recall : RECALL_DEFAULT);
     struct workspace workspace;
     near_t *memory =
         memtable_workspace_begin(&workspace, directory->n * (2 * sizeof *memory + sizeof(float)) + code_dim);
@@ -411,7 +410,6 @@ static int search_passing(struct search *search, const struct cells *cells, cons
         matches = count_passing(search);
     if (rc == 1 && matches * ROWS_PER_PASSING < search->row_end) {
         scan_passing(search);
-        matches = search->work.matches;
     } else if (rc >= 0) {
         matches = rc == 1 ? matches : estimate_matches(search);
         rc = search_cells(search, cells, query);

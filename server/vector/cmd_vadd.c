@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As Redis has them. What wider beams than LINK_BEAM_MAX would bring is not worth its time, and is not done. */
+/* As Redis has them; here nothing is made by them. A set keeps LINK_BEAM_MAX at most. */
 enum { M_MOST = LINK_DEGREE_MAX, EF_MOST = 1000000 };
 
 /* ---- VADD -------------------------------------------------------------------------------------------------------- */
