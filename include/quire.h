@@ -282,6 +282,15 @@ QUIRE_API void quire_get_info(const struct quire_index *index, struct quire_info
 
 /* ---- searching --------------------------------------------------------------------------------------------------- */
 
+/* What an answer's distances are. */
+enum quire_distance {
+    QUIRE_DISTANCE_EXACT = 0, /* of the stored vectors: the blocks of all k are read */
+    /* A row whose place among the k is certain by its code in memory is answered without a read, with the distance that
+     * the code gives and its standard deviation. The recall is the same. Where the index has no memory for the rows'
+     * numbers, or their keys are the user's, all are measured. */
+    QUIRE_DISTANCE_ESTIMATE = 1
+};
+
 struct quire_search_options {
     size_t struct_bytes;
     uint32_t k;         /* 1..QUIRE_K_MAX; more than there are rows answers all rows */
@@ -299,13 +308,15 @@ struct quire_search_options {
     /* Dimensions of the query, or of each of a batch: QUIRE_EDIM unless the index or collection has as many. 0: not
      * checked, and the query is read for as many floats as the index has. */
     uint32_t dim;
+    enum quire_distance distance; /* of quire_search, batches and loops; collections answer exact ones */
 };
 QUIRE_API void quire_search_options_init(struct quire_search_options *options);
 
 struct quire_hit {
-    uint64_t id;    /* number of the row in the build's input */
-    uint32_t row;   /* place in the index: changes when the index is rebuilt */
-    float distance; /* as the metric defines it, see the caveats */
+    uint64_t id;     /* number of the row in the build's input */
+    uint32_t row;    /* place in the index: changes when the index is rebuilt */
+    float distance;  /* as the metric defines it, see the caveats */
+    float deviation; /* 0: the distance is exact; otherwise the standard deviation of this estimate */
 };
 
 /* How a search went about it. Of several segments: the one with the most reads. */
@@ -332,6 +343,7 @@ struct quire_search_stats {
     uint32_t rows_scored;    /* slots compared at full slot precision */
     uint32_t codes_scored;   /* navigation codes compared */
     uint32_t effort;         /* effort that was used */
+    uint32_t estimated;      /* hits whose distances are estimates */
     uint64_t cpu_ns;         /* time on the processor inside the search's steps */
     uint64_t latency_ns;     /* from start to done */
     bool exact;              /* every row was compared */
@@ -851,10 +863,11 @@ QUIRE_API int quire_verify(const char *path, void (*finding)(void *context, cons
 /* One point of the calibration that was measured when the index was built. */
 struct quire_calibration_point {
     uint32_t k, effort;
-    float recall, reads; /* of held-out rows, less two standard errors; blocks read per query */
+    float recall, reads;          /* of held-out rows, less two standard errors; blocks read per query */
+    enum quire_distance distance; /* of the answers */
 };
 /* Measured with the widest codes; under a budget that loads narrower ones, efforts are scaled to what those need, reads
- * are not. Copies at most `capacity` points (ordered by k, then effort) and returns how many there are; 0: the index is
+ * are not. Copies at most `capacity` points (exact distances first, ordered by k, then effort) and returns how many there are; 0: the index is
  * too small to have been calibrated. */
 QUIRE_API uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points,
                                      uint32_t capacity);

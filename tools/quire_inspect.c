@@ -44,6 +44,7 @@ static void report_memory(struct cli *cli, const struct segment_info *i)
     cli_put_count(cli, memory, "centres_bytes", i->resident_entries_bytes);
     if (i->n_lists)
         cli_put_count(cli, memory, "heads_bytes", i->resident_heads_bytes);
+    cli_put_count(cli, memory, "numbers_bytes", i->resident_numbers_bytes);
     if (i->has_columns)
         cli_put_count(cli, memory, "columns_bytes", i->resident_columns_bytes);
     cli_put_count(cli, memory, "cache_bytes", i->cache_bytes);
@@ -164,6 +165,7 @@ static int report_calibration(struct cli *cli, uint64_t memory_bytes, struct qui
     cli_put_bool(cli, NULL, "calibrated", n > 0);
     for (uint32_t i = 0; i < n; i++) {
         json_t *row = cli_put_row(cli, NULL, "calibration");
+        cli_put_text(cli, row, "distance", points[i].distance == QUIRE_DISTANCE_EXACT ? "exact" : "estimate");
         cli_put_count(cli, row, "k", points[i].k);
         cli_put_count(cli, row, "effort", points[i].effort);
         cli_put_real(cli, row, "recall", points[i].recall);

@@ -51,7 +51,8 @@ struct expected {
 #define PLANS (QUIRE_PLAN_MEMORY + 1)
 
 struct totals {
-    uint64_t queries, reads, cached, bytes, rounds, rows_scored, codes_scored, effort, cut_short, right, wanted;
+    uint64_t queries, reads, cached, bytes, rounds, rows_scored, codes_scored, effort, estimated, cut_short, right,
+        wanted;
     uint64_t plans[PLANS], switched, exact, reads_expected, reads_max, matches; /* matches: of the last query */
     uint64_t too_few, too_many;                                                 /* queries whose hits are */
     double wall_s, cpu_s;
@@ -65,7 +66,7 @@ struct search_work {
     uint64_t k, limit, lanes, inflight, repeat, effort, reads_max, in_flight_reads, filter_effort;
     double recall;
     bool exact, no_cache, show_hits, explain;
-    int engine;
+    int engine, distance;
     struct cli_memory memory;
 
     struct quire_index *index;
@@ -278,6 +279,7 @@ static void count(struct search_work *w, uint64_t first, uint64_t n)
         t->codes_scored += s->codes_scored;
         t->cut_short += !s->complete;
         t->effort = s->effort;
+        t->estimated += s->estimated;
         t->matches = s->matches;
         t->switched += s->switched;
         t->exact += s->exact;
@@ -341,6 +343,7 @@ static int show_hit(struct search_work *w, uint64_t query, const struct quire_hi
     cli_put_count(w->cli, row, "id", hit->id);
     cli_put(w->cli, row, "key", name ? name : json_string("(not UTF-8)"));
     cli_put_real(w->cli, row, "distance", (double)hit->distance);
+    cli_put_real(w->cli, row, "deviation", (double)hit->deviation);
     cli_put(w->cli, row, "attributes", attributes ? attributes : json_string("(not UTF-8)"));
     return 0;
 }
@@ -366,6 +369,7 @@ static int search_chunk(struct search_work *w, uint64_t n, struct quire_error *e
     options.effort = (uint32_t)w->effort;
     options.reads_max = (uint32_t)w->reads_max;
     options.exact = w->exact;
+    options.distance = (enum quire_distance)w->distance;
     options.filter = w->filter;
     options.filter_bytes = w->filter ? strlen(w->filter) : 0;
     options.filter_effort = (uint32_t)w->filter_effort;
@@ -546,6 +550,7 @@ static void report(struct search_work *w, const struct memory_resident *resident
     cli_put_count(cli, NULL, "lanes", w->lanes);
     cli_put_count(cli, NULL, "inflight", w->inflight);
     cli_put_count(cli, NULL, "effort", t->effort);
+    cli_put_real(cli, NULL, "estimated_per_query", (double)t->estimated / (double)t->queries);
     if (w->recall > 0)
         cli_put_real(cli, NULL, "recall_wanted", w->recall);
     cli_put_bool(cli, NULL, "exact", w->exact);
@@ -575,11 +580,15 @@ static const char summary[] =
 static const char examples[] =
     "  quire search --index index --queries base.query.fbin --truth base.gt.bin --k 10\n"
     "  quire search --index index --queries q.fbin --recall 0.98 --lanes 2 --inflight 64 --json\n"
+    "  quire search --index index --queries q.fbin --distance estimate --json\n"
     "  quire search --index index --queries q.fbin --memory 10% --effort 200 --engine threads\n"
     "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100\n"
     "  quire search --index index --queries q.fbin --filter '.year > 2020 and .kind in [\"a\", \"b\"]' --tenant acme "
     "\\\n"
     "      --limit 1 --attrs --explain\n";
+
+static const struct cli_choice distances[] = {
+    {"exact", QUIRE_DISTANCE_EXACT}, {"estimate", QUIRE_DISTANCE_ESTIMATE}, {0}};
 
 int quire_search_verb(int argc, char **argv)
 {
@@ -600,6 +609,8 @@ int quire_search_verb(int argc, char **argv)
         CLI_OPTION("effort", CLI_COUNT, &w.effort, "E", "width of the search instead of a recall",
                    CLI_RANGE(1, UINT32_MAX)),
         CLI_OPTION("exact", CLI_FLAG, &w.exact, NULL, "read every block"),
+        CLI_OPTION("distance", CLI_CHOICE, &w.distance, NULL,
+                   "estimate: rows whose place is certain by their codes are not read", .choices = distances),
         CLI_OPTION("reads-max", CLI_COUNT, &w.reads_max, "N", "blocks that one query may read; 0: no limit",
                    CLI_RANGE(0, UINT32_MAX)),
         CLI_OPTION("lanes", CLI_COUNT, &w.lanes, "N", "threads, each with a ring of its own", CLI_RANGE(1, LANES_MAX)),

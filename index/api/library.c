@@ -129,11 +129,17 @@ uint32_t quire_calibration(const struct quire_index *index, struct quire_calibra
 {
     const struct segment *s = index->segment;
     float factor = segment_effort_factor(s);
-    for (uint32_t i = 0; i < capacity && i < s->n_calibration; i++)
-        points[i] = (struct quire_calibration_point){s->calibration[i].k,
-                                                     (uint32_t)ceilf((float)s->calibration[i].effort * factor),
-                                                     s->calibration[i].recall, s->calibration[i].reads};
-    return s->n_calibration;
+    uint32_t n = s->n_calibration + s->n_estimates;
+    for (uint32_t i = 0; i < capacity && i < n; i++) {
+        const struct calibration_point *p = &s->calibration[i]; /* the others lie behind */
+        points[i] = (struct quire_calibration_point){.k = p->k,
+                                                     .effort = (uint32_t)ceilf((float)p->effort * factor),
+                                                     .recall = p->recall,
+                                                     .reads = p->reads,
+                                                     .distance = i < s->n_calibration ? QUIRE_DISTANCE_EXACT
+                                                                                      : QUIRE_DISTANCE_ESTIMATE};
+    }
+    return n;
 }
 
 void quire_search_options_init(struct quire_search_options *options)
@@ -177,7 +183,8 @@ static void copy_hits(const struct filtered_search *search, struct quire_hit *hi
 {
     assert(search->n_hits <= search->options.k);
     for (uint32_t i = 0; i < search->n_hits; i++)
-        hits[i] = (struct quire_hit){search->hits[i].id, search->hits[i].row, search->hits[i].distance};
+        hits[i] = (struct quire_hit){search->hits[i].id, search->hits[i].row, search->hits[i].distance,
+                                     search->hits[i].deviation};
     *n_hits = search->n_hits;
 }
 

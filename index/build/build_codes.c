@@ -1,5 +1,5 @@
 /*
- * build_codes.c - the codes file: centres of blocks and the navigation codes of all rows in every width.
+ * build_codes.c - the codes file: centres of blocks, the navigation codes of all rows in every width, their numbers.
  *
  * Each width (1, 2, 4 bits, and 8 if asked for) is stored whole, so that opening under any budget reads exactly what it
  * keeps. With residual r = row - centre of its block, code y and f (codes.h), a search estimates
@@ -15,6 +15,7 @@
 #include "index/build/build_priv.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/cells.h"
+#include "index/segment/numbers.h"
 #include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
@@ -216,5 +217,7 @@ int build_write_codes(struct build *b)
         rc = write_floats(writer, CODES_CENTRE_FACTORS, b->centre_factors, (size_t)b->params.n_blocks * 3, b->err);
     if (rc == 0 && b->cell_of)
         rc = cells_write(writer, &b->params, b->cell_codes, b->cell_factors, b->cell_of, b->err);
+    if (rc == 0 && !b->options.keys)
+        rc = numbers_write(writer, b->order, b->n, b->err);
     return section_writer_conclude(writer, rc, b->err);
 }

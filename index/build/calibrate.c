@@ -32,30 +32,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MIN        1000u
-#define QUERIES_MAX     800u
-#define ROWS_PER_QUERY  20u     /* at most one row in so many is held out */
-#define LADDER_RECALL   0.999f  /* the ladder ends when this is reached */
-#define LISTS_RECALL    0.995f  /* that of inverted lists, where what is beyond takes most of the time */
-#define RESIDENT_EFFORT 2.5f    /* of lists with resident codes over that of lists that are read, where not measured */
-#define LISTS_BELOW     8u      /* where the climb of those that are read begins, below that of resident ones */
-#define LADDER_GAIN     0.0005f /* or when LADDER_FLAT steps in a row gain less */
-#define LADDER_FLAT     2u
-#define EFFORT_FIRST    16u
-#define EFFORT_FLAT_MIN 500u
-#define TRUTH_K         100u
-#define MARGIN          2.0   /* standard errors */
-#define RENEWED_FIRST   0.9f  /* a merge measures from the last step below this recall of the curve before */
-#define RENEWED_LAST    0.96f /* up to this one */
-#define CHECK_SHARE     6u    /* one query in so many is asked beyond, at one point */
-#define CHECK_ERRORS    1.5   /* standard errors by which that may lie below the curve, which has a margin itself */
-#define COMPARE_ROWS    64u   /* rows that all queries of a thread are compared with while they are in its cache */
+#define ROWS_MIN         1000u
+#define QUERIES_MAX      800u
+#define ROWS_PER_QUERY   20u    /* at most one row in so many is held out */
+#define LADDER_RECALL    0.999f /* the ladder ends when this is reached */
+#define LISTS_RECALL     0.995f /* that of inverted lists, where what is beyond takes most of the time */
+#define RESIDENT_EFFORT  2.5f   /* of lists with resident codes over that of lists that are read, where not measured */
+#define ESTIMATES_RECALL 0.99f  /* that of searches for estimates */
+#define ESTIMATES_STEPS  24u
+#define LISTS_BELOW      8u      /* where the climb of those that are read begins, below that of resident ones */
+#define LADDER_GAIN      0.0005f /* or when LADDER_FLAT steps in a row gain less */
+#define LADDER_FLAT      2u
+#define EFFORT_FIRST     16u
+#define EFFORT_FLAT_MIN  500u
+#define TRUTH_K          100u
+#define MARGIN           2.0   /* standard errors */
+#define RENEWED_FIRST    0.9f  /* a merge measures from the last step below this recall of the curve before */
+#define RENEWED_LAST     0.96f /* up to this one */
+#define CHECK_SHARE      6u    /* one query in so many is asked beyond, at one point */
+#define CHECK_ERRORS     1.5   /* standard errors by which that may lie below the curve, which has a margin itself */
+#define COMPARE_ROWS     64u   /* rows that all queries of a thread are compared with while they are in its cache */
 
 /* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
 static const struct {
     uint32_t k, share;
 } ladder_ks[] = {{1, 1}, {10, 1}, {100, 4}};
 #define LADDER_KS        (sizeof ladder_ks / sizeof *ladder_ks)
+#define LADDERS          (2 * LADDER_KS)
 #define LADDER_STEPS_MAX 48u
 #define WIDTH_LADDER     1 /* k 10 */
 #define WIDTH_K          10u
@@ -79,6 +82,7 @@ struct ladder {
     struct searcher *searcher;
     struct search_request *requests; /* n_queries */
     struct segment *segment;
+    enum quire_distance distance; /* of the answers */
     uint32_t k, n_queries, n_points, effort_first;
     uint32_t effort_next;      /* of the next step */
     uint64_t n_found, squares; /* neighbours found; sum over queries of their number squared */
@@ -107,10 +111,10 @@ struct calibration {
     bool resident;            /* those of lists */
     struct progress progress; /* of the caller, which is asked on its own thread only */
     pthread_t caller;
-    uint64_t asked_ns;            /* when it was asked last */
-    atomic_bool stopped;          /* it wants to stop */
-    atomic_uint_fast64_t n_asked; /* queries so far */
-    struct ladder ladders[LADDER_KS];
+    uint64_t asked_ns;              /* when it was asked last */
+    atomic_bool stopped;            /* it wants to stop */
+    atomic_uint_fast64_t n_asked;   /* queries so far */
+    struct ladder ladders[LADDERS]; /* by k, of searches that measure, then of those that answer estimates */
     struct ladder widths[NAV_WIDTHS + SPREADS]; /* of narrower codes, then of edge codes, at WIDTH_K */
 };
 
@@ -325,6 +329,7 @@ static int ask(struct ladder *l, uint32_t effort, uint32_t step)
         r->query = c->queries + (size_t)q * c->b->dim;
         r->options.k = l->k;
         r->options.effort = effort;
+        r->options.distance = l->distance;
         r->done = on_answer;
         r->owner = l;
         int rc = search_start(l->searcher, r, &l->error);
@@ -352,13 +357,12 @@ static float last_recall(const struct ladder *l)
 /* stride: 1, or 2 to leave out every second step. */
 static int climb(struct ladder *l, float recall_wanted, unsigned stride)
 {
-    uint32_t flat = 0;
-    while (l->n_points < LADDER_STEPS_MAX && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
+    uint32_t flat = 0, most = l->distance == QUIRE_DISTANCE_ESTIMATE ? ESTIMATES_STEPS : LADDER_STEPS_MAX;
+    while (l->n_points < most && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
         float before = last_recall(l);
         int rc = ask(l, l->effort_next, 1);
         if (rc < 0)
             return rc;
-        assert(l->n_points < LADDER_STEPS_MAX);
         l->points[l->n_points++] =
             (struct calibration_point){l->k, l->effort_next, recall_of(l), (float)l->reads / (float)l->n_queries};
         flat = last_recall(l) - before < LADDER_GAIN && l->effort_next > EFFORT_FLAT_MIN ? flat + 1 : 0;
@@ -439,7 +443,7 @@ static int run_ladders(void *context, uint64_t begin, uint64_t end)
 {
     struct calibration *c = context;
     for (uint64_t i = begin; i < end; i++) {
-        struct ladder *l = &c->ladders[LADDER_KS - 1 - i];
+        struct ladder *l = &c->ladders[i % 2 * LADDER_KS + LADDER_KS - 1 - i / 2];
         int rc = l->n_queries ? run_ladder(l) : 0;
         if (rc < 0) {
             l->code = rc;
@@ -694,34 +698,37 @@ static int search_ladders(struct calibration *c)
     c->segment->dead = c->bitmap;
     c->width = c->segment->width;
     c->resident = c->segment->lists && c->segment->lists->codes;
-    for (uint32_t i = 0; i < LADDER_KS; i++) {
+    for (uint32_t i = 0; i < LADDERS; i++) {
         struct ladder *l = &c->ladders[i];
+        bool estimates = i >= LADDER_KS;
+        uint32_t k = ladder_ks[i % LADDER_KS].k, share = ladder_ks[i % LADDER_KS].share;
         l->c = c;
         l->segment = c->segment;
-        l->k = ladder_ks[i].k;
+        l->k = k;
+        l->distance = estimates ? QUIRE_DISTANCE_ESTIMATE : QUIRE_DISTANCE_EXACT;
         l->effort_first = lists ? 1 : EFFORT_FIRST;
-        l->recall_wanted = lists ? LISTS_RECALL : LADDER_RECALL;
-        l->n_queries = l->k <= b->n - c->n_held ? c->n_held / ladder_ks[i].share : 0;
+        l->recall_wanted = estimates ? ESTIMATES_RECALL : lists ? LISTS_RECALL : LADDER_RECALL;
+        l->n_queries = k <= b->n - c->n_held && (!estimates || c->segment->numbers) ? c->n_held / share : 0;
         /* the points of this k in the curve that a merge goes by; that of lists is of resident codes */
-        const struct segment *before = lists && !c->resident ? NULL : before_of(b);
+        const struct segment *before = estimates || (lists && !c->resident) ? NULL : before_of(b);
         for (uint32_t p = 0; before && p < before->n_calibration; p++)
-            if (before->calibration[p].k == l->k) {
+            if (before->calibration[p].k == k) {
                 l->before = l->n_before ? l->before : &before->calibration[p];
                 l->n_before++;
             }
-        if (l->n_before && ladder_ks[i].share > 1)
+        if (l->n_before && share > 1)
             l->n_queries /= 2; /* still thousands of neighbours */
     }
     build_progress(b, "calibrate", &c->progress);
     struct progress progress = {tell, c, c->progress.phase};
-    rc = parallel_for(searchers(b), LADDER_KS, 1, run_ladders, c, &progress);
+    rc = parallel_for(searchers(b), LADDERS, 1, run_ladders, c, &progress);
     bool known = (!lists || c->resident) && take_widths(c);
     if (rc == 0 && b->params.edge_code_bytes && !known)
         rc = fit_spread(c);
     segment_unref(c->segment);
     if (rc == 0 && !known)
         rc = lists ? measure_lists(c) : measure_widths(c);
-    for (uint32_t i = 0; i < LADDER_KS && rc < 0; i++)
+    for (uint32_t i = 0; i < LADDERS && rc < 0; i++)
         take_error(c, &c->ladders[i], rc);
     uint64_t n_asked = atomic_load(&c->n_asked);
     return rc == 0 && n_asked > 0 ? build_report(b, "calibrate", n_asked, n_asked) : rc;
@@ -732,12 +739,12 @@ static int search_ladders(struct calibration *c)
 static size_t encode_points(const struct calibration *c, uint8_t *out)
 {
     uint8_t *at = out;
-    for (uint32_t i = 0; i < LADDER_KS; i++) {
+    for (uint32_t i = 0; i < LADDERS; i++) {
         float best = 0;
         for (uint32_t n = 0; n < c->ladders[i].n_points; n++, at += CALIBRATION_POINT_BYTES) {
             const struct calibration_point *p = &c->ladders[i].points[n];
             best = fmaxf(best, p->recall);
-            bytes_store_u32(at, p->k);
+            bytes_store_u32(at, i < LADDER_KS ? p->k : p->k | CALIBRATION_ESTIMATES);
             bytes_store_u32(at + 4, p->effort);
             bytes_store_f32(at + 8, best);
             bytes_store_f32(at + 12, p->reads);
@@ -770,7 +777,7 @@ int build_calibrate(struct build *b)
     if ((rc = search_ladders(c)) < 0 || (b->plan.in_files && (rc = build_decode_centres(b)) < 0) ||
         (!lists && (rc = build_remove_file(b, BLOCKS_NAME)) < 0) || (rc = build_remove_file(b, META_NAME)) < 0)
         goto out;
-    b->calibration = malloc(LADDER_KS * LADDER_STEPS_MAX * CALIBRATION_POINT_BYTES);
+    b->calibration = malloc(LADDER_KS * (LADDER_STEPS_MAX + ESTIMATES_STEPS) * CALIBRATION_POINT_BYTES);
     if (b->calibration)
         b->calibration_bytes = encode_points(c, b->calibration);
     else

@@ -3,13 +3,14 @@
  *
  *   seed   The `effort` nearest blocks by their centres; their rows become candidates: (row, estimate, sigma)
  *          (search_seed.c).
- *   round  tau is the k-th best exact distance, or while there are fewer than k the k-th best estimate. The gain of a
- *          block is how many of the k nearest one expects to gain by reading it (search_candidates.c). The blocks of
- *          largest gain are read in one submission, at most BEAM_MAX; each block's slots are scored exactly as soon as
- *          it comes; the edges of those that are near and lead to blocks not yet seen are scored by code and join the
- *          candidates.
+ *   round  The gain of a block is how many of the k nearest one expects to gain by reading it, or, where estimates will
+ *          do for an answer, how much doubt reading it ends on which rows those are (search_candidates.c). The blocks
+ *          of largest gain are read in one submission, at most BEAM_MAX; each block's slots are scored exactly as soon
+ *          as it comes; the edges of those that are near and lead to blocks not yet seen are scored by code and join
+ *          the candidates.
  *   stop   when no block's gain reaches theta, which falls as effort rises: theta = theta_effort / effort. A block
- *          cannot gain more rows than it has slots, so below FEW_SLOTS theta is less in proportion.
+ *          cannot gain more rows than it has slots, so below FEW_SLOTS theta is less in proportion. Rows among the k
+ *          nearest that are known by their codes only are then read as well, unless estimates will do.
  *
  * So one knob, effort, widens the seed and lowers the stop; calibration (calibrate.c) maps recall to it. Probability
  * instead of a fixed beam lets an easy query end after few reads and a hard one go on, and prefers a block with several
@@ -42,6 +43,8 @@
 /* Theta times effort, by the width of the codes. Seeds of narrow codes cost fewer bytes of memory each, so that more of
  * them and fewer reads are the better bargain. */
 static const float theta_effort[NAV_WIDTHS] = {110, 80, 60, 60};
+/* Of searches for estimates: reading less and looking at more seeds is the better bargain. */
+#define THETA_ESTIMATES 1.5f
 
 static int on_block(struct task *t, const struct block_view *view);
 static enum step on_blocks(struct task *t);
@@ -74,18 +77,13 @@ void search_widen(struct search *q)
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* The blocks of largest gain, at most `most`, best first, into blocks; returns how many reach theta. */
+/* The blocks whose gain reaches theta, best first, or where there are none those that the answer needs, at most `most`;
+ * returns how many. */
 static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
 {
-    struct search *q = &t->search;
     float gains[READS_MAX];
-    /* while there are fewer than k answers something is read, even where theta asks for more than any block promises */
-    float least = q->n_results < q->k ? 0 : q->theta;
-    uint32_t n = search_best_blocks(t, most, least, blocks, gains);
-    if (q->n_results < q->k)
-        while (n > 1 && gains[n - 1] < q->theta)
-            n--;
-    return n;
+    uint32_t n = search_best_blocks(t, most, t->search.theta, blocks, gains);
+    return n > 0 ? n : search_unread_answers(t, most, blocks);
 }
 
 static enum step next_round(struct task *t)
@@ -95,9 +93,9 @@ static enum step next_round(struct task *t)
     for (;;) {
         search_compute_gains(t);
         n = choose_blocks(t, most ? most : 1, blocks);
-        if (n == 0 && q->n_results < q->k)
+        if (n == 0 && !search_has_answer(q))
             n = search_nearest_unread(t, blocks);
-        if (n > 0 || most == 0 || q->n_results == q->k || q->effort >= q->effort_end)
+        if (n > 0 || most == 0 || search_has_answer(q) || q->effort >= q->effort_end)
             break;
         /* all that is known was read and gave fewer than k */
         search_widen(q);
@@ -105,22 +103,22 @@ static enum step next_round(struct task *t)
             return task_no_memory(t);
     }
     if (most == 0)
-        q->stats.complete = n == 0 && q->n_results == q->k;
+        q->stats.complete = n == 0 && search_has_answer(q);
     return n > 0 && most > 0 ? search_read_blocks(t, blocks, n) : search_deliver(t);
 }
 
-/* One round, and another only where the first could not take all that were worth it; with a selection as many as it
- * takes. */
+/* One round by gain, and another only where the first could not take all blocks that were worth it; then what the
+ * answer needs. With a selection as many as it takes. */
 enum step search_rerank(struct task *t)
 {
     struct search *q = &t->search;
     if (q->filter.selection)
         return search_filtered_round(t);
     uint32_t blocks[READS_MAX], most = search_reads_left(t, task_blocks_max(t, q->filter.scanning));
-    bool more = q->lists.reranks == 0 || q->n_results < q->k || q->lists.rerank_full;
+    bool more = q->lists.reranks == 0 || !search_has_answer(q) || q->lists.rerank_full;
     search_compute_gains(t);
-    uint32_t n = more ? choose_blocks(t, most ? most : 1, blocks) : 0;
-    bool farther = q->n_results < q->k && q->effort < q->effort_end;
+    uint32_t n = more ? choose_blocks(t, most ? most : 1, blocks) : search_unread_answers(t, most ? most : 1, blocks);
+    bool farther = !search_has_answer(q) && q->effort < q->effort_end;
     if (most == 0) {
         q->stats.complete = q->stats.complete && n == 0 && !farther;
         return search_deliver(t);
@@ -194,13 +192,12 @@ static int follow_list(struct task *t, const struct block_view *view, uint32_t l
 
 /* The squared distance up to which a slot's edges are worth following: that of the k-th nearest and more where codes
  * are coarse and the seeds have missed more, or that of the nearest slot while there are fewer than k. */
-static float reach_of(const struct task *t, const float *distances, uint32_t n)
+static float reach_of(const struct task *t, float tau, const float *distances, uint32_t n)
 {
-    const struct search *q = &t->search;
     if (!t->segment->nav_codes)
         return INFINITY; /* edges are all there is to go by */
-    if (q->n_results == q->k)
-        return q->results[0].distance * (1 + t->segment->params.error[t->segment->width] / 2);
+    if (isfinite(tau))
+        return tau * (1 + t->segment->params.error[t->segment->width] / 2);
     float nearest = INFINITY;
     for (uint32_t i = 0; i < n; i++)
         nearest = fminf(nearest, distances[i]);
@@ -210,14 +207,15 @@ static float reach_of(const struct task *t, const float *distances, uint32_t n)
 /* Follows the edge lists of the slots that turned out near. */
 static int follow_edges(struct task *t, const struct block_view *view)
 {
-    const struct search *q = &t->search;
+    struct search *q = &t->search;
     const float *distances = t->searcher->scratch.slot_distances;
-    float tau = q->n_results == q->k ? q->results[0].distance : INFINITY;
+    float tau = q->n_results == q->k ? fminf(q->tau, q->results[0].distance) : q->tau;
     /* an estimate may exceed tau by its error; sigma is about the same for all rows near the query */
     float limit = tau + Z_DROP * (q->n_candidates ? q->candidates[0].sigma : 0);
-    float reach = reach_of(t, distances, view->n_slots);
+    float reach = reach_of(t, tau, distances, view->n_slots);
     uint32_t n = 0;
     int rc = search_reserve_edges(t, view->n_edges);
+    q->repeats = true;
     for (uint32_t l = 0; l < view->n_lists && rc == 0; l++) {
         uint32_t i = l * view->list_slots, end = i + view->list_slots;
         while (i < end && i < view->n_slots && distances[i] > reach)
@@ -276,8 +274,8 @@ enum step search_walk(struct task *t)
     if (!t->segment->nav_codes)
         return selection ? search_filtered_round(t) : next_round(t);
     uint32_t all = (uint32_t)n, early = all / EARLY_PART + EARLY_MIN;
-    /* with a selection it must be known first whether enough of it is near */
-    early = early < all && !selection ? early : all;
+    /* with a selection it must be known first whether enough of it is near; and doubt is known last */
+    early = early < all && !selection && !t->search.estimates ? early : all;
     search_select_best(s->found.nearest, all, early);
     float limit = search_seed_rows(t, 0, early, INFINITY);
     if (selection)
@@ -296,7 +294,8 @@ uint32_t search_effort(const struct task *t, uint32_t k)
     const struct quire_search_options *o = &t->search.request->options;
     uint32_t least = t->segment->lists ? 1 : EFFORT_MIN;
     if (o->recall > 0 || o->effort == 0) {
-        uint32_t effort = segment_effort(t->segment, o->recall > 0 ? o->recall : DEFAULT_RECALL, k);
+        uint32_t effort =
+            segment_effort(t->segment, o->recall > 0 ? o->recall : DEFAULT_RECALL, k, t->search.estimates);
         least = effort > least ? effort : least;
     }
     return o->effort > least ? o->effort : least;
@@ -313,6 +312,8 @@ void search_set_theta(struct task *t)
         return;
     }
     q->theta = fminf(fmaxf(theta_effort[t->segment->width] / (float)q->effort, 0.001f), 4.0f);
+    if (q->estimates)
+        q->theta *= THETA_ESTIMATES;
     if (slots < FEW_SLOTS)
         q->theta *= (float)slots / FEW_SLOTS;
 }
@@ -355,6 +356,10 @@ static enum step begin(struct task *t, struct task_ticket *ticket)
     q->lists.limit = INFINITY;
     q->lists.reranks = 0;
     q->lists.rerank_full = false;
+    q->tau = INFINITY;
+    q->repeats = false;
+    /* what is answered of a row but distance and number stands in its block only */
+    q->estimates = o->distance == QUIRE_DISTANCE_ESTIMATE && t->segment->numbers && !request->want_vectors && !o->exact;
     q->stats = (struct quire_search_stats){.complete = true};
     if (reserve(t) < 0)
         return task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);
@@ -389,6 +394,9 @@ int search_options_validate(const struct quire_search_options *o, struct quire_e
         return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
     if (!(o->recall >= 0 && o->recall <= 1))
         return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
+    if (o->distance != QUIRE_DISTANCE_EXACT && o->distance != QUIRE_DISTANCE_ESTIMATE)
+        return error_set(err, QUIRE_EINVALID, "distance is %d: it must be QUIRE_DISTANCE_EXACT or _ESTIMATE",
+                         (int)o->distance);
     return 0;
 }
 

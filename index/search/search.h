@@ -60,6 +60,7 @@ struct search_hit {
     uint64_t id;
     uint32_t row;
     float distance;  /* as quire.h defines it per metric */
+    float deviation; /* 0: it is exact */
     const void *key; /* NULL unless want_keys; valid during the callback */
     uint32_t key_bytes;
     const float *vector; /* NULL unless want_vectors; dim floats, valid during the callback */

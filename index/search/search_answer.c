@@ -89,10 +89,30 @@ static int copy_slot(struct task *t, const struct block_view *view, uint32_t slo
     return 0;
 }
 
+/* Rows whose place among the k nearest is certain enough by their codes. */
+static void take_estimates(struct task *t)
+{
+    struct search *q = &t->search;
+    for (uint32_t i = 0; i < q->n_candidates; i++) {
+        const struct candidate *c = &q->candidates[i];
+        struct result new = {.distance = c->distance, .sigma = c->sigma, .row = c->row, .place = q->n_results};
+        new.id = numbers_get(t->segment->numbers, c->row);
+        if (q->n_results < q->k) {
+            results_push(q->results, q->n_results++, new);
+        } else if (is_farther(&q->results[0], &new)) {
+            new.place = q->results[0].place;
+            results_replace(q->results, q->k, new);
+        }
+    }
+}
+
 static int offer(struct task *t, const struct block_view *view, uint32_t slot, float distance)
 {
     struct search *q = &t->search;
-    struct result new = {distance, view->first_row + slot, bytes_load_u32(view->ids + 4 * slot), q->n_results};
+    struct result new = {.distance = distance,
+                         .row = view->first_row + slot,
+                         .id = bytes_load_u32(view->ids + 4 * slot),
+                         .place = q->n_results};
     bool full = q->n_results == q->k;
     if ((full && !is_farther(&q->results[0], &new)) || search_row_is_out(q, new.row))
         return 0;
@@ -174,6 +194,10 @@ static void fill_hit(struct task *t, uint32_t i)
     uint8_t *copy = q->copy_bytes ? copy_of(q, i) : NULL;
     *hit = (struct search_hit){
         .id = r->id, .row = r->row, .distance = space_distance(&s->space, r->distance, t->query.norm2)};
+    if (r->sigma > 0) {
+        q->stats.estimated++;
+        hit->deviation = space_deviation(&s->space, r->sigma, t->query.norm2);
+    }
     if (q->request->want_keys) {
         if (!p->user_keys) {
             /* keys that are row numbers are written where a key's bytes would be */
@@ -195,6 +219,8 @@ enum step search_deliver(struct task *t)
 {
     struct search *q = &t->search;
     assert(q->n_results <= q->k);
+    if (q->estimates)
+        take_estimates(t);
     results_sort(q->results, q->n_results); /* qsort would allocate */
     for (uint32_t i = 0; i < q->n_results; i++)
         fill_hit(t, i);

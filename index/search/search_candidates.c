@@ -5,8 +5,11 @@
  * rows that are scored are too far, and comparing with a limit is far cheaper than selecting among all: so a limit is
  * guessed from a sample before the first ones are taken, and lowered when the candidates are full.
  *
- * A candidate is nearer than tau, the k-th nearest distance known, with probability Phi((tau - estimate) / sigma). The
- * gain of a block is the sum over its candidates: how many of the k nearest one expects to gain by reading it.
+ * tau is the k-th nearest distance of all rows that are known, be it measured or estimated. A candidate is nearer with
+ * probability p = Phi((tau - estimate) / sigma). The gain of a block is the sum of p over its candidates: how many of
+ * the k nearest one expects to gain by reading it. Where estimates will do for an answer, a candidate with p near 1
+ * needs no reading any more than one with p near 0: a read changes the set of the k nearest only as far as there is
+ * doubt on which side of tau a row lies, and the gain is the sum of min(p, 1 - p).
  */
 #include "index/search/task.h"
 #include "io/array.h"
@@ -19,6 +22,7 @@
 #define CANDIDATES_PER_K 6u
 #define CANDIDATES_LISTS POSTING_COPIES_MAX /* per k: k rows stay even if each is there as often as it may be */
 #define SCAN_STEP        16u
+#define SELECT_BINS      128u
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -48,6 +52,8 @@ int search_reserve_candidates(struct task *t, uint32_t more)
     q->candidates_max = CANDIDATES_BASE + (replicas ? CANDIDATES_LISTS : CANDIDATES_PER_K) * q->k + more;
     uint32_t most = 2 * q->candidates_max;
     if (!array_reserve_kept(&q->candidates, &q->candidates_capacity, most, CANDIDATES_KEPT) ||
+        !array_reserve_kept(&t->searcher->found.known, &t->searcher->found.known_capacity, 2 * (size_t)q->k,
+                            2 * K_KEPT) ||
         search_reserve_gains(&t->searcher->found, most) < 0)
         return QUIRE_ENOMEM;
     return 0;
@@ -60,8 +66,8 @@ static bool has_smaller_estimate(const struct candidate *a, const struct candida
     return a->distance < b->distance || (a->distance == b->distance && a->row < b->row);
 }
 
-/* Afterwards c[keep - 1] is not special, all before are the best. */
-void search_select_best(struct candidate *c, uint32_t n, uint32_t keep)
+/* Quickselect. */
+static void select_few(struct candidate *c, uint32_t n, uint32_t keep)
 {
     uint32_t begin = 0, end = n;
     while (end - begin > 1 && keep > begin && keep < end) {
@@ -85,6 +91,55 @@ void search_select_best(struct candidate *c, uint32_t n, uint32_t keep)
         else
             begin = split;
     }
+}
+
+/* Moves what lies below `limit` to the front, without a branch per candidate: most guesses at one would be wrong.
+ * Returns how many there are. */
+static uint32_t move_below(struct candidate *c, uint32_t n, float limit)
+{
+    uint32_t below = 0;
+    static_assert(sizeof *c == 2 * sizeof(uint64_t), "a candidate is moved as two words");
+    for (uint32_t i = 0; i < n; i++) {
+        float distance = c[i].distance;
+        uint64_t moved[2], other[2]; /* whole words: a store in parts would hold up the load that follows */
+        memcpy(moved, &c[i], sizeof moved);
+        memcpy(other, &c[below], sizeof other);
+        memcpy(&c[i], other, sizeof other);
+        memcpy(&c[below], moved, sizeof moved);
+        below += distance < limit;
+    }
+    return below;
+}
+
+/* By a histogram of the distances: of the one bin that the border runs through some are selected, all of those below
+ * are in. */
+void search_select_best(struct candidate *c, uint32_t n, uint32_t keep)
+{
+    uint32_t counts[SELECT_BINS] = {0}, bin = 0, below = 0;
+    if (keep == 0 || keep >= n)
+        return;
+    float least = c[0].distance, most = least;
+    for (uint32_t i = 1; i < n; i++) {
+        least = c[i].distance < least ? c[i].distance : least;
+        most = c[i].distance > most ? c[i].distance : most;
+    }
+    float scale = (float)(SELECT_BINS - 1) / (most - least);
+    if (n < 2 * SELECT_BINS || !isfinite(scale) || !(scale > 0)) {
+        select_few(c, n, keep);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        counts[(uint32_t)((c[i].distance - least) * scale)]++;
+    while (below + counts[bin] < keep)
+        below += counts[bin++];
+    /* what a bin holds is known by the limits that move by, which may be rounded otherwise: quickselect mends it */
+    uint32_t begin = move_below(c, n, least + (float)bin / scale);
+    uint32_t end = begin + move_below(c + begin, n - begin, least + (float)(bin + 1) / scale);
+    if (begin > keep || end < keep) {
+        begin = 0;
+        end = n;
+    }
+    select_few(c + begin, end - begin, keep - begin);
 }
 
 float search_sample_limit(float sample[LIMIT_SAMPLE], uint32_t n, uint32_t want)
@@ -260,7 +315,7 @@ static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float
         if (z < -Z_DROP && drop)
             continue;
         if (z > -Z_DROP) {
-            float gain = c[i].weight * normal_cdf(z);
+            float p = normal_cdf(z), gain = c[i].weight * (t->search.estimates ? fminf(p, 1 - p) : p);
             add_gain(f, block, gain);
             *sum += (double)gain;
         }
@@ -300,25 +355,54 @@ uint32_t search_nearest_unread(const struct task *t, uint32_t *block)
     return nearest != NULL;
 }
 
-/* The distance a row must beat to be among the k nearest. While there are fewer than k, `missing` of them, the nearest
- * candidates stand first. */
-static float tau_of(const struct task *t, uint32_t missing)
+/* The k-th smallest of d[0..n), 1 <= k <= n, which is put in some other order. */
+static float kth_smallest(float *d, uint32_t n, uint32_t k)
 {
-    const struct search *q = &t->search;
-    if (missing == 0)
-        return q->results[0].distance;
-    if (q->n_candidates <= missing) {
-        /* the mean distance of a block's rows: a start, where there is no better one */
+    uint32_t begin = 0, end = n;
+    assert(k > 0 && k <= n);
+    while (end - begin > 1) {
+        float pivot = d[begin + (end - begin) / 2];
+        uint32_t below = begin, above = end;
+        for (uint32_t i = begin; i < above;) {
+            float value = d[i];
+            if (value < pivot) {
+                d[i++] = d[below];
+                d[below++] = value;
+            } else if (value > pivot) {
+                d[i] = d[--above];
+                d[above] = value;
+            } else
+                i++;
+        }
+        if (k <= below)
+            end = below;
+        else if (k > above)
+            begin = above;
+        else
+            return pivot;
+    }
+    return d[begin];
+}
+
+/* Of all known rows, the candidates' nearest moved to the front. While they are fewer than k: the mean distance of the
+ * rows of the nearest block that is known by its centre only, or infinity. */
+static float tau_of(struct task *t)
+{
+    struct search *q = &t->search;
+    float *known = t->searcher->found.known;
+    uint32_t near = q->n_candidates < q->k ? q->n_candidates : q->k, n = 0;
+    assert(q->n_results <= q->k);
+    if (near + q->n_results < q->k) {
         const struct candidate *prior = nearest_prior(t);
         return prior ? prior->distance : INFINITY;
     }
-    /* the exact ones count as nearer than all estimates that are still open */
-    float tau = 0;
-    for (uint32_t i = 0; i < missing; i++)
-        tau = fmaxf(tau, q->candidates[i].distance);
+    if (q->n_candidates > near)
+        search_select_best(q->candidates, q->n_candidates, near);
+    for (uint32_t i = 0; i < near; i++)
+        known[n++] = q->candidates[i].distance;
     for (uint32_t i = 0; i < q->n_results; i++)
-        tau = fmaxf(tau, q->results[i].distance);
-    return tau;
+        known[n++] = q->results[i].distance;
+    return kth_smallest(known, n, q->k);
 }
 
 /* Candidates of blocks that were read are known exactly by now. */
@@ -335,19 +419,31 @@ static void forget_read(struct task *t)
 double search_compute_gains(struct task *t)
 {
     struct search *q = &t->search;
-    uint32_t missing = q->k - q->n_results;
     double sum = 0;
-    assert(q->n_results <= q->k);
-    if (missing > 0) {
-        forget_read(t);
-        if (q->n_candidates > missing)
-            search_select_best(q->candidates, q->n_candidates, missing);
-    }
-    float tau = tau_of(t, missing);
+    forget_read(t);
+    if (q->repeats)
+        search_drop_copies(t);
+    q->tau = tau_of(t);
     clear_gains(&t->searcher->found);
-    q->n_candidates = add_gains(t, q->candidates, q->n_candidates, tau, missing == 0, &sum);
-    q->n_priors = add_gains(t, q->priors, q->n_priors, tau, missing == 0, &sum);
+    bool drop = q->n_results + q->n_candidates >= q->k;
+    q->n_candidates = add_gains(t, q->candidates, q->n_candidates, q->tau, drop, &sum);
+    q->n_priors = add_gains(t, q->priors, q->n_priors, q->tau, drop, &sum);
     return sum;
+}
+
+uint32_t search_unread_answers(const struct task *t, uint32_t most, uint32_t *blocks)
+{
+    const struct search *q = &t->search;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < q->n_candidates && n < most && !q->estimates; i++) {
+        uint32_t block = q->candidates[i].row / t->segment->params.slots_per_block;
+        bool known = q->candidates[i].distance > q->tau;
+        for (uint32_t j = 0; j < n && !known; j++)
+            known = blocks[j] == block;
+        if (!known)
+            blocks[n++] = block;
+    }
+    return n;
 }
 
 void search_drop_copies(struct task *t)
@@ -355,6 +451,7 @@ void search_drop_copies(struct task *t)
     struct search *q = &t->search;
     struct search_scratch *f = &t->searcher->found;
     uint32_t kept = 0;
+    q->repeats = false;
     clear_gains(f);
     for (uint32_t i = 0; i < q->n_candidates; i++) {
         const struct candidate c = q->candidates[i];

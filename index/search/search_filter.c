@@ -139,8 +139,8 @@ static uint32_t raised_effort(const struct task *t)
     uint32_t k = wanted < (double)s->n_rows ? (uint32_t)ceil(wanted) : (uint32_t)s->n_rows;
     if (o->recall > 0 || !o->effort)
         return (uint32_t)fmin(search_effort(t, k) * EFFORT_SPARE, q->effort_end);
-    double factor = (double)segment_effort(t->segment, DEFAULT_RECALL, k) /
-                    (double)segment_effort(t->segment, DEFAULT_RECALL, q->k);
+    double factor = (double)segment_effort(t->segment, DEFAULT_RECALL, k, q->estimates) /
+                    (double)segment_effort(t->segment, DEFAULT_RECALL, q->k, q->estimates);
     return (uint32_t)fmin(o->effort * fmax(factor, 1), q->effort_end);
 }
 
@@ -262,11 +262,10 @@ static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
     float gains[READS_MAX];
     double missed = search_compute_gains(t);
     uint32_t n = search_best_blocks(t, most, 0, blocks, gains), taken = 0;
-    bool full = q->n_results == q->k;
     float least = GAIN_MIN * leniency(q);
-    while (taken < n && ((missed > (double)q->filter.missable && gains[taken] >= least) || (!full && taken == 0)))
+    while (taken < n && missed > (double)q->filter.missable && gains[taken] >= least)
         missed -= (double)gains[taken++];
-    return taken;
+    return taken > 0 ? taken : search_unread_answers(t, most, blocks);
 }
 
 static bool may_scan(const struct task *t)
@@ -287,12 +286,12 @@ static uint32_t bounded(const struct task *t, uint32_t n)
     if (n == 0 || !has_codes(t) || seen + n <= most)
         return n;
     uint32_t left = seen < most ? (uint32_t)most - seen : 0;
-    return left == 0 && q->n_results < q->k ? 1 : left;
+    return left == 0 && !search_has_answer(q) ? 1 : left;
 }
 
 static bool may_widen(const struct search *q)
 {
-    return q->n_results < q->k && !q->filter.scanning && q->effort < q->effort_end;
+    return !search_has_answer(q) && !q->filter.scanning && q->effort < q->effort_end;
 }
 
 enum step search_filtered_round(struct task *t)
@@ -302,7 +301,7 @@ enum step search_filtered_round(struct task *t)
     assert(q->filter.selection && most <= READS_MAX);
     for (;;) {
         n = bounded(t, choose_blocks(t, most ? most : 1, blocks));
-        if (n == 0 && q->n_results < q->k)
+        if (n == 0 && !search_has_answer(q))
             n = search_nearest_unread(t, blocks);
         if (n > 0 || most == 0 || !may_widen(q))
             break;
@@ -322,7 +321,7 @@ enum step search_filtered_round(struct task *t)
     }
     if (n > 0 && most > 0)
         return search_read_blocks(t, blocks, n);
-    if ((most == 0 && (n > 0 || may_widen(q))) || (q->filter.limited && q->n_results < q->k))
+    if ((most == 0 && (n > 0 || may_widen(q))) || (q->filter.limited && !search_has_answer(q)))
         q->stats.complete = false;
     return search_deliver(t);
 }
@@ -341,7 +340,7 @@ static float missable_of(const struct task *t)
     const struct quire_search_options *o = &q->request->options;
     float recall = o->recall > 0 ? o->recall : DEFAULT_RECALL;
     double missed = (1 - (double)recall) * q->k * MISS_SHARE;
-    double factor = o->effort ? (double)segment_effort(t->segment, DEFAULT_RECALL, q->k) / o->effort : 1;
+    double factor = o->effort ? (double)segment_effort(t->segment, DEFAULT_RECALL, q->k, q->estimates) / o->effort : 1;
     return (float)(missed * (o->recall > 0 ? fmin(factor, 1) : factor));
 }
 

@@ -43,6 +43,7 @@ struct candidate {
 /* One of the k nearest so far. */
 struct result {
     float distance; /* in the working space */
+    float sigma;    /* of an estimate; 0: measured */
     uint32_t row;
     uint32_t id;
     uint32_t place; /* of its copy in search->copies */
@@ -93,6 +94,8 @@ struct search {
     uint32_t k, effort;
     uint32_t effort_end; /* blocks or lists that a search which finds too little may widen effort to */
     float theta;
+    bool estimates; /* a row whose place is certain is answered without a read */
+    float tau;      /* distance that the k nearest of all known rows lie within, measured or estimated */
     /* where it has been */
     uint8_t *probed; /* bitmap of blocks (of cells where the search enters by them: cells.h), or of lists; owned */
     uint8_t *read;   /* bitmap of blocks, behind it */
@@ -102,6 +105,7 @@ struct search {
     /* what may be near: search_candidates.c, search_seed.c; arrays are owned */
     struct candidate *candidates;
     uint32_t n_candidates, candidates_max, candidates_capacity;
+    bool repeats;             /* a row may be there twice: edges led to it again */
     struct candidate *priors; /* blocks of which the centre is known, where no code is resident */
     uint32_t n_priors, priors_capacity;
     struct search_lists lists;
@@ -130,6 +134,8 @@ struct search_scratch {
         uint32_t stamp;
     } * gains; /* a hash table by block */
     uint32_t gains_mask, gains_stamp;
+    float *known; /* distances of the nearest known rows */
+    uint32_t known_capacity;
     uint32_t *edges; /* of one list of a block */
     uint32_t edges_capacity;
     struct graph_hit *heads;  /* of lists that are near */
@@ -194,14 +200,22 @@ void search_trim_candidates(struct search *search);
 float search_keep_best(struct search *search);
 /* Of the estimates of one row the one with the least error stays. */
 void search_drop_copies(struct task *task);
-/* Gains of all blocks with candidates, by the distance a row must beat now; forgets the candidates of blocks that were
- * read. Returns the sum of the gains. */
+/* Sets tau, and the gains of all blocks with candidates by it; forgets the candidates of blocks that were read. Returns
+ * the sum of the gains. */
 double search_compute_gains(struct task *task);
+/* Blocks of rows that are to be answered and must be measured first, at most `most`; returns how many. */
+uint32_t search_unread_answers(const struct task *task, uint32_t most, uint32_t *blocks);
 /* The blocks of largest gain, at least `least`, at most `most`, best first, with their gains; returns how many. */
 uint32_t search_best_blocks(const struct task *task, uint32_t most, float least, uint32_t *blocks,
                             float gains[READS_MAX]);
 /* The block known by its centre only that is nearest, where no block promises anything; returns how many (1 or 0). */
 uint32_t search_nearest_unread(const struct task *task, uint32_t *block);
+
+/* Whether k rows are known that may be answered. */
+static inline bool search_has_answer(const struct search *search)
+{
+    return search->n_results + (search->estimates ? search->n_candidates : 0) >= search->k;
+}
 
 /* Whether a row may not be answered: it is dead, or not in the selection. */
 static inline bool search_row_is_out(const struct search *search, uint32_t row)
@@ -222,7 +236,7 @@ static inline bool search_candidate_is_out(const struct search *search, uint32_t
 
 /* Space for k results and what is copied out of blocks for them. */
 int search_reserve_results(struct task *task);
-/* Scores the slots of an open block and keeps the nearest; QUIRE_ECORRUPT, which is noted. */
+/* Scores the slots of an open block and keeps the nearest; QUIRE_ECORRUPT. */
 int search_score_block(struct task *task, const struct block_view *view);
 /* Answers with what was found. */
 enum step search_deliver(struct task *task);

@@ -150,6 +150,7 @@ void searcher_destroy(struct searcher *s)
     free(s->found.beam);
     free(s->found.gains);
     free(s->found.edges);
+    free(s->found.known);
     free(s->found.heads);
     free(s->found.far_ends);
     free(s->scratch.slot_distances);

@@ -29,6 +29,7 @@
 #define RESERVE_BYTES          (6u << 20) /* of a budget: what a process with two lanes holds besides (measured) */
 #define CACHE_SHARE            20u        /* a cache is made if one such part of the budget is left for it */
 #define CALIBRATION_POINTS_MAX 4096u
+#define ESTIMATES_EFFORT       1.5f /* of searches for estimates over that of exact ones, where not measured */
 
 struct opening {
     struct segment *s;
@@ -82,10 +83,18 @@ static int load_calibration(struct opening *o, struct section_file *meta)
     rc = bytes && s->calibration ? section_load(meta, entry, bytes, o->err) : QUIRE_ENOMEM;
     for (uint64_t i = 0; rc == 0 && i < n; i++) {
         const uint8_t *p = bytes + i * CALIBRATION_POINT_BYTES;
-        s->calibration[i] = (struct calibration_point){bytes_load_u32(p), bytes_load_u32(p + 4), bytes_load_f32(p + 8),
-                                                       bytes_load_f32(p + 12)};
+        uint32_t k = bytes_load_u32(p);
+        s->calibration[i] = (struct calibration_point){k & ~CALIBRATION_ESTIMATES, bytes_load_u32(p + 4),
+                                                       bytes_load_f32(p + 8), bytes_load_f32(p + 12)};
+        if (k & CALIBRATION_ESTIMATES)
+            s->n_estimates++;
+        else if (s->n_estimates > 0)
+            rc = error_set(o->err, QUIRE_ECORRUPT, "%s: calibration: point %llu stands behind those of estimates",
+                           o->path, (unsigned long long)i);
+        else
+            s->n_calibration++;
     }
-    s->n_calibration = rc == 0 ? (uint32_t)n : 0;
+    s->estimates = s->calibration ? s->calibration + s->n_calibration : NULL;
     free(bytes);
     return rc;
 }
@@ -316,6 +325,21 @@ static int load_centre_codes(struct opening *o, struct section_file *codes)
     return rc;
 }
 
+/* Where the budget has room for them beside all that is resident: searches for estimates need them. */
+static int load_numbers(struct opening *o, struct section_file *codes)
+{
+    struct segment *s = o->s;
+    uint64_t bytes = numbers_bytes_of(s->params.rows), budget = s->info.memory_bytes;
+    bool codes_are_resident = s->nav_codes || (s->lists && s->lists->codes);
+    if (s->params.user_keys || !codes_are_resident ||
+        (budget && s->info.resident_bytes + bytes + reserve_of(budget) > budget))
+        return 0;
+    int rc = numbers_open(codes, s->params.rows, &s->numbers, o->err);
+    s->info.resident_numbers_bytes = rc == 0 ? bytes : 0;
+    s->info.resident_bytes += s->info.resident_numbers_bytes;
+    return rc;
+}
+
 static int load_codes(struct opening *o)
 {
     struct segment *s = o->s;
@@ -350,6 +374,8 @@ static int load_codes(struct opening *o)
     if (rc == 0 && resident)
         rc = cells_open(&s->params, codes, &s->cells, o->err);
     s->info.resident_bytes += s->cells ? s->cells->bytes : 0;
+    if (rc == 0)
+        rc = load_numbers(o, codes);
 out:
     section_file_close(codes);
     return rc;
@@ -535,6 +561,7 @@ static void segment_free(struct segment *s)
     block_cache_destroy(s->cache);
     entry_fini(&s->entry);
     cells_close(s->cells);
+    numbers_close(s->numbers);
     memory_unmap(s->centres.codes, whole->centre_codes_mapped);
     memory_unmap(s->centres.factors, whole->centre_factors_mapped);
     space_fini(&s->space);
@@ -652,12 +679,15 @@ float segment_curve_effort(const struct calibration_point *points, uint32_t n, f
     return 4 * (float)points[n - 1].effort;
 }
 
-uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
+uint32_t segment_effort(const struct segment *s, float recall, uint32_t k, bool estimates)
 {
+    bool measured = estimates && s->n_estimates > 0;
+    const struct calibration_point *points = measured ? s->estimates : s->calibration;
+    uint32_t n_points = measured ? s->n_estimates : s->n_calibration;
     float effort = 0, before_k = 0;
-    for (uint32_t i = 0, n; i < s->n_calibration; i += n) {
-        const struct calibration_point *p = s->calibration + i;
-        for (n = 1; i + n < s->n_calibration && p[n].k == p[0].k; n++)
+    for (uint32_t i = 0, n; i < n_points; i += n) {
+        const struct calibration_point *p = points + i;
+        for (n = 1; i + n < n_points && p[n].k == p[0].k; n++)
             ;
         float here = segment_curve_effort(p, n, recall);
         if (effort > 0 && (float)k > before_k && k < p[0].k) {
@@ -676,6 +706,8 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k)
     if (before_k > 0 && (float)k > before_k)
         effort *= (float)k / before_k;
     effort *= segment_effort_factor(s);
+    if (estimates && !measured)
+        effort *= ESTIMATES_EFFORT;
     return effort < (float)UINT32_MAX / 2 ? (uint32_t)ceilf(effort) : UINT32_MAX / 2;
 }
 

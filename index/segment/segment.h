@@ -33,7 +33,8 @@ struct segment_info {
     uint64_t seed;
     uint64_t memory_bytes; /* the budget in force; 0: none */
     uint64_t resident_bytes, index_bytes, raw_bytes;
-    uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes, resident_heads_bytes;
+    uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes, resident_heads_bytes,
+        resident_numbers_bytes;
     uint64_t cache_bytes;   /* for blocks, when all its frames are used; 0: no cache */
     uint64_t reserve_bytes; /* of the budget: what the process and the buffers of searches take, by measurement */
     uint32_t n_entries;
@@ -74,7 +75,8 @@ const struct columns *segment_columns(const struct segment *segment);
 /* Of each inverted list the rows in it, replicas included, and the bytes of its posting block: n_lists numbers each. */
 void segment_list_lengths(const struct segment *segment, uint32_t *rows, uint32_t *bytes);
 
-/* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build. */
-uint32_t segment_effort(const struct segment *segment, float recall, uint32_t k);
+/* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build; `estimates`: of
+ * searches that answer estimates. */
+uint32_t segment_effort(const struct segment *segment, float recall, uint32_t k, bool estimates);
 
 #endif

@@ -14,6 +14,7 @@
 #include "index/segment/cells.h"
 #include "index/segment/entry.h"
 #include "index/segment/lists.h"
+#include "index/segment/numbers.h"
 #include "index/segment/segment.h"
 #include "index/vector/codes.h"
 #include "index/vector/space.h"
@@ -29,6 +30,8 @@ struct calibration_point {
     float recall, reads;
 };
 #define CALIBRATION_POINT_BYTES 16u
+/* On the disk a bit of k: of searches that answer estimates. Those points stand behind the others. */
+#define CALIBRATION_ESTIMATES 0x80000000u
 
 struct segment {
     /* what it is */
@@ -61,12 +64,14 @@ struct segment {
     struct cells *cells;        /* of near rows, that searches enter by, beside codes; NULL: those are the blocks */
     struct entry_level centres; /* of the blocks */
     struct entry_tree entry;    /* over the centres */
+    struct numbers *numbers;    /* of the rows; NULL: no room for them, or keys are the user's */
 
     /* resident: the rest */
     struct columns *columns;   /* which rows have which values and tenants; NULL: no row has attributes or grants */
     struct block_cache *cache; /* of blocks read before; NULL: none */
-    struct calibration_point *calibration; /* curves of ascending effort, by k; n_calibration points */
-    uint32_t n_calibration;
+    struct calibration_point *calibration; /* curves of ascending effort, by k; n_calibration points, owned, */
+    struct calibration_point *estimates;   /* and behind them n_estimates of searches that answer estimates */
+    uint32_t n_calibration, n_estimates;
 
     /* changes while it is open */
     /* Rows that are neither followed nor answered: bitmap, or NULL; bits may be added at any time. Set by calibration

@@ -219,6 +219,19 @@ float space_distance(const struct space *space, float work_distance, float query
     return (float)((work_distance - norm2) / (2 * scale));
 }
 
+float space_deviation(const struct space *space, float work_deviation, float query_norm2)
+{
+    switch (space->metric) {
+    case QUIRE_METRIC_L2:
+        return work_deviation;
+    case QUIRE_METRIC_COSINE:
+        return query_norm2 == 0 ? 0 : work_deviation * 0.5f;
+    case QUIRE_METRIC_IP:
+        break;
+    }
+    return (float)(work_deviation / (2 * query_scale(space, query_norm2)));
+}
+
 float space_work_distance(const struct space *space, float distance, float query_norm2)
 {
     switch (space->metric) {

@@ -57,6 +57,8 @@ float space_row(const struct space *space, const float *vector, float *out);
 float space_query(const struct space *space, const float *query, float *out, float *norm2);
 /* The user's distance from the squared distance in the working space. */
 float space_distance(const struct space *space, float work_distance, float query_norm2);
+/* The same of a standard deviation. */
+float space_deviation(const struct space *space, float work_deviation, float query_norm2);
 /* And back. */
 float space_work_distance(const struct space *space, float distance, float query_norm2);
 /* Undoes space_row: code_dim floats (changed) -> dim floats of the user's (unit length under cosine). */
