@@ -33,12 +33,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW_SLOTS   16u
-#define EFFORT_MIN  4u
-#define EARLY_PART  5u /* of the seeds go before the first round */
-#define EARLY_MIN   8u
-#define FLUSH_TASKS 2u /* with more on a lane the device has enough to do */
-#define THETA_LISTS 0.5f
+#define FEW_SLOTS             16u
+#define EFFORT_MIN            4u
+#define EARLY_PART            5u /* of the seeds go before the first round */
+#define EARLY_MIN             8u
+#define FLUSH_TASKS           2u /* with more on a lane the device has enough to do */
+#define THETA_LISTS           0.5f
+#define THETA_LISTS_ESTIMATES 6.0f
 
 /* Theta times effort, by the width of the codes. Seeds of narrow codes cost fewer bytes of memory each, so that more of
  * them and fewer reads are the better bargain. */
@@ -308,7 +309,8 @@ void search_set_theta(struct task *t)
     assert(q->effort > 0);
     q->stats.effort = q->effort;
     if (t->segment->lists) {
-        q->theta = fminf(fmaxf(THETA_LISTS / (float)q->effort, 0.0005f), 0.05f);
+        q->theta = q->estimates ? fminf(THETA_LISTS_ESTIMATES / (float)q->effort, 0.5f)
+                                : fminf(fmaxf(THETA_LISTS / (float)q->effort, 0.0005f), 0.05f);
         return;
     }
     q->theta = fminf(fmaxf(theta_effort[t->segment->width] / (float)q->effort, 0.001f), 4.0f);

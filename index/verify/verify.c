@@ -339,6 +339,9 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
             continue;
         }
         bitmap_add(v->seen, input);
+        if (s->numbers && numbers_get(s->numbers, first + slot) != input)
+            verify_found(v, "row %u holds input row %u, which the table of numbers says is %u", first + slot, input,
+                         numbers_get(s->numbers, first + slot));
         v->report.rows_reachable += bitmap_has(v->reached, number);
         verify_key(v, &view, slot, input);
         if (!s->lists)

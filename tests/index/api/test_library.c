@@ -6,6 +6,7 @@
  * row numbers and which is large enough to be calibrated.
  */
 #include "index/format/block.h"
+#include "index/segment/numbers.h"
 #include "tests/index/support_index.h"
 #include <math.h>
 #include <poll.h>
@@ -470,7 +471,7 @@ static void test_info(void **state)
     assert_int_equal(info.raw_bytes, ROWS * DIM * sizeof(float));
     assert_int_equal(info.index_bytes, folder_bytes(shared.path));
     assert_int_equal(info.memory_bytes, 0);
-    assert_int_equal(info.format_version, 3);
+    assert_int_equal(info.format_version, 4);
     assert_true(info.user_keys && info.block_bytes % 4096 == 0);
     quire_get_info(shared.numbered, &info);
     assert_int_equal(info.rows, NUMBERED_ROWS);
@@ -481,29 +482,35 @@ static void test_info(void **state)
     assert_int_equal(info.raw_bytes, NUMBERED_ROWS * DIM);
     assert_int_equal(info.index_bytes, folder_bytes(shared.numbered_path));
     assert_false(info.user_keys);
-    /* 40 dimensions are padded to 64: 32 bytes of code and 4 of factors per row, 32 and 12 per block */
-    assert_int_equal(info.resident_bytes, NUMBERED_ROWS * 36 + (uint64_t)info.blocks * 44);
+    /* 40 dimensions are padded to 64: 32 bytes of code and 4 of factors per row, 32 and 12 per block; and numbers */
+    assert_int_equal(info.resident_bytes,
+                     NUMBERED_ROWS * 36 + (uint64_t)info.blocks * 44 + numbers_bytes_of(NUMBERED_ROWS));
 }
 
 static void test_calibration(void **state)
 {
     struct quire_calibration_point points[4096], one;
     uint32_t n = quire_calibration(shared.numbered, points, SUPPORT_COUNT(points));
-    bool seen_k[101] = {false};
+    bool seen_k[2][101] = {{false}};
     (void)state;
     assert_true(n > 3 && n <= SUPPORT_COUNT(points));
     for (uint32_t i = 0; i < n; i++) {
         assert_true(points[i].k >= 1 && points[i].k <= 100 && points[i].effort >= 1);
-        assert_true(points[i].recall > 0 && points[i].recall <= 1 && points[i].reads > 0);
-        seen_k[points[i].k] = true;
-        if (i > 0 && points[i].k == points[i - 1].k) {
+        bool exact = points[i].distance == QUIRE_DISTANCE_EXACT;
+        assert_true(exact || points[i].distance == QUIRE_DISTANCE_ESTIMATE);
+        assert_true(points[i].recall > 0 && points[i].recall <= 1 && points[i].reads >= (exact ? 0.1f : 0));
+        seen_k[!exact][points[i].k] = true;
+        if (i > 0 && points[i].distance != points[i - 1].distance) {
+            assert_true(points[i - 1].distance == QUIRE_DISTANCE_EXACT);
+        } else if (i > 0 && points[i].k == points[i - 1].k) {
             assert_true(points[i].effort > points[i - 1].effort);
-            assert_true(points[i].reads >= points[i - 1].reads * 0.9f);
+            assert_true(!exact || points[i].reads >= points[i - 1].reads * 0.9f);
         } else if (i > 0) {
             assert_true(points[i].k > points[i - 1].k);
         }
     }
-    assert_true(seen_k[1] && seen_k[10] && seen_k[100]);
+    for (int estimates = 0; estimates < 2; estimates++)
+        assert_true(seen_k[estimates][1] && seen_k[estimates][10] && seen_k[estimates][100]);
     assert_int_equal(quire_calibration(shared.numbered, NULL, 0), n);
     assert_int_equal(quire_calibration(shared.numbered, &one, 1), n);
     assert_memory_equal(&one, &points[0], sizeof one);

@@ -193,7 +193,7 @@ static struct quality search_all(const char *path, const struct support_data *da
         spann_ask(&lane, segment, query, &options, NULL, &answer);
         assert_true(answer.code == 0 && answer.n == 10);
         for (uint32_t h = 0; h < answer.n; h++)
-            hits[h] = (struct quire_hit){answer.ids[h], answer.rows[h], answer.distances[h]};
+            hits[h] = (struct quire_hit){.id = answer.ids[h], .row = answer.rows[h], .distance = answer.distances[h]};
         q.recall += support_recall(QUIRE_METRIC_L2, data->floats, data->rows, data->dim, query, 10, hits, 10) / QUERIES;
         q.reads += (double)(answer.stats.reads + answer.stats.cached) / QUERIES;
     }

@@ -246,7 +246,7 @@ static void test_cached_answers_come_from_the_poll(void **state)
     int counted = 0;
     while (call.done < QUERIES) {
         int n = quire_loop_poll(loop, 1, 10000000);
-        assert_true(n > 0);
+        assert_true(n >= 0);
         counted += n;
     }
     assert_int_equal(counted, QUERIES);

@@ -256,7 +256,7 @@ static void test_defaults(void **state)
 
 static int search_code(struct quire_index *index, const float *query, struct quire_search_options options)
 {
-    struct quire_hit hit = {77, 77, 77};
+    struct quire_hit hit = {.id = 77, .row = 77, .distance = 77};
     uint32_t n_hits = 99;
     struct quire_error err = {0};
     int rc = quire_search(index, query, &options, &hit, &n_hits, NULL, &err);

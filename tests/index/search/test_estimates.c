@@ -1,0 +1,205 @@
+/*
+ * test_estimates.c - searches that answer with estimates: nearly the same rows with fewer reads, no row twice, distances
+ * that are as wrong as they say; and exact distances where there is nothing to estimate by.
+ */
+#include "tests/index/support_index.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define ROWS    6000u
+#define DIM     64u
+#define QUERIES 40u
+#define K       10u
+
+struct asked {
+    double recall, reads, estimated, deviations; /* per query; the last: errors over what was said, mean square */
+};
+
+static struct quire_search_options estimates(uint32_t k, float recall, uint32_t effort)
+{
+    struct quire_search_options options = support_search(k, recall, effort);
+    options.distance = QUIRE_DISTANCE_ESTIMATE;
+    return options;
+}
+
+static uint32_t search(struct quire_index *index, const float *query, const struct quire_search_options *options,
+                       struct quire_hit *hits, struct quire_search_stats *stats)
+{
+    struct quire_error err;
+    uint32_t n = UINT32_MAX;
+    if (quire_search(index, query, options, hits, &n, stats, &err) < 0)
+        fail_msg("search: %s", err.message);
+    return n;
+}
+
+/* Ascending distances, ids that are there and none twice; what is said to be an estimate is counted in stats. */
+static void check_hits(const struct quire_hit *hits, uint32_t n, const struct quire_search_stats *stats)
+{
+    static uint8_t seen[ROWS];
+    uint32_t estimated = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(hits[i].id < ROWS && hits[i].row < ROWS && isfinite(hits[i].distance));
+        assert_true(isfinite(hits[i].deviation) && hits[i].deviation >= 0);
+        assert_true(i == 0 || hits[i - 1].distance <= hits[i].distance);
+        assert_false(seen[hits[i].id]);
+        seen[hits[i].id] = 1;
+        estimated += hits[i].deviation > 0;
+    }
+    assert_int_equal(estimated, stats->estimated);
+    for (uint32_t i = 0; i < n; i++)
+        seen[hits[i].id] = 0;
+}
+
+static struct asked ask(struct quire_index *index, const struct support_data *data, enum quire_metric metric,
+                        struct quire_search_options options)
+{
+    float *queries = support_queries(data, QUERIES, 5);
+    struct asked sum = {0};
+    for (uint32_t q = 0; q < QUERIES; q++) {
+        const float *query = queries + (size_t)q * data->dim;
+        struct quire_hit hits[K];
+        struct quire_search_stats stats;
+        uint32_t n = search(index, query, &options, hits, &stats);
+        assert_int_equal(n, K);
+        assert_true(stats.complete);
+        check_hits(hits, n, &stats);
+        for (uint32_t i = 0; i < n; i++) {
+            double exact = support_distance(metric, query, data->floats + hits[i].id * data->dim, data->dim);
+            if (hits[i].deviation > 0)
+                sum.deviations += pow((hits[i].distance - exact) / (double)hits[i].deviation, 2);
+            else
+                assert_true(fabs(hits[i].distance - exact) <= 2e-2 * fabs(exact) + 1e-4);
+        }
+        sum.recall += support_recall(metric, data->floats, data->rows, data->dim, query, K, hits, n) / QUERIES;
+        sum.reads += (double)(stats.reads + stats.cached) / QUERIES;
+        sum.estimated += (double)stats.estimated / QUERIES;
+    }
+    sum.deviations = sum.estimated > 0 ? sqrt(sum.deviations / (sum.estimated * QUERIES)) : 0;
+    free(queries);
+    return sum;
+}
+
+static struct quire_index *make(const char *folder, const struct support_data *data, enum quire_metric metric,
+                                enum quire_index_kind kind, const char *const *keys, const uint32_t *key_bytes)
+{
+    char *path = support_path(folder, "index");
+    struct quire_build_options options = support_options(metric, QUIRE_SLOT_AUTO);
+    options.block_bytes = 4096;
+    options.index = kind;
+    options.keys = (const void *const *)keys;
+    options.key_bytes = key_bytes;
+    support_build(path, data, &options);
+    struct quire_index *index = support_open(path, NULL);
+    free(path);
+    return index;
+}
+
+/* Both kinds of index, every metric: the recall that is asked for, with a good part of the reads saved, and errors of
+ * the size that is said. */
+static void test_fewer_reads(void **state)
+{
+    static const enum quire_metric metrics[] = {QUIRE_METRIC_L2, QUIRE_METRIC_COSINE, QUIRE_METRIC_IP};
+    static const enum quire_index_kind kinds[] = {QUIRE_INDEX_PAGEGRAPH, QUIRE_INDEX_SPANN};
+    struct support_data data;
+    (void)state;
+    support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 3, &data);
+    for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++)
+        for (size_t i = 0; i < SUPPORT_COUNT(kinds); i++) {
+            char *folder = support_folder_make();
+            struct quire_index *index = make(folder, &data, metrics[m], kinds[i], NULL, NULL);
+            struct asked exact = ask(index, &data, metrics[m], support_search(K, 0.95f, 0));
+            struct asked few = ask(index, &data, metrics[m], estimates(K, 0.95f, 0));
+            print_message("metric %d kind %d: recall %.3f at %.2f reads, estimates %.3f at %.2f, %.1f of them, errors "
+                          "%.2f\n",
+                          metrics[m], kinds[i], exact.recall, exact.reads, few.recall, few.reads, few.estimated,
+                          few.deviations);
+            assert_true(exact.estimated == 0 && few.estimated > 0.5);
+            assert_true(few.recall >= 0.94 && few.reads <= 0.8 * exact.reads);
+            assert_true(few.deviations > 0.3 && few.deviations < 3);
+            quire_close(index);
+            support_folder_remove(folder);
+        }
+    support_data_free(&data);
+}
+
+/* All rows, more than there are, and one; a limit on reads. */
+static void test_every_k(void **state)
+{
+    static const uint32_t ks[] = {1, 2, 100, ROWS - 1, ROWS, ROWS + 5};
+    struct support_data data;
+    struct quire_search_stats stats;
+    struct quire_hit *hits = malloc(sizeof *hits * (ROWS + 5));
+    char *folder = support_folder_make();
+    (void)state;
+    assert_non_null(hits);
+    support_clusters(ROWS, DIM, QUIRE_TYPE_U8, 4, &data);
+    struct quire_index *index = make(folder, &data, QUIRE_METRIC_L2, QUIRE_INDEX_PAGEGRAPH, NULL, NULL);
+    for (size_t i = 0; i < SUPPORT_COUNT(ks); i++) {
+        struct quire_search_options options = estimates(ks[i], 0.95f, 0);
+        uint32_t n = search(index, data.floats, &options, hits, &stats);
+        assert_int_equal(n, ks[i] < ROWS ? ks[i] : ROWS);
+        assert_true(stats.complete);
+        check_hits(hits, n, &stats);
+    }
+    struct quire_search_options options = estimates(K, 0.99f, 0);
+    options.reads_max = 1;
+    uint32_t n = search(index, data.floats, &options, hits, &stats);
+    assert_int_equal(n, K); /* what was not read is known by its code */
+    assert_true(stats.reads <= 1);
+    check_hits(hits, n, &stats);
+    options.distance = (enum quire_distance)2;
+    assert_int_equal(quire_search(index, data.floats, &options, hits, &n, NULL, NULL), QUIRE_EINVALID);
+    quire_close(index);
+    free(hits);
+    support_data_free(&data);
+    support_folder_remove(folder);
+}
+
+/* Everything that reads a row's block anyway answers exactly: brute force, and rows whose names stand in their blocks. */
+static void test_exact_all_the_same(void **state)
+{
+    struct support_data data;
+    struct quire_search_stats stats;
+    struct quire_hit hits[K];
+    char *folder = support_folder_make(), *names = malloc(16 * ROWS);
+    const char **keys = malloc(sizeof *keys * ROWS);
+    uint32_t *key_bytes = malloc(sizeof *key_bytes * ROWS);
+    (void)state;
+    assert_true(names && keys && key_bytes);
+    support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 6, &data);
+    struct quire_index *index = make(folder, &data, QUIRE_METRIC_L2, QUIRE_INDEX_PAGEGRAPH, NULL, NULL);
+    struct quire_search_options options = estimates(K, 0, 0);
+    options.exact = true;
+    assert_int_equal(search(index, data.floats, &options, hits, &stats), K);
+    assert_true(stats.estimated == 0 && stats.exact);
+    quire_close(index);
+    support_folder_remove(folder);
+    folder = support_folder_make();
+    for (uint32_t i = 0; i < ROWS; i++) {
+        keys[i] = names + 16 * i;
+        key_bytes[i] = (uint32_t)snprintf(names + 16 * i, 16, "name %u", i);
+    }
+    index = make(folder, &data, QUIRE_METRIC_L2, QUIRE_INDEX_PAGEGRAPH, keys, key_bytes);
+    options = estimates(K, 0.95f, 0);
+    assert_int_equal(search(index, data.floats, &options, hits, &stats), K);
+    assert_int_equal(stats.estimated, 0);
+    check_hits(hits, K, &stats);
+    quire_close(index);
+    free(names);
+    free(keys);
+    free(key_bytes);
+    support_data_free(&data);
+    support_folder_remove(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fewer_reads), cmocka_unit_test(test_every_k),
+                                       cmocka_unit_test(test_exact_all_the_same)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
