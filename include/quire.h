@@ -867,8 +867,8 @@ struct quire_calibration_point {
     enum quire_distance distance; /* of the answers */
 };
 /* Measured with the widest codes; under a budget that loads narrower ones, efforts are scaled to what those need, reads
- * are not. Copies at most `capacity` points (exact distances first, ordered by k, then effort) and returns how many there are; 0: the index is
- * too small to have been calibrated. */
+ * are not. Copies at most `capacity` points (exact distances first, ordered by k, then effort) and returns how many
+ * there are; 0: the index is too small to have been calibrated. */
 QUIRE_API uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points,
                                      uint32_t capacity);
 

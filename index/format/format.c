@@ -174,9 +174,9 @@ static int params_check(const struct segment_params *p, struct quire_error *err)
 int format_params_decode(const uint8_t in[PARAMS_BYTES], struct segment_params *out, struct quire_error *err)
 {
     struct segment_params p = {.format_version = bytes_load_u32(in)};
-    if (p.format_version != SEGMENT_FORMAT_VERSION)
-        return error_set(err, QUIRE_EVERSION, "segment format version %u, this build reads version %u: %s",
-                         p.format_version, SEGMENT_FORMAT_VERSION,
+    if (p.format_version < SEGMENT_FORMAT_OLDEST || p.format_version > SEGMENT_FORMAT_VERSION)
+        return error_set(err, QUIRE_EVERSION, "segment format version %u, this build reads versions %u to %u: %s",
+                         p.format_version, SEGMENT_FORMAT_OLDEST, SEGMENT_FORMAT_VERSION,
                          p.format_version > SEGMENT_FORMAT_VERSION
                              ? "it was made by a newer Quire, use that one or rebuild"
                              : "rebuild the index");

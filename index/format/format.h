@@ -9,6 +9,7 @@
 
 /* Raised whenever a file's meaning changes. Each file's superblock carries the container's version, PARAMS this one. */
 #define SEGMENT_FORMAT_VERSION 4u
+#define SEGMENT_FORMAT_OLDEST  3u /* that is read: without numbers, and curves of searches that measured more */
 
 enum segment_file_kind {
     FILE_META = 1,

@@ -28,32 +28,33 @@
 #include <string.h>
 
 /* Prices in nanoseconds: of the device, busy; of a processor whose memory is busy, too. */
-#define READ_NS          13000.0 /* of a read, beside its bytes */
-#define BYTE_NS          0.27
-#define BLOCK_NS         1000.0 /* of opening a block that was read */
-#define SLOT_NS          15.0   /* of a row's exact distance */
-#define CODE_NS          6.0    /* of a row's estimate among rows that lie apart, beside the bytes of its code */
-#define CODE_BYTE_NS     0.12
-#define SEED_NS          2.0 /* the same among its neighbours */
-#define SEED_BYTE_NS     0.05
-#define GROUP_NS         100.0 /* of 32 interleaved codes, of which one or more count, beside their bytes */
-#define GROUP_BYTE_NS    0.15
-#define CENTRES_NS       150.0 /* of the centres that are compared to find one block */
-#define HEAD_NS          10.0  /* of a head; all are compared */
-#define EXACT_PREFERENCE 0.7   /* an exact answer is worth this much more */
-#define MISS_SHARE       0.4f  /* of what recall leaves open: estimates are not perfect either */
-#define EFFORT_SPARE     4.0   /* selections do not spread evenly, and what is far from the query lies far apart */
-#define SWITCH_ROWS_MAX  4000000u
-#define FEW_ROWS         1000u
-#define FEW_READS        24u
-#define FEW_READS_PER_K  2u
-#define MANY_READS       48u
-#define MANY_READS_PER_K 5u
-#define GAIN_MIN         0.03f /* of a block: less is not worth a read, whatever many such add up to */
-#define SCAN_PATIENCE    4     /* what a scan may cost more than the walk that it takes over */
-#define FAR_EFFORT       3     /* times the effort where the selection is far from the query */
-#define ENOUGH_NEAR      0.5   /* of the rows that were expected among the seeds */
-#define READS_PER_K      1.6   /* of a scan: blocks hold one of the k nearest each, and some are read in vain */
+#define READ_NS               13000.0 /* of a read, beside its bytes */
+#define BYTE_NS               0.27
+#define BLOCK_NS              1000.0 /* of opening a block that was read */
+#define SLOT_NS               15.0   /* of a row's exact distance */
+#define CODE_NS               6.0    /* of a row's estimate among rows that lie apart, beside the bytes of its code */
+#define CODE_BYTE_NS          0.12
+#define SEED_NS               2.0 /* the same among its neighbours */
+#define SEED_BYTE_NS          0.05
+#define GROUP_NS              100.0 /* of 32 interleaved codes, of which one or more count, beside their bytes */
+#define GROUP_BYTE_NS         0.15
+#define CENTRES_NS            150.0 /* of the centres that are compared to find one block */
+#define HEAD_NS               10.0  /* of a head; all are compared */
+#define EXACT_PREFERENCE      0.7   /* an exact answer is worth this much more */
+#define MISS_SHARE            0.4f  /* of what recall leaves open: estimates are not perfect either */
+#define EFFORT_SPARE          4.0   /* selections do not spread evenly, and what is far from the query lies far apart */
+#define SWITCH_ROWS_MAX       4000000u
+#define FEW_ROWS              1000u
+#define FEW_READS             24u
+#define FEW_READS_PER_K       2u
+#define MANY_READS            48u
+#define MANY_READS_PER_K      5u
+#define GAIN_MIN              0.03f /* of a block: less is not worth a read, whatever many such add up to */
+#define SCAN_PATIENCE         4     /* what a scan may cost more than the walk that it takes over */
+#define FAR_EFFORT            3     /* times the effort where the selection is far from the query */
+#define ENOUGH_NEAR           0.5   /* of the rows that were expected among the seeds */
+#define READS_PER_K           1.6   /* of a scan: blocks hold one of the k nearest each, and some are read in vain */
+#define READS_PER_K_ESTIMATES 0.4   /* of one for estimates: those where codes leave doubt */
 
 /* ---- the selection ----------------------------------------------------------------------------------------------- */
 
@@ -126,7 +127,8 @@ static double reading_ns(const struct task *t, double reads, double blocks)
 /* Reads of a search that chooses its blocks. */
 static double chosen_reads(const struct task *t)
 {
-    return fmin(t->search.filter.selection->n_blocks, READS_PER_K * t->search.k + 2);
+    double per_k = t->search.estimates ? READS_PER_K_ESTIMATES : READS_PER_K;
+    return fmin(t->search.filter.selection->n_blocks, per_k * t->search.k + 2);
 }
 
 /* The effort of a search without a filter for so many rows that k of them may be answered. */

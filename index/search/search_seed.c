@@ -84,8 +84,8 @@ int search_reserve_nearest(struct search_scratch *f, uint64_t n)
     return 0;
 }
 
-/* The `want` blocks (or cells) whose near ends are nearest, of f->nearest[0..n), in no order; returns how many. A row is
- * on average as far as |q - c|^2 + rms^2, and those of a wide block spread wider: of two blocks whose centres are
+/* The `want` blocks (or cells) whose near ends are nearest, of f->nearest[0..n), in no order; returns how many. A row
+ * is on average as far as |q - c|^2 + rms^2, and those of a wide block spread wider: of two blocks whose centres are
  * equally far that one has the nearer rows. Half a spread nearer was the best of what was tried. */
 static uint32_t narrow_by_near_ends(struct task *t, uint32_t n, uint32_t want)
 {

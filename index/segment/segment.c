@@ -331,7 +331,7 @@ static int load_numbers(struct opening *o, struct section_file *codes)
     struct segment *s = o->s;
     uint64_t bytes = numbers_bytes_of(s->params.rows), budget = s->info.memory_bytes;
     bool codes_are_resident = s->nav_codes || (s->lists && s->lists->codes);
-    if (s->params.user_keys || !codes_are_resident ||
+    if (!section_find(codes, CODES_NUMBERS) || !codes_are_resident ||
         (budget && s->info.resident_bytes + bytes + reserve_of(budget) > budget))
         return 0;
     int rc = numbers_open(codes, s->params.rows, &s->numbers, o->err);

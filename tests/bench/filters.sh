@@ -14,7 +14,7 @@
 #   --passes N      passes over the queries of one line (1)
 #
 # Environment: SETS="text sift", KINDS="pagegraph spann", LABELS="random position", LIMIT=1000 queries, ROWS=0: the first
-# so many rows of the sets only (then no .gt.bin is needed).
+# so many rows of the sets only (then no .gt.bin is needed), DISTANCE=exact|estimate.
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=tests/bench/lib.sh
@@ -23,7 +23,7 @@ begin_full_sets 1 "${BASH_SOURCE[0]}" "$@"
 read -ra sets <<<"${SETS:-text sift}"
 read -ra kinds <<<"${KINDS:-pagegraph spann}"
 read -ra labels <<<"${LABELS:-random position}"
-limit=${LIMIT:-1000} rows=${ROWS:-0}
+limit=${LIMIT:-1000} rows=${ROWS:-0} distance=${DISTANCE:-exact}
 lines=$indexes/filters.jsonl
 : >"$lines"
 
@@ -81,7 +81,7 @@ row() {
     [[ -f $truth ]] || "$quire" truth --base "$base" --queries "$queries" --metric "$metric" --k 20 --limit "$limit" \
         "${where[@]}" --out "$truth" >/dev/null
     "$quire" search --index "$index" --queries "$queries" --truth "$truth" --k 10 --limit "$limit" --repeat "$passes" \
-        --recall "$recall" --no-cache --inflight 1 --json "${only[@]}" >"$out"
+        --recall "$recall" --no-cache --inflight 1 --distance "$distance" --json "${only[@]}" >"$out"
     [[ -n $filter ]] || unfiltered=$(field reads_per_query "$out")
     awk -v set="$set" -v label="$label" -v kind="$kind" -v name="$name" -v plan="$(text_field plan "$out")" \
         -v matches="$(field matches "$out")" -v recall="$(field recall_at_k "$out")" \

@@ -37,3 +37,5 @@ measure "all codes, 1 query" --lanes 1 --inflight 1 --repeat 4
 measure "15 % of raw, 1 lane" --memory 15% --lanes 1 --inflight 32
 measure "15 % of raw, 2 lanes" --memory 15% --lanes 2 --inflight 32
 measure "all codes, 2 lanes" --lanes 2 --inflight 32 --repeat 20
+measure "1 query, estimates" --lanes 1 --inflight 1 --repeat 4 --distance estimate
+measure "2 lanes, estimates" --lanes 2 --inflight 32 --repeat 20 --distance estimate

@@ -1,6 +1,6 @@
 /*
- * test_estimates.c - searches that answer with estimates: nearly the same rows with fewer reads, no row twice, distances
- * that are as wrong as they say; and exact distances where there is nothing to estimate by.
+ * test_estimates.c - searches that answer with estimates: nearly the same rows with fewer reads, no row twice,
+ * distances that are as wrong as they say; and exact distances where there is nothing to estimate by.
  */
 #include "tests/index/support_index.h"
 #include <math.h>
@@ -160,7 +160,7 @@ static void test_every_k(void **state)
     support_folder_remove(folder);
 }
 
-/* Everything that reads a row's block anyway answers exactly: brute force, and rows whose names stand in their blocks. */
+/* What reads a row's block anyway answers exactly: brute force, and rows whose names stand in their blocks. */
 static void test_exact_all_the_same(void **state)
 {
     struct support_data data;

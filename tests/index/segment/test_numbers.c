@@ -1,4 +1,4 @@
-/* test_numbers.c - packed row numbers: every width, read back as written, refused where they are not of so many rows. */
+/* test_numbers.c - packed row numbers: every width, read back as written, refused where they are none of so many. */
 #include "index/segment/numbers.h"
 #include "io/bytes.h"
 #include "io/random.h"
