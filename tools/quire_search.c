@@ -23,6 +23,8 @@
 #include "io/histogram.h"
 #include "io/memory.h"
 #include "tools/cli.h"
+#include "tools/open_loop.h"
+#include <assert.h>
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -51,8 +53,8 @@ struct expected {
 #define PLANS (QUIRE_PLAN_MEMORY + 1)
 
 struct totals {
-    uint64_t queries, reads, cached, bytes, rounds, rows_scored, codes_scored, effort, estimated, cut_short, right,
-        wanted;
+    uint64_t asked, queries, reads, cached, bytes, rounds, rows_scored, codes_scored, effort, estimated, cut_short,
+        right, wanted;
     uint64_t plans[PLANS], switched, exact, reads_expected, reads_max, matches; /* matches: of the last query */
     uint64_t too_few, too_many;                                                 /* queries whose hits are */
     double wall_s, cpu_s;
@@ -64,7 +66,7 @@ struct search_work {
     struct cli_texts tenants;
     struct quire_bytes tenant_bytes[CLI_TEXTS_MAX];
     uint64_t k, limit, lanes, inflight, repeat, effort, reads_max, in_flight_reads, filter_effort;
-    double recall;
+    double recall, rate;
     bool exact, no_cache, show_hits, explain;
     int engine, distance;
     struct cli_memory memory;
@@ -216,11 +218,16 @@ static int look_at_queries(struct search_work *w, const struct vecfile *file, st
 
 static int make_buffers(struct search_work *w, struct quire_error *err)
 {
+    if (w->rate > 0 && w->rows == UINT64_MAX)
+        return error_set(
+            err, QUIRE_EINVALID,
+            "%s does not say how many queries it has: give --limit, or a file instead of a pipe, with --rate",
+            w->queries_path);
     uint64_t dim = w->info.dim, places = w->lanes * w->inflight;
     uint64_t row = dim * sizeof(float) + w->k * sizeof *w->hits + sizeof *w->stats;
     uint64_t least = w->exact ? places : places * CHUNK_ROUNDS_MIN;
     w->chunk = w->exact || CHUNK_BYTES / row < least ? least : CHUNK_BYTES / row;
-    if (w->chunk > w->rows)
+    if (w->chunk > w->rows || w->rate > 0)
         w->chunk = w->rows;
     w->queries = malloc(memory_size_mul(w->chunk * dim, sizeof(float)));
     w->stored = w->stored_bytes == dim * sizeof(float) ? NULL : malloc(memory_size_mul(w->chunk, w->stored_bytes));
@@ -284,7 +291,8 @@ static void count(struct search_work *w, uint64_t first, uint64_t n)
         t->switched += s->switched;
         t->exact += s->exact;
         t->plans[s->plan < PLANS ? s->plan : 0]++;
-        histogram_add(&w->latencies, s->latency_ns);
+        if (w->rate == 0)
+            histogram_add(&w->latencies, s->latency_ns);
         count_answer(w, first + q, w->n_hits[q], &w->hits[q * w->k]);
     }
     t->queries += n;
@@ -360,28 +368,79 @@ static int show(struct search_work *w, uint64_t first, uint64_t n, struct quire_
     return rc;
 }
 
+static void set_options(const struct search_work *w, struct quire_search_options *options)
+{
+    quire_search_options_init(options);
+    options->k = (uint32_t)w->k;
+    options->recall = (float)w->recall;
+    options->effort = (uint32_t)w->effort;
+    options->reads_max = (uint32_t)w->reads_max;
+    options->exact = w->exact;
+    options->distance = (enum quire_distance)w->distance;
+    options->filter = w->filter;
+    options->filter_bytes = w->filter ? strlen(w->filter) : 0;
+    options->filter_effort = (uint32_t)w->filter_effort;
+    options->tenants = w->tenants.n > 0 ? w->tenant_bytes : NULL;
+    options->n_tenants = w->tenants.n;
+}
+
 static int search_chunk(struct search_work *w, uint64_t n, struct quire_error *err)
 {
     struct quire_search_options options;
-    quire_search_options_init(&options);
-    options.k = (uint32_t)w->k;
-    options.recall = (float)w->recall;
-    options.effort = (uint32_t)w->effort;
-    options.reads_max = (uint32_t)w->reads_max;
-    options.exact = w->exact;
-    options.distance = (enum quire_distance)w->distance;
-    options.filter = w->filter;
-    options.filter_bytes = w->filter ? strlen(w->filter) : 0;
-    options.filter_effort = (uint32_t)w->filter_effort;
-    options.tenants = w->tenants.n > 0 ? w->tenant_bytes : NULL;
-    options.n_tenants = w->tenants.n;
+    set_options(w, &options);
     double cpu = processor_seconds();
     uint64_t begin = clock_ns();
     int rc = quire_search_batch(w->index, w->queries, n, &options, (unsigned)w->lanes, (unsigned)w->inflight, w->hits,
                                 w->n_hits, w->stats, err);
     w->totals.wall_s += (double)(clock_ns() - begin) / 1e9;
     w->totals.cpu_s += processor_seconds() - cpu;
+    w->totals.asked += n;
     return rc;
+}
+
+static int on_arrivals(void *context, uint64_t done, uint64_t total)
+{
+    struct search_work *w = context;
+    return cli_progress(w->cli, "search", done, total);
+}
+
+/* All passes at once: the queries arrive one by one. What is said per query is of the last pass. */
+static int run_open(struct search_work *w, struct vecfile *file, struct quire_error *err)
+{
+    struct quire_search_options options;
+    struct open_loop open = {.index = w->index,
+                             .options = &options,
+                             .queries = w->queries,
+                             .dim = w->info.dim,
+                             .n = w->rows,
+                             .arrivals = w->rows * w->repeat,
+                             .lanes = (unsigned)w->lanes,
+                             .rate = w->rate,
+                             .hits = w->hits,
+                             .n_hits = w->n_hits,
+                             .stats = w->stats,
+                             .latencies = &w->latencies,
+                             .progress = on_arrivals,
+                             .context = w};
+    int64_t got = vecfile_read(file, w->stored ? w->stored : w->queries, w->rows, err);
+    if (got < 0)
+        return (int)got;
+    assert((uint64_t)got == w->rows);
+    if (w->stored)
+        space_floats(vecfile_type(file), w->stored, (size_t)got * w->info.dim, w->queries);
+    set_options(w, &options);
+    quire_loop_options_init(&open.loop);
+    open.loop.engine = (enum quire_engine_kind)w->engine;
+    open.loop.reads_max = (unsigned)w->in_flight_reads;
+    open.loop.inflight = (unsigned)w->inflight;
+    double cpu = processor_seconds();
+    int rc = open_loop_run(&open, err);
+    w->totals.wall_s = open.wall_s;
+    w->totals.cpu_s = processor_seconds() - cpu;
+    w->totals.asked = open.arrivals;
+    if (rc == 0)
+        count(w, 0, w->rows);
+    return rc == 0 ? show(w, 0, w->rows, err) : rc;
 }
 
 /* One pass over the file. */
@@ -432,7 +491,9 @@ static int run(struct search_work *w, struct quire_error *err)
         rc = quire_search_batch(w->index, w->queries, 0, NULL, (unsigned)w->lanes, (unsigned)w->inflight, w->hits,
                                 w->n_hits, NULL, err);
     cli_may_end(false);
-    for (uint64_t pass = 0; rc == 0 && pass < w->repeat; pass++) {
+    if (rc == 0 && w->rate > 0)
+        rc = run_open(w, file, err);
+    for (uint64_t pass = 0; rc == 0 && w->rate == 0 && pass < w->repeat; pass++) {
         if (pass > 0) {
             vecfile_close(file);
             file = NULL;
@@ -452,9 +513,11 @@ static void report_costs(struct search_work *w)
 {
     const struct totals *t = &w->totals;
     struct cli *cli = w->cli;
-    double n = (double)t->queries;
+    double n = (double)t->queries, asked = (double)t->asked;
     json_t *latency = json_object();
-    cli_put_real(cli, NULL, "qps", n / t->wall_s);
+    if (w->rate > 0)
+        cli_put_real(cli, NULL, "rate_wanted", w->rate);
+    cli_put_real(cli, NULL, "qps", asked / t->wall_s);
     cli_put_real(cli, latency, "mean", histogram_mean(&w->latencies) / 1e3);
     cli_put_real(cli, latency, "p50", histogram_percentile(&w->latencies, 0.5) / 1e3);
     cli_put_real(cli, latency, "p99", histogram_percentile(&w->latencies, 0.99) / 1e3);
@@ -466,8 +529,8 @@ static void report_costs(struct search_work *w)
     cli_put_real(cli, NULL, "rounds_per_query", (double)t->rounds / n);
     cli_put_real(cli, NULL, "rows_scored_per_query", (double)t->rows_scored / n);
     cli_put_real(cli, NULL, "codes_scored_per_query", (double)t->codes_scored / n);
-    cli_put_real(cli, NULL, "cpu_us_per_query", t->cpu_s * 1e6 / n);
-    cli_put_real(cli, NULL, "reads_per_second", (double)t->reads / t->wall_s);
+    cli_put_real(cli, NULL, "cpu_us_per_query", t->cpu_s * 1e6 / asked);
+    cli_put_real(cli, NULL, "reads_per_second", (double)t->reads / n * asked / t->wall_s);
     cli_put_real(cli, NULL, "seconds", t->wall_s);
 }
 
@@ -545,7 +608,7 @@ static void report(struct search_work *w, const struct memory_resident *resident
     cli_put_count(cli, NULL, "rows", w->info.rows);
     cli_put_count(cli, NULL, "dim", w->info.dim);
     cli_put_count(cli, NULL, "k", w->k);
-    cli_put_count(cli, NULL, "queries", t->queries);
+    cli_put_count(cli, NULL, "queries", t->asked);
     cli_put_count(cli, NULL, "queries_cut_short", t->cut_short);
     cli_put_count(cli, NULL, "lanes", w->lanes);
     cli_put_count(cli, NULL, "inflight", w->inflight);
@@ -581,6 +644,7 @@ static const char examples[] =
     "  quire search --index index --queries base.query.fbin --truth base.gt.bin --k 10\n"
     "  quire search --index index --queries q.fbin --recall 0.98 --lanes 2 --inflight 64 --json\n"
     "  quire search --index index --queries q.fbin --distance estimate --json\n"
+    "  quire search --index index --queries q.fbin --lanes 2 --rate 5000 --repeat 20\n"
     "  quire search --index index --queries q.fbin --memory 10% --effort 200 --engine threads\n"
     "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100\n"
     "  quire search --index index --queries q.fbin --filter '.year > 2020 and .kind in [\"a\", \"b\"]' --tenant acme "
@@ -624,6 +688,9 @@ int quire_search_verb(int argc, char **argv)
         CLI_OPTION("attrs", CLI_FLAG, &w.show_hits, NULL, "list each query's hits with keys and attributes"),
         CLI_OPTION("explain", CLI_FLAG, &w.explain, NULL,
                    "list each query's plan, matches, reads, and whether its answer is exact, complete or partial"),
+        CLI_OPTION("rate", CLI_REAL, &w.rate, "R",
+                   "open loop: R queries arrive per second, at random moments; latency counts from there",
+                   CLI_RANGE(0, 10000000)),
         CLI_OPTION("repeat", CLI_COUNT, &w.repeat, "N", "passes over the queries", CLI_RANGE(1, UINT32_MAX)),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "queries per pass; 0: all"),
     };

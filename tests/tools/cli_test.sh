@@ -306,6 +306,15 @@ queries="--queries a.query.fbin"
     expect "a budget with a suffix" 0 '"memory_budget_bytes": 6815744,' search --index b.index $queries --memory 6.5M \
         --json
     "$quire" truth --base a.fbin $queries --k 1000 --out a.deep.bin >/dev/null
+    expect "estimates for answers" 0 '"estimated_per_query"' search --index a.index $queries --truth a.gt.bin --distance estimate \
+        --json
+    json "estimates are as right as asked for, and read less" out 'j["recall_at_k"] >= 0.9 and
+        0 < j["estimated_per_query"] <= 10 and j["code_bits"] > 0'
+    expect "a distance that is none" 2 "--distance" search --index a.index $queries --distance guess
+    expect "queries that arrive by themselves" 0 '"rate_wanted": 2000' search --index a.index $queries --truth a.gt.bin --rate 2000 \
+        --lanes 2 --repeat 3 --json
+    json "all of them are answered, no faster than they come" out 'j["recall_at_k"] >= 0.9 and
+        j["queries"] == 600 and j["qps"] < 3000 and j["latency_us"]["p50"] <= j["latency_us"]["p999"]'
     expect "more than one chunk of queries" 0 '"k": 1000' search --index a.index $queries --truth a.deep.bin --k 1000 \
         --inflight 4 --json
     json "recall over chunks" out 'j["queries"] == 200 and j["recall_at_k"] >= 0.9'
