@@ -286,8 +286,8 @@ QUIRE_API void quire_get_info(const struct quire_index *index, struct quire_info
 enum quire_distance {
     QUIRE_DISTANCE_EXACT = 0, /* of the stored vectors: the blocks of all k are read */
     /* A row whose place among the k is certain by its code in memory is answered without a read, with the distance that
-     * the code gives and its standard deviation. The recall is the same. Where the index has no memory for the rows'
-     * numbers, or their keys are the user's, all are measured. */
+     * the code gives and its standard deviation. The recall is the same. Where there is no memory for the rows' numbers
+     * (in a collection: keys of at most 64 bytes), all are measured. */
     QUIRE_DISTANCE_ESTIMATE = 1
 };
 
@@ -308,7 +308,7 @@ struct quire_search_options {
     /* Dimensions of the query, or of each of a batch: QUIRE_EDIM unless the index or collection has as many. 0: not
      * checked, and the query is read for as many floats as the index has. */
     uint32_t dim;
-    enum quire_distance distance; /* of quire_search, batches and loops; collections answer exact ones */
+    enum quire_distance distance;
 };
 QUIRE_API void quire_search_options_init(struct quire_search_options *options);
 
@@ -530,6 +530,7 @@ struct quire_element {
     const void *key;
     size_t key_bytes;
     float distance;         /* as the metric defines it */
+    float deviation;        /* 0: exact; otherwise the standard deviation of this estimate */
     const char *attributes; /* NULL: none, or not asked for */
     size_t attribute_bytes;
     const float *vector; /* NULL: not asked for; dim floats */

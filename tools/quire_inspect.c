@@ -44,7 +44,7 @@ static void report_memory(struct cli *cli, const struct segment_info *i)
     cli_put_count(cli, memory, "centres_bytes", i->resident_entries_bytes);
     if (i->n_lists)
         cli_put_count(cli, memory, "heads_bytes", i->resident_heads_bytes);
-    cli_put_count(cli, memory, "numbers_bytes", i->resident_numbers_bytes);
+    cli_put_count(cli, memory, "naming_bytes", i->resident_naming_bytes);
     if (i->has_columns)
         cli_put_count(cli, memory, "columns_bytes", i->resident_columns_bytes);
     cli_put_count(cli, memory, "cache_bytes", i->cache_bytes);

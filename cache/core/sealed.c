@@ -121,6 +121,7 @@ int sealed_open(const struct cache *cache, struct sealed *sealed, struct quire_e
     struct segment_options options = {.memory_bytes = UINT64_MAX,
                                       .code_bits = cache->config.dim < FEW_DIM ? CODE_BITS_FEW_DIM : CODE_BITS,
                                       .no_cache = true,
+                                      .naming = SEGMENT_NOTHING,
                                       .fs = cache->of->options.fs};
     char *path = sealed_path(cache->of->folder, cache->uid, sealed->number);
     if (!path)

@@ -574,6 +574,7 @@ static int copy_result(const struct collection_search *search, uint32_t dim, str
         *e = (struct quire_element){.key = memcpy(to, hit->key, hit->key_bytes),
                                     .key_bytes = hit->key_bytes,
                                     .distance = hit->distance,
+                                    .deviation = hit->deviation,
                                     .attribute_bytes = hit->attribute_bytes};
         to += rounded(hit->key_bytes);
         if (hit->attributes)

@@ -15,6 +15,7 @@
 #include "index/build/build_priv.h"
 #include "index/kernels/kernels.h"
 #include "index/segment/cells.h"
+#include "index/segment/names.h"
 #include "index/segment/numbers.h"
 #include "io/array.h"
 #include "io/bytes.h"
@@ -217,7 +218,9 @@ int build_write_codes(struct build *b)
         rc = write_floats(writer, CODES_CENTRE_FACTORS, b->centre_factors, (size_t)b->params.n_blocks * 3, b->err);
     if (rc == 0 && b->cell_of)
         rc = cells_write(writer, &b->params, b->cell_codes, b->cell_factors, b->cell_of, b->err);
-    if (rc == 0 && !b->options.keys)
+    if (rc == 0)
         rc = numbers_write(writer, b->order, b->n, b->err);
+    if (rc == 0 && b->options.keys)
+        rc = names_write(writer, b->options.keys, b->options.key_bytes, b->order, b->n, b->err);
     return section_writer_conclude(writer, rc, b->err);
 }

@@ -260,9 +260,11 @@ static void fetch_attributes(struct search_work *w)
         w->hits[i] = (struct collection_hit){.key = f->key,
                                              .key_bytes = f->key_bytes,
                                              .distance = f->distance,
+                                             .deviation = f->deviation,
                                              .attributes = f->attribute_bytes ? f->attributes : NULL,
                                              .attribute_bytes = f->attribute_bytes,
                                              .vector = f->vector};
+        w->search->stats.estimated += f->deviation > 0;
     }
     deliver(w);
 }
@@ -488,7 +490,7 @@ static int keep_hits(struct search_work *w, const struct sub_search *sub)
     for (uint32_t i = 0; i < r->n_hits; i++) {
         const struct search_hit *hit = &r->hits[i];
         struct found *f = &w->found[w->n_found];
-        *f = (struct found){.distance = hit->distance, .part = sub->part, .row = hit->row};
+        *f = (struct found){.distance = hit->distance, .deviation = hit->deviation, .part = sub->part, .row = hit->row};
         f->key = keep_bytes(w, hit->key, hit->key_bytes);
         f->key_bytes = hit->key_bytes;
         if (w->search->want_vectors)

@@ -19,7 +19,7 @@ enum recheck { RECHECK_NONE, RECHECK_DUE, RECHECK_ASKED, RECHECK_REFUSED };
 
 /* A hit on its way. Key, vector and attributes lie in work->kept. */
 struct found {
-    float distance;
+    float distance, deviation;
     uint32_t part, row; /* part: index in the view's parts, or PART_NONE: of a memtable */
     uint64_t begin;     /* LSN, of a memtable's row; 0: sealed, older than all of those */
     const uint8_t *key; /* this and what follows: in work->kept */

@@ -37,7 +37,8 @@ enum codes_section {
     CODES_CELL_CENTRES = 3,   /* those of cells that are no blocks, where rows of runs lie side by side (cells.h) */
     CODES_CELL_FACTORS = 4,
     CODES_CELLS = 5,        /* per row u32: its cell */
-    CODES_NUMBERS = 6,      /* per row its input number, packed (numbers.h); none where keys are the user's */
+    CODES_NUMBERS = 6,      /* per row its input number, packed (numbers.h) */
+    CODES_NAMES = 7,        /* short keys of the user's, by row (names.h) */
     CODES_NAVIGATION = 16,  /* + bits: one code per row, relative to the decoded centre of its block */
     CODES_NAV_FACTORS = 32, /* + bits: per row 2 f16: A / scale_a, f / scale_f (scales in PARAMS) */
     CODES_LISTS = 64,       /* per inverted list LIST_ENTRY_BYTES (posting_block.h) */

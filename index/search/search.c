@@ -325,6 +325,15 @@ static struct search_request *request_of(struct task_ticket *ticket)
     return (struct search_request *)(void *)((char *)ticket - offsetof(struct search_request, ticket));
 }
 
+/* Whether rows can be answered without their blocks: by their numbers, which are their keys where the user has given
+ * none, or by their names. */
+static bool can_name(const struct segment *s, const struct search_request *request)
+{
+    if (request->want_keys && s->params.user_keys)
+        return s->names != NULL;
+    return s->numbers != NULL;
+}
+
 /* Bitmaps, the filter of rows, and space for what is found. */
 static int reserve(struct task *t)
 {
@@ -360,8 +369,8 @@ static enum step begin(struct task *t, struct task_ticket *ticket)
     q->lists.rerank_full = false;
     q->tau = INFINITY;
     q->repeats = false;
-    /* what is answered of a row but distance and number stands in its block only */
-    q->estimates = o->distance == QUIRE_DISTANCE_ESTIMATE && t->segment->numbers && !request->want_vectors && !o->exact;
+    q->estimates =
+        o->distance == QUIRE_DISTANCE_ESTIMATE && can_name(t->segment, request) && !request->want_vectors && !o->exact;
     q->stats = (struct quire_search_stats){.complete = true};
     if (reserve(t) < 0)
         return task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);

@@ -57,7 +57,7 @@ struct searcher_guest {
 struct searcher_guest *searcher_guest(struct searcher *searcher);
 
 struct search_hit {
-    uint64_t id;
+    uint64_t id; /* input number; UINT64_MAX: not known, of an estimate in a segment with names in memory */
     uint32_t row;
     float distance;  /* as quire.h defines it per metric */
     float deviation; /* 0: it is exact */

@@ -89,6 +89,24 @@ static int copy_slot(struct task *t, const struct block_view *view, uint32_t slo
     return 0;
 }
 
+/* Copies the name of a row to where those of blocks are copied, if names are wanted; false: it is not in memory. (A
+ * search that may read no more blocks does without such rows.) */
+static bool keep_name(const struct task *t, uint32_t row, uint32_t place)
+{
+    const struct names *names = t->segment->names;
+    if (!t->search.request->want_keys || !names)
+        return true;
+    uint32_t bytes;
+    uint8_t *to = t->search.copies + (size_t)place * t->search.copy_bytes;
+    const uint8_t *name = names_get(names, row, &bytes);
+    if (!name)
+        return false;
+    bytes_store_u32(to, bytes);
+    to[4] = 1;
+    memcpy(to + 16, name, bytes);
+    return true;
+}
+
 /* Rows whose place among the k nearest is certain enough by their codes. */
 static void take_estimates(struct task *t)
 {
@@ -96,12 +114,14 @@ static void take_estimates(struct task *t)
     for (uint32_t i = 0; i < q->n_candidates; i++) {
         const struct candidate *c = &q->candidates[i];
         struct result new = {.distance = c->distance, .sigma = c->sigma, .row = c->row, .place = q->n_results};
-        new.id = numbers_get(t->segment->numbers, c->row);
-        if (q->n_results < q->k) {
-            results_push(q->results, q->n_results++, new);
-        } else if (is_farther(&q->results[0], &new)) {
+        new.id = t->segment->numbers ? numbers_get(t->segment->numbers, c->row) : UINT32_MAX;
+        if (q->n_results == q->k) {
+            if (!is_farther(&q->results[0], &new) || !keep_name(t, c->row, q->results[0].place))
+                continue;
             new.place = q->results[0].place;
             results_replace(q->results, q->k, new);
+        } else if (keep_name(t, c->row, new.place)) {
+            results_push(q->results, q->n_results++, new);
         }
     }
 }
@@ -192,8 +212,9 @@ static void fill_hit(struct task *t, uint32_t i)
     const struct result *r = &q->results[i];
     struct search_hit *hit = &q->hits[i];
     uint8_t *copy = q->copy_bytes ? copy_of(q, i) : NULL;
-    *hit = (struct search_hit){
-        .id = r->id, .row = r->row, .distance = space_distance(&s->space, r->distance, t->query.norm2)};
+    *hit = (struct search_hit){.id = r->id == UINT32_MAX ? UINT64_MAX : r->id,
+                               .row = r->row,
+                               .distance = space_distance(&s->space, r->distance, t->query.norm2)};
     if (r->sigma > 0) {
         q->stats.estimated++;
         hit->deviation = space_deviation(&s->space, r->sigma, t->query.norm2);

@@ -431,13 +431,20 @@ double search_compute_gains(struct task *t)
     return sum;
 }
 
+/* Whether an estimate of the row can be answered: its name is in memory, where names are asked for. */
+static bool has_name(const struct task *t, uint32_t row)
+{
+    uint32_t bytes;
+    return !t->segment->names || !t->search.request->want_keys || names_get(t->segment->names, row, &bytes);
+}
+
 uint32_t search_unread_answers(const struct task *t, uint32_t most, uint32_t *blocks)
 {
     const struct search *q = &t->search;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < q->n_candidates && n < most && !q->estimates; i++) {
+    for (uint32_t i = 0; i < q->n_candidates && n < most; i++) {
         uint32_t block = q->candidates[i].row / t->segment->params.slots_per_block;
-        bool known = q->candidates[i].distance > q->tau;
+        bool known = q->candidates[i].distance > q->tau || (q->estimates && has_name(t, q->candidates[i].row));
         for (uint32_t j = 0; j < n && !known; j++)
             known = blocks[j] == block;
         if (!known)

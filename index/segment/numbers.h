@@ -2,7 +2,7 @@
  * numbers.h - the input numbers of all rows in memory, so that a search can name a row whose block it has not read.
  *
  * On the disk (CODES_NUMBERS) and in memory alike: row r's number in bits [r * w, (r + 1) * w), least significant
- * first, where w = numbers_bits(rows). Rows that have keys of the user's have none: a number would not name them.
+ * first, where w = numbers_bits(rows).
  */
 #ifndef QUIRE_INDEX_NUMBERS_H
 #define QUIRE_INDEX_NUMBERS_H

@@ -325,18 +325,25 @@ static int load_centre_codes(struct opening *o, struct section_file *codes)
     return rc;
 }
 
-/* Where the budget has room for them beside all that is resident: searches for estimates need them. */
-static int load_numbers(struct opening *o, struct section_file *codes)
+/* What rows are known by without their blocks, where the budget has room beside all that is resident: searches for
+ * estimates need it. */
+static int load_naming(struct opening *o, struct section_file *codes)
 {
     struct segment *s = o->s;
-    uint64_t bytes = numbers_bytes_of(s->params.rows), budget = s->info.memory_bytes;
-    bool codes_are_resident = s->nav_codes || (s->lists && s->lists->codes);
-    if (!section_find(codes, CODES_NUMBERS) || !codes_are_resident ||
+    enum segment_naming naming = o->options->naming;
+    naming = !s->params.user_keys && naming != SEGMENT_NOTHING ? SEGMENT_NUMBERS : naming;
+    bool numbers = naming != SEGMENT_NAMES && section_find(codes, CODES_NUMBERS), names = naming != SEGMENT_NUMBERS;
+    bool codes_are_resident = s->nav_codes || (s->lists && s->lists->codes) || o->options->naming == SEGMENT_BOTH;
+    uint64_t rows = s->params.rows, budget = s->info.memory_bytes;
+    uint64_t bytes = (numbers ? numbers_bytes_of(rows) : 0) + (names ? names_bytes_of(codes, rows) : 0);
+    if (naming == SEGMENT_NOTHING || !codes_are_resident ||
         (budget && s->info.resident_bytes + bytes + reserve_of(budget) > budget))
         return 0;
-    int rc = numbers_open(codes, s->params.rows, &s->numbers, o->err);
-    s->info.resident_numbers_bytes = rc == 0 ? bytes : 0;
-    s->info.resident_bytes += s->info.resident_numbers_bytes;
+    int rc = numbers ? numbers_open(codes, rows, &s->numbers, o->err) : 0;
+    if (rc == 0 && names)
+        rc = names_open(codes, rows, &s->names, o->err);
+    s->info.resident_naming_bytes = rc == 0 ? bytes : 0;
+    s->info.resident_bytes += s->info.resident_naming_bytes;
     return rc;
 }
 
@@ -375,7 +382,7 @@ static int load_codes(struct opening *o)
         rc = cells_open(&s->params, codes, &s->cells, o->err);
     s->info.resident_bytes += s->cells ? s->cells->bytes : 0;
     if (rc == 0)
-        rc = load_numbers(o, codes);
+        rc = load_naming(o, codes);
 out:
     section_file_close(codes);
     return rc;
@@ -562,6 +569,7 @@ static void segment_free(struct segment *s)
     entry_fini(&s->entry);
     cells_close(s->cells);
     numbers_close(s->numbers);
+    names_close(s->names);
     memory_unmap(s->centres.codes, whole->centre_codes_mapped);
     memory_unmap(s->centres.factors, whole->centre_factors_mapped);
     space_fini(&s->space);

@@ -34,9 +34,9 @@ struct segment_info {
     uint64_t memory_bytes; /* the budget in force; 0: none */
     uint64_t resident_bytes, index_bytes, raw_bytes;
     uint64_t resident_codes_bytes, resident_factors_bytes, resident_entries_bytes, resident_heads_bytes,
-        resident_numbers_bytes;
-    uint64_t cache_bytes;   /* for blocks, when all its frames are used; 0: no cache */
-    uint64_t reserve_bytes; /* of the budget: what the process and the buffers of searches take, by measurement */
+        resident_naming_bytes; /* numbers and names */
+    uint64_t cache_bytes;      /* for blocks, when all its frames are used; 0: no cache */
+    uint64_t reserve_bytes;    /* of the budget: what the process and the buffers of searches take, by measurement */
     uint32_t n_entries;
     uint64_t resident_columns_bytes;
     bool direct_io, user_keys, has_attributes, has_columns;
@@ -44,13 +44,21 @@ struct segment_info {
     const char *path; /* valid while the segment is */
 };
 
+enum segment_naming {
+    SEGMENT_NUMBERS, /* their input numbers */
+    SEGMENT_NAMES,   /* their keys, where those are the user's: for searches that ask for keys */
+    SEGMENT_BOTH,    /* with codes or without: for verify */
+    SEGMENT_NOTHING
+};
+
 struct segment_options {
-    uint64_t memory_bytes; /* 0: the index's own, UINT64_MAX: no limit */
-    unsigned code_bits;    /* navigation code to load; 0: the widest that fits. Of lists: below their own none */
-    bool no_cache;         /* keep no blocks, whatever the budget leaves */
-    bool edge_codes;       /* load none, use those of the edges; the index must have them */
-    bool read_lists;       /* of inverted lists no codes of rows, whatever the budget */
-    bool buffered;         /* no O_DIRECT, for tests */
+    uint64_t memory_bytes;      /* 0: the index's own, UINT64_MAX: no limit */
+    unsigned code_bits;         /* navigation code to load; 0: the widest that fits. Of lists: below their own none */
+    enum segment_naming naming; /* what rows are known by in memory, where there is room beside codes */
+    bool no_cache;              /* keep no blocks, whatever the budget leaves */
+    bool edge_codes;            /* load none, use those of the edges; the index must have them */
+    bool read_lists;            /* of inverted lists no codes of rows, whatever the budget */
+    bool buffered;              /* no O_DIRECT, for tests */
     bool rows_only;   /* for segment_scan alone, of a segment that is damaged: what that does without (codes, lists,
                             * columns, the key table) is not opened, and blocks are taken as they lie, each by its own
                             * checksum, whatever is wrong with their file */

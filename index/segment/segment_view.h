@@ -14,6 +14,7 @@
 #include "index/segment/cells.h"
 #include "index/segment/entry.h"
 #include "index/segment/lists.h"
+#include "index/segment/names.h"
 #include "index/segment/numbers.h"
 #include "index/segment/segment.h"
 #include "index/vector/codes.h"
@@ -64,7 +65,8 @@ struct segment {
     struct cells *cells;        /* of near rows, that searches enter by, beside codes; NULL: those are the blocks */
     struct entry_level centres; /* of the blocks */
     struct entry_tree entry;    /* over the centres */
-    struct numbers *numbers;    /* of the rows; NULL: no room for them, or keys are the user's */
+    struct numbers *numbers;    /* of the rows; NULL: no room for them, or names are wanted */
+    struct names *names;        /* of the rows, where those are wanted; NULL: no room for them, or numbers are */
 
     /* resident: the rest */
     struct columns *columns;   /* which rows have which values and tenants; NULL: no row has attributes or grants */

@@ -78,7 +78,8 @@ uint64_t store_share(const struct store *store, const struct collection *collect
 
 int store_open_part(struct store *store, struct part *part, uint64_t memory_bytes, struct quire_error *err)
 {
-    struct segment_options options = {.fs = store->fs, .memory_bytes = memory_bytes ? memory_bytes : 1};
+    struct segment_options options = {
+        .fs = store->fs, .memory_bytes = memory_bytes ? memory_bytes : 1, .naming = SEGMENT_NAMES};
     struct quire_error reason = {0};
     char *path = store_segment_path(store, part->uid);
     if (!path)
@@ -86,8 +87,8 @@ int store_open_part(struct store *store, struct part *part, uint64_t memory_byte
     int rc = part_open(part, path, &options, &reason);
     if (rc == QUIRE_ELIMIT) {
         store_log(store, true, "%s; opened with its narrowest codes, beyond the budget", reason.message);
-        options =
-            (struct segment_options){.fs = store->fs, .memory_bytes = UINT64_MAX, .code_bits = 1, .read_lists = true};
+        options = (struct segment_options){
+            .fs = store->fs, .memory_bytes = UINT64_MAX, .code_bits = 1, .read_lists = true, .naming = SEGMENT_NOTHING};
         rc = part_open(part, path, &options, &reason);
     }
     free(path);

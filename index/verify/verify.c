@@ -195,6 +195,19 @@ static void verify_key(struct verification *v, const struct block_view *view, ui
         verify_found(v, "the key of row %u is not in the key table", row);
 }
 
+/* A short key of the user's is the one in memory; a long one is not there. */
+static bool name_is_right(const struct names *names, const struct block_view *view, uint32_t slot)
+{
+    struct block_key key;
+    uint32_t bytes;
+    const uint8_t *name = names_get(names, view->first_row + slot, &bytes);
+    if (!view->keys || block_key(view, slot, &key) < 0)
+        return true; /* found already */
+    if (key.length > NAMES_BYTES_MAX)
+        return name == NULL;
+    return name && bytes == key.length && (!key.bytes || memcmp(name, key.bytes, bytes) == 0);
+}
+
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 /* The code and factors that edge number `edge` of the block carries are those of row `to`. */
@@ -342,6 +355,8 @@ static int verify_block(struct verification *v, const uint8_t *bytes, uint32_t n
         if (s->numbers && numbers_get(s->numbers, first + slot) != input)
             verify_found(v, "row %u holds input row %u, which the table of numbers says is %u", first + slot, input,
                          numbers_get(s->numbers, first + slot));
+        if (s->names && !name_is_right(s->names, &view, slot))
+            verify_found(v, "row %u has another key than the table of names says", first + slot);
         v->report.rows_reachable += bitmap_has(v->reached, number);
         verify_key(v, &view, slot, input);
         if (!s->lists)
@@ -496,7 +511,8 @@ static bool is_damage(int code)
  * is a finding like any other. */
 static int open_with(struct io_fs *fs, const char *path, unsigned bits, struct segment **out, struct quire_error *err)
 {
-    struct segment_options options = {.memory_bytes = UINT64_MAX, .code_bits = bits, .read_lists = true, .fs = fs};
+    struct segment_options options = {
+        .memory_bytes = UINT64_MAX, .code_bits = bits, .read_lists = true, .naming = SEGMENT_BOTH, .fs = fs};
     int rc = segment_open(path, &options, out, err);
     if (rc == 0 && !(*out)->nav_codes && !(*out)->lists) {
         segment_unref(*out);

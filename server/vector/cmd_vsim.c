@@ -388,6 +388,14 @@ static void on_search(struct collection_search *search)
     query_done(q);
 }
 
+/* Whether nothing is answered, or decided, by distances but which elements are nearest. An element that asks for what
+ * is near itself expects to come first. */
+static bool names_suffice(const struct vsim_query *q)
+{
+    const struct vsim_options *o = &q->call->options;
+    return !o->with_scores && !o->with_vectors && isinf(o->epsilon) && !q->element;
+}
+
 /* When it is the query's turn. */
 static void begin_search(struct fair_ticket *ticket, int code)
 {
@@ -415,6 +423,8 @@ static void begin_search(struct fair_ticket *ticket, int code)
                                            .done = on_search,
                                            .owner = q,
                                            .may_hold = may_hold};
+    if (names_suffice(q))
+        q->search.options.distance = QUIRE_DISTANCE_ESTIMATE;
     if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)
         return;
     fair_end(ticket, NULL);

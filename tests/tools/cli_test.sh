@@ -401,7 +401,7 @@ absent "failures left nothing" x x.building*
 expect "inspect" 0 '"calibration"' inspect b.index --json
 json "inspect reports" out 'j["rows"] == 2000 and j["user_keys"] and j["attributes"] and j["code_bits"] == 2 and
     len(j["files"]) == 6 and j["memory"]["resident_bytes"] == sum(j["memory"][x + "_bytes"] for x in
-    ("codes", "factors", "centres", "numbers", "columns")) and j["memory"]["planned_bytes"] == sum(j["memory"][x + "_bytes"] for x in
+    ("codes", "factors", "centres", "naming", "columns")) and j["memory"]["planned_bytes"] == sum(j["memory"][x + "_bytes"] for x in
     ("resident", "cache", "reserve")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
 expect "inspect as text" 0 "^ *distance  *k  *effort  *recall  *reads" inspect a.index
 expect "inspect of no index" 1 "No such file" inspect .

@@ -37,25 +37,25 @@ static enum quire_index_kind kind; /* that the group of tests is run with */
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
 
 /* Names per row, as quire_build takes them; owned. */
-struct names {
+struct key_names {
     uint32_t n;
     char **of;
 };
 
-static void names_alloc(struct names *names, uint32_t n)
+static void names_alloc(struct key_names *names, uint32_t n)
 {
-    *names = (struct names){n, calloc(n, sizeof(char *))};
+    *names = (struct key_names){n, calloc(n, sizeof(char *))};
     assert_non_null(names->of);
 }
 
-static void names_free(struct names *names)
+static void names_free(struct key_names *names)
 {
     for (uint32_t i = 0; i < names->n; i++)
         free(names->of[i]);
     free(names->of);
 }
 
-static void name_row(struct names *names, uint32_t row, const char *format, ...)
+static void name_row(struct key_names *names, uint32_t row, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -66,7 +66,7 @@ static void name_row(struct names *names, uint32_t row, const char *format, ...)
 
 /* Tenant t has a share of 1 / t; rows have nothing to do with their tenant. Every 20th row is nobody's, every 15th is
  * granted to others, too, whose names come later in the alphabet. */
-static void names_draw(struct names *names, uint32_t n, uint64_t seed)
+static void names_draw(struct key_names *names, uint32_t n, uint64_t seed)
 {
     struct random random;
     random_init(&random, seed);
@@ -203,7 +203,7 @@ static struct quality search_all(const char *path, const struct support_data *da
     return q;
 }
 
-static struct quire_build_options options_of(const struct names *names)
+static struct quire_build_options options_of(const struct key_names *names)
 {
     struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_F32);
     options.index = kind;
@@ -215,7 +215,7 @@ static struct quire_build_options options_of(const struct names *names)
 static void test_small_tenants_lie_side_by_side(void **state)
 {
     struct support_data data;
-    struct names names;
+    struct key_names names;
     struct layout layout;
     char *folder = support_folder_make(), *with = support_path(folder, "with"), *without = support_path(folder, "none");
     (void)state;
@@ -284,7 +284,7 @@ static void test_no_runs_no_change(void **state)
     support_build(plain, &data, &options);
     for (unsigned each = 0; each < 2; each++) {
         char *path = support_path(folder, each ? "each" : "one");
-        struct names names;
+        struct key_names names;
         struct layout layout;
         names_alloc(&names, FEW_ROWS);
         for (uint32_t row = 0; row < FEW_ROWS; row++)
@@ -310,7 +310,7 @@ static void test_no_runs_no_change(void **state)
 static void test_nothing_but_runs(void **state)
 {
     struct support_data data;
-    struct names names;
+    struct key_names names;
     struct layout layout;
     char *folder = support_folder_make(), *path = support_path(folder, "index");
     (void)state;
@@ -336,7 +336,7 @@ static void test_nothing_but_runs(void **state)
 static void test_names_are_checked(void **state)
 {
     struct support_data data;
-    struct names names;
+    struct key_names names;
     struct quire_error err;
     const char *const wrong[] = {"", " a", "a ", "a  b"};
     const char *const attributes[] = {NULL, "\1\1", NULL};
@@ -452,7 +452,7 @@ static uint64_t least_memory(struct job *job, const char *path, struct quire_bui
 static void test_threads_memory_and_resumption(void **state)
 {
     struct support_data data;
-    struct names names;
+    struct key_names names;
     struct quire_error err;
     char *folder = support_folder_make(), *wanted = support_path(folder, "wanted"), *path = support_path(folder, "it");
     struct job job = {.data = &data, .folder = folder};
@@ -506,14 +506,14 @@ static void test_threads_memory_and_resumption(void **state)
 struct scene {
     char *folder;
     struct support_part parts[PARTS];
-    struct names names[PARTS];
+    struct key_names names[PARTS];
     struct segment *segments[PARTS - 1];
     uint8_t *dead[PARTS - 1];
     struct merge_options options;
 };
 
 /* The part's JSON becomes grants and JSON. */
-static void join_texts(struct support_part *part, const struct names *names)
+static void join_texts(struct support_part *part, const struct key_names *names)
 {
     for (uint32_t row = 0; row < part->data.rows; row++) {
         struct grant grants[4];
@@ -531,7 +531,7 @@ static void join_texts(struct support_part *part, const struct names *names)
     }
 }
 
-static void scene_make(struct scene *s, const uint32_t *rows, void (*grant)(struct names *names, uint32_t part))
+static void scene_make(struct scene *s, const uint32_t *rows, void (*grant)(struct key_names *names, uint32_t part))
 {
     struct quire_build_options build = options_of(NULL);
     *s = (struct scene){.folder = support_folder_make()};
@@ -584,7 +584,7 @@ static struct segment *merge(struct scene *s, const char *name, uint32_t n_segme
 }
 
 /* `grows` has 700 rows in each of the parts; `shrinks` 1,500 in the first, of which most die. */
-static void grant_growing(struct names *names, uint32_t part)
+static void grant_growing(struct key_names *names, uint32_t part)
 {
     for (uint32_t i = 0; i < 700; i++)
         name_row(names, i * 4 + 1, "grows");
@@ -658,7 +658,7 @@ static void test_merges_keep_runs(void **state)
     scene_free(&s);
 }
 
-static void grant_nothing(struct names *names, uint32_t part)
+static void grant_nothing(struct key_names *names, uint32_t part)
 {
     (void)names;
     (void)part;
