@@ -2,8 +2,8 @@
  * collection_export.c - all elements of a snapshot, and puts of elements that come from elsewhere.
  *
  * A row of a memtable may be looked at inside an epoch only, and a visit may take long: so each is copied, and visited
- * outside. Rows of segments come from one pass over their blocks; the stored form is made of their numbers, or of what
- * their codes stand for.
+ * outside. Rows of segments come from one pass over their blocks; the stored form is their unit code as it lies there,
+ * if it is of the collection's own rotation, and otherwise made of their numbers, or of what their codes stand for.
  *
  * Imported keys are as good as sure to be new; but bytes from outside may name one twice, and an element that lived in
  * two places would break every promise of a collection. So the filters of the segments are asked, which may have been
@@ -16,8 +16,10 @@
 #include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
 #include "index/vector/space.h"
+#include "index/vector/unit_code.h"
 #include "io/array.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,13 +66,25 @@ static void convert(struct export *x, enum quire_type from, const void *numbers,
     space_elements(to, x->floats, dim, out);
 }
 
-/* x->exact, out of x->elements. */
+/* Whether memtables, and segments with unit codes, keep codes and no vectors (unit_code.h). */
+static bool keeps_codes(const struct collection *c)
+{
+    return c->config.metric == QUIRE_METRIC_COSINE && collection_slot(&c->config) == QUIRE_SLOT_Q8;
+}
+
+/* The stored form where that is a code; otherwise x->exact, out of x->elements. */
 static void make_exact(struct export *x, struct exported_element *element)
 {
     const struct collection_config *config = &x->collection->config;
-    if (config->slot == QUIRE_SLOT_Q8)
+    enum quire_slot slot = collection_slot(config);
+    if (keeps_codes(x->collection)) {
+        element->exact = x->stored;
+        element->exact_bytes = collection_stored_bytes(x->collection);
         return;
-    enum quire_type type = format_slot_type(config->slot);
+    }
+    if (slot == QUIRE_SLOT_Q8)
+        return;
+    enum quire_type type = format_slot_type(slot);
     convert(x, config->type, x->elements, type, x->exact);
     element->exact = x->exact;
     element->exact_bytes = config->dim * (uint32_t)quire_type_bytes(type);
@@ -108,7 +122,14 @@ static int on_sealed(void *context, const struct scanned_row *row)
 {
     struct export *x = context;
     const struct memtable *table = x->snapshot->view->memtables[0]->memtable;
-    enum quire_slot slot = x->part->segment->params.slot;
+    const struct segment_params *p = &x->part->segment->params;
+    enum quire_slot slot = p->slot;
+    if (p->unit_codes && p->seed == x->collection->config.seed && keeps_codes(x->collection)) {
+        assert(p->code_dim + UNIT_CODE_FACTOR_BYTES == collection_stored_bytes(x->collection));
+        memcpy(x->stored, row->slot, p->code_dim);
+        memcpy(x->stored + p->code_dim, row->factors, UNIT_CODE_FACTOR_BYTES);
+        return give(x, row->key, row->key_bytes, row->attributes, row->attribute_bytes);
+    }
     if (slot == QUIRE_SLOT_Q8)
         convert(x, QUIRE_TYPE_F32, row->vector, x->collection->config.type, x->elements);
     else
@@ -130,7 +151,7 @@ static int copy_row(struct export *x, const struct memtable *memtable, uint32_t 
         rc = QUIRE_ENOMEM;
     if (rc > 0) {
         memtable_row_stored(memtable, number, x->stored);
-        if (x->collection->config.slot != QUIRE_SLOT_Q8) /* then it is the elements */
+        if (!keeps_codes(x->collection)) /* then it is the elements */
             memcpy(x->elements, x->stored, x->collection->config.dim * quire_type_bytes(x->collection->config.type));
         memcpy(x->key, row.key, row.key_bytes);
         if (row.attribute_bytes)

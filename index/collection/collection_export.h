@@ -3,7 +3,7 @@
  * RESTORE and COPY are made of.
  *
  * A vector travels in the form in which memtables keep it (memtable.h), so that it is not rounded again; one that lies
- * in a segment is brought into that form first. What the form is follows from the collection's config alone: another
+ * in a segment in another form is brought into that first. What the form is follows from the collection's config alone: another
  * collection with the same config takes it as it is. Grants travel by name; those that are void stay behind.
  */
 #ifndef QUIRE_INDEX_COLLECTION_EXPORT_H
@@ -15,8 +15,9 @@ struct exported_element {
     const void *key;
     uint32_t key_bytes;
     const void *stored; /* collection_stored_bytes */
-    /* The vector in the numbers of the collection's slots, which are the same wherever the element lies and has been;
-     * NULL where slots are codes: then it is rounded anew when it moves. Of no account for an import. */
+    /* What is the same of the vector wherever the element lies and has been: its unit code with length, or the numbers
+     * of the collection's slots. NULL where slots are other codes, which are rounded anew when they move (l2 and ip
+     * with slot q8). Of no account for an import. */
     const void *exact;
     uint32_t exact_bytes;
     const struct grant *grants;

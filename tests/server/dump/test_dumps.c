@@ -17,7 +17,7 @@
 #define WRONG "ERR DUMP payload version or checksum are wrong"
 #define BUSY  "BUSYKEY Target key name already exists."
 
-enum { ROWS = 1500, DIM = 4 };
+enum { ROWS = 1500, DIM = 4, CODED = 150, WIDE = 40 };
 
 static char *folder;
 static struct test_server *server, *other; /* other: without a folder that outlives it */
@@ -311,6 +311,70 @@ static void test_sets(void **state)
     reply_free(&r);
     expect_same(&c, "k1", &d, "k1", true);
     expect_text(&c, "DEBUG RELOAD", "OK");
+}
+
+/* VEMB of an element, as one text. */
+static void embedding_of(struct connection *from, const char *key, unsigned element, char *out, size_t capacity)
+{
+    char words[60];
+    size_t at = 0;
+    snprintf(words, sizeof words, "VEMB %s e%u", key, element);
+    struct reply r = ask(from, words);
+    assert_int_equal(r.n, WIDE);
+    for (size_t i = 0; i < r.n; i++)
+        at += (size_t)snprintf(out + at, capacity - at, "%s ", r.items[i].text);
+    assert_true(at + 1 < capacity);
+    reply_free(&r);
+}
+
+static void expect_same_vectors(struct connection *one, const char *key, struct connection *two, const char *copy)
+{
+    char left[WIDE * 30], right[WIDE * 30];
+    for (unsigned i = 0; i < CODED; i += 7) {
+        embedding_of(one, key, i, left, sizeof left);
+        embedding_of(two, copy, i, right, sizeof right);
+        if (strcmp(left, right) != 0)
+            fail_msg("e%u of %s and %s:\n%s\n%s", i, key, copy, left, right);
+    }
+}
+
+/* Sets of codes: a copy has the same ones wherever the rows lie, and digests know of the vectors. */
+static void test_codes(void **state)
+{
+    static const char *const options[] = {"Q8", "BIN"};
+    (void)state;
+    for (size_t o = 0; o < sizeof options / sizeof *options; o++) {
+        char words[600], sealed[41], before[41];
+        expect_integer(&c, "DEL k l", o > 0 ? 2 : 0);
+        for (unsigned i = 0; i < CODED; i++) {
+            size_t at = (size_t)snprintf(words, sizeof words, "VADD k VALUES %d", WIDE);
+            for (unsigned n = 0; n < WIDE; n++)
+                at += (size_t)snprintf(words + at, sizeof words - at, " %u", (i * 7919 + n * 104729 + i * n) % 211);
+            snprintf(words + at, sizeof words - at, " e%u %s", i, options[o]);
+            expect_integer(&c, words, 1);
+        }
+        digest_of(&c, "k", before);
+        expect_integer(&c, "COPY k l REPLACE", 1);
+        expect_same_vectors(&c, "k", &c, "l");
+        expect_text(&c, "VSEAL k", "OK");
+        digest_of(&c, "k", sealed);
+        assert_string_equal(before, sealed);
+        move("k");
+        expect_same(&c, "k", &d, "k", true);
+        expect_same_vectors(&c, "k", &d, "k");
+        expect_integer(&c, "COPY k l REPLACE", 1);
+        expect_same_vectors(&c, "k", &c, "l");
+        expect_text(&c, "VSEAL l", "OK");
+        expect_same_vectors(&c, "k", &c, "l");
+        expect_same(&c, "k", &c, "l", true);
+        /* another vector under the same name */
+        snprintf(words, sizeof words, "VADD l VALUES %d", WIDE);
+        for (unsigned n = 0; n < WIDE; n++)
+            strcat(words, n % 2 ? " 1" : " 2");
+        strcat(words, " e1");
+        expect_integer(&c, words, 0);
+        expect_same(&c, "k", &c, "l", false);
+    }
 }
 
 /* The right checksum for bytes that are not. */
@@ -632,6 +696,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_strings_and_hashes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_options_and_errors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sets, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_codes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kinds_of_sets, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
