@@ -36,7 +36,7 @@ int collection_import_shape(const uint8_t *bytes, uint32_t n, struct collection_
 uint32_t collection_stored_bytes(const struct collection *collection);
 
 /* Visits each element that is anybody's (or has no grants), in no order, as of the moment the call begins, whatever is
- * written meanwhile (but for the text of a row in memory, which changes in place); reads every block. Ends with what
+ * written meanwhile; reads every block. Ends with what
  * visit answers if that is not 0. What an element points to is valid during the visit, which may take long and may
  * write. Blocks: not for lanes. */
 int collection_export(struct collection *collection,
