@@ -25,8 +25,7 @@
 
 /* ---- export ------------------------------------------------------------------------------------------------------ */
 
-struct export
-{
+struct collection_export {
     struct collection *collection;
     struct collection_snapshot *snapshot;
     const struct part *part;
@@ -55,7 +54,8 @@ uint8_t *collection_export_shape(const struct collection *c, uint32_t *n_bytes)
 }
 
 /* From numbers of one type to those of another. */
-static void convert(struct export *x, enum quire_type from, const void *numbers, enum quire_type to, void *out)
+static void convert(struct collection_export *x, enum quire_type from, const void *numbers, enum quire_type to,
+                    void *out)
 {
     uint32_t dim = x->collection->config.dim;
     if (from == to) {
@@ -73,7 +73,7 @@ static bool keeps_codes(const struct collection *c)
 }
 
 /* The stored form where that is a code; otherwise x->exact, out of x->elements. */
-static void make_exact(struct export *x, struct exported_element *element)
+static void make_exact(struct collection_export *x, struct exported_element *element)
 {
     const struct collection_config *config = &x->collection->config;
     enum quire_slot slot = collection_slot(config);
@@ -91,7 +91,8 @@ static void make_exact(struct export *x, struct exported_element *element)
 }
 
 /* The grants of a text that hold; *is_void: it has some, and none holds. */
-static int take_text(struct export *x, const void *text, uint32_t bytes, struct exported_element *out, bool *is_void)
+static int take_text(struct collection_export *x, const void *text, uint32_t bytes, struct exported_element *out,
+                     bool *is_void)
 {
     const char *json;
     uint32_t at = 0, n_grants = 0;
@@ -108,7 +109,7 @@ static int take_text(struct export *x, const void *text, uint32_t bytes, struct 
     return 0;
 }
 
-static int give(struct export *x, const void *key, uint32_t key_bytes, const void *text, uint32_t text_bytes)
+static int give(struct collection_export *x, const void *key, uint32_t key_bytes, const void *text, uint32_t text_bytes)
 {
     struct exported_element element = {.key = key, .key_bytes = key_bytes, .stored = x->stored};
     bool is_void;
@@ -120,7 +121,7 @@ static int give(struct export *x, const void *key, uint32_t key_bytes, const voi
 
 static int on_sealed(void *context, const struct scanned_row *row)
 {
-    struct export *x = context;
+    struct collection_export *x = context;
     const struct memtable *table = x->snapshot->view->memtables[0]->memtable;
     const struct segment_params *p = &x->part->segment->params;
     enum quire_slot slot = p->slot;
@@ -140,7 +141,7 @@ static int on_sealed(void *context, const struct scanned_row *row)
 }
 
 /* 1: copied; 0: the row is not of this moment. *key_bytes and *text_bytes: of x->key and x->text. */
-static int copy_row(struct export *x, const struct memtable *memtable, uint32_t number, uint32_t *key_bytes,
+static int copy_row(struct collection_export *x, const struct memtable *memtable, uint32_t number, uint32_t *key_bytes,
                     uint32_t *text_bytes)
 {
     struct epochs *epochs = x->collection->host->epochs;
@@ -163,7 +164,7 @@ static int copy_row(struct export *x, const struct memtable *memtable, uint32_t 
     return rc < 0 ? error_set(x->err, rc, "no memory for an element's attributes") : rc;
 }
 
-static int export_memtable(struct export *x, const struct memtable *memtable)
+static int export_memtable(struct collection_export *x, const struct memtable *memtable)
 {
     uint32_t rows = view_memtable_rows(memtable), key_bytes = 0, text_bytes = 0;
     int rc = 0;
@@ -174,36 +175,76 @@ static int export_memtable(struct export *x, const struct memtable *memtable)
     return rc;
 }
 
-static int export_all(struct export *x)
+void collection_export_end(struct collection_export *x)
+{
+    if (!x)
+        return;
+    collection_snapshot_close(x->snapshot);
+    array_free_all(x->elements, x->exact, x->floats, x->stored, x->key, x->grants, x->text, x);
+}
+
+int collection_export_begin(struct collection *c, int (*visit)(void *context, const struct exported_element *element),
+                            void *context, struct collection_export **out, struct quire_error *err)
+{
+    struct collection_export *x = calloc(1, sizeof *x);
+    if (!x)
+        return error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
+    x->collection = c;
+    x->visit = visit;
+    x->context = context;
+    x->elements = malloc(sizeof(float) * c->config.dim);
+    x->exact = malloc(sizeof(float) * c->config.dim);
+    x->floats = malloc(sizeof(float) * c->config.dim);
+    x->stored = malloc(collection_stored_bytes(c));
+    x->key = malloc(QUIRE_KEY_BYTES_MAX);
+    x->grants = malloc(GRANTS_MAX * sizeof *x->grants);
+    int rc = x->elements && x->exact && x->floats && x->stored && x->key && x->grants
+                 ? collection_snapshot_open(c, &x->snapshot, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
+    if (rc < 0)
+        collection_export_end(x);
+    else
+        *out = x;
+    return rc;
+}
+
+int collection_export_memory(struct collection_export *x, struct quire_error *err)
 {
     const struct view *view = x->snapshot->view;
     int rc = 0;
-    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++) {
-        x->part = view->parts[i];
-        rc = segment_scan(x->part->segment, x->snapshot->tombstones.dead[i], on_sealed, NULL, x, x->err);
-    }
+    x->err = err;
     for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
         rc = export_memtable(x, view->memtables[i]->memtable);
     return rc;
 }
 
-int collection_export(struct collection *c, int (*visit)(void *context, const struct exported_element *element),
-                      void *context, struct quire_error *err)
+bool collection_export_has_sealed(const struct collection_export *x)
 {
-    struct export x = {.collection = c, .visit = visit, .context = context, .err = err};
-    x.elements = malloc(sizeof(float) * c->config.dim);
-    x.exact = malloc(sizeof(float) * c->config.dim);
-    x.floats = malloc(sizeof(float) * c->config.dim);
-    x.stored = malloc(collection_stored_bytes(c));
-    x.key = malloc(QUIRE_KEY_BYTES_MAX);
-    x.grants = malloc(GRANTS_MAX * sizeof *x.grants);
-    int rc = x.elements && x.exact && x.floats && x.stored && x.key && x.grants
-                 ? collection_snapshot_open(c, &x.snapshot, err)
-                 : error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
+    return x->snapshot->view->n_parts > 0;
+}
+
+int collection_export_sealed(struct collection_export *x, struct quire_error *err)
+{
+    const struct view *view = x->snapshot->view;
+    int rc = 0;
+    x->err = err;
+    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++) {
+        x->part = view->parts[i];
+        rc = segment_scan(x->part->segment, x->snapshot->tombstones.dead[i], on_sealed, NULL, x, err);
+    }
+    return rc;
+}
+
+int collection_export_all(struct collection *c, int (*visit)(void *context, const struct exported_element *element),
+                          void *context, struct quire_error *err)
+{
+    struct collection_export *x = NULL;
+    int rc = collection_export_begin(c, visit, context, &x, err);
     if (rc == 0)
-        rc = export_all(&x);
-    collection_snapshot_close(x.snapshot);
-    array_free_all(x.elements, x.exact, x.floats, x.stored, x.key, x.grants, x.text);
+        rc = collection_export_memory(x, err);
+    if (rc == 0)
+        rc = collection_export_sealed(x, err);
+    collection_export_end(x);
     return rc;
 }
 

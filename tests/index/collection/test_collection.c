@@ -663,7 +663,7 @@ static void an_export_is_of_one_moment(void **in)
         if (key + 1 == SEALED_KEYS)
             seal(s);
     }
-    assert_int_equal(collection_export(s->c, on_exported, &walk, &err), 0);
+    assert_int_equal(collection_export_all(s->c, on_exported, &walk, &err), 0);
     assert_int_equal(walk.n, CHANGED_KEYS);
     assert_true(support_equal(&s->lane, s->c, &s->model));
     close_store(s);

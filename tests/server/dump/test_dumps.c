@@ -483,13 +483,101 @@ static void test_copies(void **state)
     expect_integer(&c, "EXISTS k", 0);
     expect_integer(&c, "VCARD l", ROWS);
     expect_field(&c, "l", "attributes-count", ROWS / 3);
+}
+
+/* ---- EXEC -------------------------------------------------------------------------------------------------------- */
+
+static void queue(const char *words)
+{
+    expect_text(&c, words, "QUEUED");
+}
+
+/* What a dump within a transaction holds: what was written before it, and nothing of what comes behind. */
+static void test_dump_in_exec(void **state)
+{
+    (void)state;
+    fill("k", "");
+    for (unsigned round = 0; round < 3; round++) { /* in memory; on the disk; then in both, and removed behind it */
+        expect_integer(&c, "COPY k want REPLACE", 1);
+        expect_integer(&c, "VADD want VALUES 4 9 9 9 1 before", round == 0);
+        expect_integer(&c, "VREM want e1", 1);
+        expect_text(&c, "MULTI", "OK");
+        queue("VADD k VALUES 4 9 9 9 1 before");
+        queue("VREM k e1");
+        queue("DUMP k");
+        queue("VSETATTR k e0 {\"n\":2}");
+        queue("VADD k VALUES 4 9 9 9 2 after");
+        queue("VREM k e2");
+        queue(round == 2 ? "DEL k" : "VADD k VALUES 4 1 0 0 1 e1");
+        struct reply r = ask(&c, "EXEC");
+        if (r.n != 7 || r.items[2].type != '$')
+            fail_msg("round %u: %s", round, r.n == 7 ? r.items[2].text : "EXEC failed");
+        check_text(restore(&d, "k", "0", &r.items[2], "REPLACE"), "OK");
+        reply_free(&r);
+        expect_same(&c, "want", &d, "k", true);
+        expect_integer(&d, "VISMEMBER k after", 0);
+        if (round == 2)
+            break;
+        expect_integer(&c, "VADD k VALUES 4 3 1 2 1 e2 SETATTR {}", 1);
+        expect_integer(&c, "VSETATTR k e0 {\"n\":1}", 1);
+        expect_integer(&c, "VREM k after", 1);
+        expect_text(&c, round == 0 ? "VSEAL k" : "PING", round == 0 ? "OK" : "PONG");
+    }
+    expect_integer(&c, "EXISTS k", 0);
+}
+
+/* RESTORE and COPY within a transaction: later commands of it see the set, and all of it is one frame. */
+static void test_restore_and_copy_in_exec(void **state)
+{
+    (void)state;
+    fill("k", "Q8");
+    struct reply p = dump(&c, "k");
     expect_text(&c, "MULTI", "OK");
-    expect_text(&c, "DUMP l", "QUEUED");
-    expect_text(&c, "COPY l k", "QUEUED");
-    r = ask(&c, "EXEC");
-    assert_true(r.n == 2 && strncmp(r.items[0].text, "ERR 'dump' of a vector set takes long", 37) == 0 &&
-                strncmp(r.items[1].text, "ERR 'copy' of a vector set takes long", 37) == 0);
+    queue("VADD k VALUES 4 9 9 9 1 more");
+    queue("COPY k l");
+    queue("COPY k l");
+    check_text(restore(&c, "m", "0", &p, ""), "QUEUED");
+    check_text(restore(&c, "l", "0", &p, ""), "QUEUED");
+    queue("VADD m VALUES 4 1 1 1 1 only");
+    queue("VREM m e7");
+    queue("VCARD l");
+    queue("VCARD m");
+    struct reply r = ask(&c, "EXEC");
+    assert_int_equal(r.n, 9);
+    assert_int_equal(r.items[1].integer, 1);
+    assert_int_equal(r.items[2].integer, 0);
+    assert_true(reply_is(&r.items[3], "OK") && reply_is(&r.items[4], BUSY));
+    assert_true(r.items[5].integer == 1 && r.items[6].integer == 1);
+    assert_true(r.items[7].integer == ROWS + 1 && r.items[8].integer == ROWS);
     reply_free(&r);
+    expect_same(&c, "k", &c, "l", true);
+    expect_integer(&c, "VISMEMBER m more", 0);
+    expect_integer(&c, "VISMEMBER m only", 1);
+    restart();
+    expect_same(&c, "k", &c, "l", true);
+    expect_integer(&c, "VCARD m", ROWS);
+    expect_integer(&c, "VISMEMBER m e7", 0);
+    expect_text(&c, "DEBUG RELOAD", "OK");
+    /* what fails leaves nothing, and the others are done; a set on the disk is for the worker */
+    expect_text(&c, "VSEAL k", "OK");
+    expect_text(&c, "MULTI", "OK");
+    queue("COPY k n");
+    queue("COPY l n");
+    memset(p.text + p.bytes - 40, 0xff, 20); /* of the last element */
+    sign(&p);
+    check_text(restore(&c, "o", "0", &p, ""), "QUEUED");
+    r = ask(&c, "EXEC");
+    assert_int_equal(r.n, 3);
+    assert_true(strncmp(r.items[0].text, "ERR a vector set that lies on the disk", 38) == 0);
+    assert_int_equal(r.items[1].integer, 1);
+    assert_int_equal(r.items[2].type, '-');
+    reply_free(&r);
+    reply_free(&p);
+    expect_same(&c, "l", &c, "n", true);
+    expect_integer(&c, "EXISTS o", 0);
+    restart();
+    expect_same(&c, "l", &c, "n", true);
+    expect_text(&c, "DEBUG RELOAD", "OK");
 }
 
 static void test_limits(void **state)
@@ -699,6 +787,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_codes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kinds_of_sets, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_copies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dump_in_exec, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_restore_and_copy_in_exec, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_attributes_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_vinfo_fields, set_up, tear_down),
