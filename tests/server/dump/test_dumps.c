@@ -3,7 +3,7 @@
  * refused; digests; the number of elements with attributes through all that can happen to them; VRANGE in EXEC.
  */
 #include "io/bytes.h"
-#include "tests/server/support_server.h"
+#include "tests/server/support_one_server.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,47 +19,22 @@
 
 enum { ROWS = 1500, DIM = 4, CODED = 150, WIDE = 40 };
 
-static char *folder;
-static struct test_server *server, *other; /* other: without a folder that outlives it */
-static struct connection c, d;
+static struct test_server *other; /* without a folder that outlives it */
+static struct connection d;
 
-static void start(void)
+static int set_up_both(void **state)
 {
-    const char *const settings[] = {"dir", folder, "build-threads", "1", NULL};
-    server = support_server(settings);
-    connect_to(&c, server->port);
-}
-
-static void stop(void)
-{
-    disconnect(&c);
-    support_server_end(server);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = support_folder_make();
-    start();
+    set_up(state);
     other = support_server(NULL);
     connect_to(&d, other->port);
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down_both(void **state)
 {
-    (void)state;
     disconnect(&d);
     support_server_end(other);
-    stop();
-    support_folder_remove(folder);
-    return 0;
-}
-
-static void restart(void)
-{
-    stop();
-    start();
+    return tear_down(state);
 }
 
 /* ---- requests with bytes ----------------------------------------------------------------------------------------- */
@@ -781,19 +756,19 @@ static void test_debug(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_strings_and_hashes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_options_and_errors, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_sets, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_codes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_kinds_of_sets, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_copies, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_dump_in_exec, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_restore_and_copy_in_exec, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_attributes_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_vinfo_fields, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_range_in_exec, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_debug, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strings_and_hashes, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_options_and_errors, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_sets, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_codes, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_kinds_of_sets, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_copies, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_dump_in_exec, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_restore_and_copy_in_exec, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_limits, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_attributes_count, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_vinfo_fields, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_range_in_exec, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_debug, set_up_both, tear_down_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
