@@ -311,8 +311,8 @@ void memtable_block_retire(struct memtable *table, struct retired *retired, void
 void memtable_retired_defer(struct memtable *table, struct retired *retired);
 /* A block that readers may hold was replaced: both of it, by a `retired` for one block. NULL, NULL: there was none. */
 void memtable_block_replaced(struct memtable *table, struct retired *retired, void *old);
-/* A list of at least `need` items: `first`, or twice as many as it has until they are enough. QUIRE_ENOMEM, and the list
- * is as it was. (lock) */
+/* A list of at least `need` items: `first`, or twice as many as it has until they are enough. QUIRE_ENOMEM, and the
+ * list is as it was. (lock) */
 int memtable_pointers_reserve(struct memtable *table, _Atomic(struct pointers *) *list, uint32_t first, uint32_t need);
 int memtable_rows_reserve(struct memtable *table);         /* a slot for one row more */
 uint32_t memtable_rows_next(const struct memtable *table); /* the number that it will have */

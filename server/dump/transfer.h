@@ -28,8 +28,8 @@ int transfer_bind_later(struct service *service, const struct transfer_target *t
                         uint64_t *lsn, struct quire_error *err);
 
 /* A set as a payload, of the moment at which it begins. QUIRE_ELIMIT where it takes more than most bytes. begin writes
- * what is in memory, and does not block; rest what lies on the disk, and blocks: the worker's. The payload is whole then.
- * end follows a begin that succeeded. out: stays where it is; its bytes before are not touched. */
+ * what is in memory, and does not block; rest what lies on the disk, and blocks: the worker's. The payload is whole
+ * then. end follows a begin that succeeded. out: stays where it is; its bytes before are not touched. */
 struct transfer_writing {
     struct resp_buffer *out;
     uint64_t n, most;
