@@ -62,8 +62,7 @@ static const char *const values[] = {
     "\"re\\u0064\"",
     "\"7\"",
     "\"\"",
-    "\"a string that is longer than what is kept as a word: "
-    "sixty-four bytes and some\"",
+    "\"a string longer than what is kept as a word, of sixty-four bytes and some more bytes\"",
     "[1,2]",
     "[\"red\"]",
     "{\"a\":1}",
@@ -196,8 +195,7 @@ static const char *const expressions[] = {
     ".a % 2 == 1",
     ".nobody == 1",
     "exists .nobody",
-    ".c == \"a string that is longer than what is kept "
-    "as a word: sixty-four bytes and some\"",
+    ".c == \"a string longer than what is kept as a word, of sixty-four bytes and some more bytes\"",
     ".a == \"\"",
     ".b or .c",
     ".f7 == 1",
