@@ -23,9 +23,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BEHIND_PAUSE_NS 1000000u /* of a writer while seals or merges are behind */
-#define BEHIND_PAUSES   10u      /* of one write */
-
 struct quire_result {
     uint32_t n;
     struct quire_element *elements;
@@ -301,9 +298,9 @@ static int locate(struct quire_collection *c, const void *key, uint32_t key_byte
 /* Lets maintenance catch up where it is behind, and waits for the write's LSN. */
 static int finish_write(struct quire_collection *c, uint64_t lsn, struct quire_error *err)
 {
-    const struct timespec pause = {.tv_nsec = BEHIND_PAUSE_NS};
+    const struct timespec pause = {.tv_nsec = (long)store_delay_us(c->store) * 1000};
     assert(lsn > 0);
-    for (unsigned i = 0; i < BEHIND_PAUSES && store_is_behind(c->store); i++)
+    if (pause.tv_nsec > 0)
         nanosleep(&pause, NULL);
     return journal_wait(store_journal(c->store), lsn, err);
 }

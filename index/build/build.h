@@ -27,10 +27,12 @@ struct build_merge {
     uint32_t *places;                      /* per row of the input: gets its row in the index */
     struct build_known *known;             /* for a page graph; NULL: no edges are known */
     const struct clusters_known *clusters; /* for inverted lists, per row of the input; NULL: none are known */
-    const struct segment *before; /* most rows come from it, and its calibration still holds as far as that is checked
-                                     at some points; NULL: calibrate as if there were none */
-    bool tenant_runs;             /* rows of small tenants lie side by side; grants stand in the attributes */
-    bool unit_codes;              /* behind each vector of the input stand its unit code and factors, for the slots */
+    const struct segment
+        *before;      /* most rows come from it, or are like its rows, and its calibration still holds as far
+                                     as that is checked at some points; NULL: calibrate as if there were none */
+    bool brief;       /* calibrate with fewer queries at fewer points */
+    bool tenant_runs; /* rows of small tenants lie side by side; grants stand in the attributes */
+    bool unit_codes;  /* behind each vector of the input stand its unit code and factors, for the slots */
 };
 /* Of a row of the input. */
 size_t build_row_bytes(uint32_t dim, enum quire_type type, bool unit_codes);

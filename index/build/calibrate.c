@@ -15,6 +15,11 @@
  * lower, moved by what the first measurement differs; the upper, which takes most of the time, if a sample of the
  * queries finds there what the curve says; where not, it climbs on. What narrower codes need stays as it was measured.
  *
+ * A seal in the background is calibrated in brief, with BRIEF_QUERIES queries, in steps twice as large, and what lies
+ * beyond RENEWED_LAST with a quarter of them; the margin, which is of standard errors, grows by itself. Where the
+ * collection has a segment of about that size it goes by the curve of that, as a merge does. Measured like a build, the
+ * curve took two thirds of a seal's time (docs/performance.md), and seals hold writers up.
+ *
  * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
  */
 #include "index/build/build_priv.h"
@@ -34,6 +39,8 @@
 
 #define ROWS_MIN         1000u
 #define QUERIES_MAX      800u
+#define BRIEF_QUERIES    400u
+#define BRIEF_BEYOND     4u     /* one query in so many is asked beyond RENEWED_LAST */
 #define ROWS_PER_QUERY   20u    /* at most one row in so many is held out */
 #define LADDER_RECALL    0.999f /* the ladder ends when this is reached */
 #define LISTS_RECALL     0.995f /* that of inverted lists, where what is beyond takes most of the time */
@@ -74,6 +81,11 @@ static const struct segment *before_of(const struct build *b)
 {
     const struct segment *before = b->merge ? b->merge->before : NULL;
     return before && before->params.index == b->params.index ? before : NULL;
+}
+
+static bool is_brief(const struct build *b)
+{
+    return b->merge && b->merge->brief;
 }
 
 /* The climb for one k, on a thread, an engine and a searcher of its own. */
@@ -122,7 +134,8 @@ struct calibration {
 static int choose_held_out(struct calibration *c)
 {
     const struct build *b = c->b;
-    uint32_t want = b->n / ROWS_PER_QUERY < QUERIES_MAX ? b->n / ROWS_PER_QUERY : QUERIES_MAX;
+    uint32_t most = is_brief(b) ? BRIEF_QUERIES : QUERIES_MAX;
+    uint32_t want = b->n / ROWS_PER_QUERY < most ? b->n / ROWS_PER_QUERY : most;
     struct random random;
     assert(want > 0 && want < b->n);
     random_init(&random, b->options.seed ^ 0x63616c6962726174ull);
@@ -281,13 +294,14 @@ static void on_answer(struct search_request *request)
     l->squares += found * found;
 }
 
-/* The recall of the last point, less MARGIN standard errors of it: whoever asks for 0.95 is to get it rather than to
- * get it every other time. The margin also makes up for what held-out rows find easier than strangers do: their block
- * was cut around them (0.003 on the text set, 0.008 on SIFT), which weighs more where rows are not measured. */
-static float recall_of(const struct ladder *l)
+/* The recall of the last point, for which so many were asked, less some standard errors of it: whoever asks for 0.95
+ * is to get it rather than to get it every other time. The margin also makes up for what held-out rows find easier than
+ * strangers do: their block was cut around them (0.003 on the text set, 0.008 on SIFT), which weighs more where rows are
+ * not measured. */
+static float recall_of(const struct ladder *l, uint32_t asked)
 {
     double margin = l->distance == QUIRE_DISTANCE_ESTIMATE ? MARGIN_ESTIMATES : MARGIN;
-    double n = l->n_queries, mean = (double)l->n_found / n, variance = (double)l->squares / n - mean * mean;
+    double n = asked, mean = (double)l->n_found / n, variance = (double)l->squares / n - mean * mean;
     double recall = (mean - margin * sqrt(variance > 0 ? variance / n : 0)) / l->k;
     return recall > 0 ? (float)recall : 0;
 }
@@ -351,22 +365,36 @@ static int ask(struct ladder *l, uint32_t effort, uint32_t step)
     return l->code;
 }
 
+static uint32_t asked_of(const struct ladder *l, uint32_t step)
+{
+    return (l->n_queries + step - 1) / step;
+}
+
 static float last_recall(const struct ladder *l)
 {
     return l->n_points ? l->points[l->n_points - 1].recall : 0;
 }
 
+static uint32_t steps_max(const struct ladder *l)
+{
+    return l->distance == QUIRE_DISTANCE_ESTIMATE ? ESTIMATES_STEPS : LADDER_STEPS_MAX;
+}
+
 /* stride: 1, or 2 to leave out every second step. */
 static int climb(struct ladder *l, float recall_wanted, unsigned stride)
 {
-    uint32_t flat = 0, most = l->distance == QUIRE_DISTANCE_ESTIMATE ? ESTIMATES_STEPS : LADDER_STEPS_MAX;
-    while (l->n_points < most && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
+    uint32_t flat = 0;
+    bool brief = is_brief(l->c->b), beyond = false;
+    stride = brief ? 2 : stride;
+    while (l->n_points < steps_max(l) && last_recall(l) < recall_wanted && flat < LADDER_FLAT) {
         float before = last_recall(l);
-        int rc = ask(l, l->effort_next, 1);
+        beyond = beyond || before >= RENEWED_LAST;
+        uint32_t step = brief && beyond ? BRIEF_BEYOND : 1, asked = asked_of(l, step);
+        int rc = ask(l, l->effort_next, step);
         if (rc < 0)
             return rc;
         l->points[l->n_points++] =
-            (struct calibration_point){l->k, l->effort_next, recall_of(l), (float)l->reads / (float)l->n_queries};
+            (struct calibration_point){l->k, l->effort_next, recall_of(l, asked), (float)l->reads / (float)asked};
         flat = last_recall(l) - before < LADDER_GAIN && l->effort_next > EFFORT_FLAT_MIN ? flat + 1 : 0;
         for (unsigned i = 0; i < stride; i++)
             l->effort_next = l->effort_next < 3 ? l->effort_next + 1 : l->effort_next * 7 / 5;
@@ -381,8 +409,7 @@ static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
 {
     const struct calibration_point *point = &l->before[(begin + l->n_before) / 2];
     int rc = ask(l, point->effort, CHECK_SHARE);
-    uint32_t asked = (l->n_queries + CHECK_SHARE - 1) / CHECK_SHARE;
-    double n = asked, mean = (double)l->n_found / n;
+    double n = asked_of(l, CHECK_SHARE), mean = (double)l->n_found / n;
     double variance = fmax((double)l->squares / n - mean * mean, 0);
     double error = sqrt(variance / n) / l->k, beyond = mean / l->k - point->recall;
     *holds = beyond >= -CHECK_ERRORS * error; /* above it, the curve asks for more effort than is needed, no less */
@@ -394,7 +421,7 @@ static int climb_by(struct ladder *l)
     bool holds = false;
     /* begins with the points of the curve before that are below what is measured anew */
     uint32_t below = 0, taken = 0;
-    while (below < l->n_before && below < LADDER_STEPS_MAX / 2 && l->before[below].recall < RENEWED_FIRST)
+    while (below < l->n_before && below < steps_max(l) / 2 && l->before[below].recall < RENEWED_FIRST)
         below++;
     if (below >= 2) {
         taken = below - 1;
@@ -411,7 +438,7 @@ static int climb_by(struct ladder *l)
     while (begin < l->n_before &&
            (l->before[begin].effort < l->effort_next || l->before[begin].recall <= last_recall(l)))
         begin++;
-    if (rc == 0 && begin < l->n_before && l->n_points + l->n_before - begin <= LADDER_STEPS_MAX)
+    if (rc == 0 && begin < l->n_before && l->n_points + l->n_before - begin <= steps_max(l))
         rc = rest_holds(l, begin, &holds);
     if (rc < 0 || !holds)
         return rc < 0 ? rc : climb(l, l->recall_wanted, 1);
@@ -710,12 +737,17 @@ static int search_ladders(struct calibration *c)
         l->distance = estimates ? QUIRE_DISTANCE_ESTIMATE : QUIRE_DISTANCE_EXACT;
         l->effort_first = lists ? 1 : EFFORT_FIRST;
         l->recall_wanted = estimates ? ESTIMATES_RECALL : lists ? LISTS_RECALL : LADDER_RECALL;
-        l->n_queries = k <= b->n - c->n_held && (!estimates || c->segment->numbers) ? c->n_held / share : 0;
+        if (estimates && is_brief(b))
+            l->recall_wanted = RENEWED_LAST;
+        /* estimates need numbers; in brief they are measured where most is asked for */
+        bool left_out = estimates && (!c->segment->numbers || (is_brief(b) && k != WIDTH_K));
+        l->n_queries = k <= b->n - c->n_held && !left_out ? c->n_held / share : 0;
         /* the points of this k in the curve that a merge goes by; that of lists is of resident codes */
-        const struct segment *before = estimates || (lists && !c->resident) ? NULL : before_of(b);
-        for (uint32_t p = 0; before && p < before->n_calibration; p++)
-            if (before->calibration[p].k == k) {
-                l->before = l->n_before ? l->before : &before->calibration[p];
+        const struct segment *before = lists && !c->resident ? NULL : before_of(b);
+        const struct calibration_point *points = before ? estimates ? before->estimates : before->calibration : NULL;
+        for (uint32_t p = 0; before && p < (estimates ? before->n_estimates : before->n_calibration); p++)
+            if (points[p].k == k) {
+                l->before = l->n_before ? l->before : &points[p];
                 l->n_before++;
             }
         if (l->n_before && share > 1)

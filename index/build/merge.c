@@ -234,8 +234,11 @@ static int build(struct merge *m, const char *path)
 {
     struct quire_build_options options = m->options->build;
     struct quire_input input;
-    struct build_merge merge = {
-        .type = m->options->type, .tenant_runs = m->options->tenant_runs, .unit_codes = m->options->unit_codes};
+    struct build_merge merge = {.type = m->options->type,
+                                .before = m->options->like,
+                                .brief = m->options->brief,
+                                .tenant_runs = m->options->tenant_runs,
+                                .unit_codes = m->options->unit_codes};
     if (m->reuses) {
         merge.known = m->kind == QUIRE_INDEX_PAGEGRAPH ? &m->known : NULL;
         merge.clusters = m->kind == QUIRE_INDEX_SPANN ? &m->clusters : NULL;

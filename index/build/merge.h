@@ -41,9 +41,13 @@ struct merge_options {
                                          build_memory_bytes: what the merge may hold beside keys, attributes and what
                                          the process holds already; 0: no bound. The seed is that of the first segment
                                          where there is one. The first phase that progress sees is "gather" */
-    bool tenant_runs;                 /* rows of small tenants lie side by side (build_tenants.c) */
-    bool unit_codes;                  /* slot Q8 under cosine: slots hold unit codes, which are copied as they are */
-    enum quire_type type;             /* of the collection */
+    /* what a seal saves: a segment of about as many rows that are like these, whose calibration is measured again only
+     * where that is asked for (NULL: none); fewer queries at fewer points, since its rows are soon merged */
+    const struct segment *like;
+    bool brief;
+    bool tenant_runs;     /* rows of small tenants lie side by side (build_tenants.c) */
+    bool unit_codes;      /* slot Q8 under cosine: slots hold unit codes, which are copied as they are */
+    enum quire_type type; /* of the collection */
     uint32_t dim;
 };
 

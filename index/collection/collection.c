@@ -650,7 +650,7 @@ static int write_text(struct collection *c, const struct place *place, struct re
                       struct quire_error *err)
 {
     assert(lock_is_held(&c->lock) && place->table);
-    if (place->newest) {
+    if (place->newest && c->n_pins == 0) {
         struct memtable *newest = place->table->memtable;
         struct memtable_pending_text pending;
         if (memtable_attributes_prepare(newest, place->row, element->attributes, element->attribute_bytes, &pending) <
@@ -667,7 +667,8 @@ static int write_text(struct collection *c, const struct place *place, struct re
         c->last_lsn = *lsn;
         return 0;
     }
-    /* an element of a frozen table, whose rows are being copied, goes to the newest one */
+    /* an element of a frozen table, whose rows are being copied, goes to the newest one; where a snapshot is read the
+     * old text stays with the old row, for that */
     element->stored_bytes = memtable_stored_bytes(&c->table_config);
     uint8_t *stored = malloc(element->stored_bytes);
     if (!stored)
@@ -676,6 +677,8 @@ static int write_text(struct collection *c, const struct place *place, struct re
     element->stored = stored;
     int rc = put_row(c, place, element, lsn, err);
     free(stored);
+    if (rc == 0)
+        watch_memtable(c);
     return rc;
 }
 

@@ -2,8 +2,8 @@
  * collection_export.c - all elements of a snapshot, and puts of elements that come from elsewhere.
  *
  * A row of a memtable may be looked at inside an epoch only, and a visit may take long: so each is copied, and visited
- * outside. Rows of segments come from one pass over their blocks; the stored form is made of their numbers, or of what
- * their codes stand for.
+ * outside. Rows of segments come from one pass over their blocks; the stored form is their unit code as it lies there,
+ * if it is of the collection's own rotation, and otherwise made of their numbers, or of what their codes stand for.
  *
  * Imported keys are as good as sure to be new; but bytes from outside may name one twice, and an element that lived in
  * two places would break every promise of a collection. So the filters of the segments are asked, which may have been
@@ -16,15 +16,16 @@
 #include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
 #include "index/vector/space.h"
+#include "index/vector/unit_code.h"
 #include "io/array.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- export ------------------------------------------------------------------------------------------------------ */
 
-struct export
-{
+struct collection_export {
     struct collection *collection;
     struct collection_snapshot *snapshot;
     const struct part *part;
@@ -53,7 +54,8 @@ uint8_t *collection_export_shape(const struct collection *c, uint32_t *n_bytes)
 }
 
 /* From numbers of one type to those of another. */
-static void convert(struct export *x, enum quire_type from, const void *numbers, enum quire_type to, void *out)
+static void convert(struct collection_export *x, enum quire_type from, const void *numbers, enum quire_type to,
+                    void *out)
 {
     uint32_t dim = x->collection->config.dim;
     if (from == to) {
@@ -64,20 +66,33 @@ static void convert(struct export *x, enum quire_type from, const void *numbers,
     space_elements(to, x->floats, dim, out);
 }
 
-/* x->exact, out of x->elements. */
-static void make_exact(struct export *x, struct exported_element *element)
+/* Whether memtables, and segments with unit codes, keep codes and no vectors (unit_code.h). */
+static bool keeps_codes(const struct collection *c)
+{
+    return c->config.metric == QUIRE_METRIC_COSINE && collection_slot(&c->config) == QUIRE_SLOT_Q8;
+}
+
+/* The stored form where that is a code; otherwise x->exact, out of x->elements. */
+static void make_exact(struct collection_export *x, struct exported_element *element)
 {
     const struct collection_config *config = &x->collection->config;
-    if (config->slot == QUIRE_SLOT_Q8)
+    enum quire_slot slot = collection_slot(config);
+    if (keeps_codes(x->collection)) {
+        element->exact = x->stored;
+        element->exact_bytes = collection_stored_bytes(x->collection);
         return;
-    enum quire_type type = format_slot_type(config->slot);
+    }
+    if (slot == QUIRE_SLOT_Q8)
+        return;
+    enum quire_type type = format_slot_type(slot);
     convert(x, config->type, x->elements, type, x->exact);
     element->exact = x->exact;
     element->exact_bytes = config->dim * (uint32_t)quire_type_bytes(type);
 }
 
 /* The grants of a text that hold; *is_void: it has some, and none holds. */
-static int take_text(struct export *x, const void *text, uint32_t bytes, struct exported_element *out, bool *is_void)
+static int take_text(struct collection_export *x, const void *text, uint32_t bytes, struct exported_element *out,
+                     bool *is_void)
 {
     const char *json;
     uint32_t at = 0, n_grants = 0;
@@ -94,7 +109,7 @@ static int take_text(struct export *x, const void *text, uint32_t bytes, struct 
     return 0;
 }
 
-static int give(struct export *x, const void *key, uint32_t key_bytes, const void *text, uint32_t text_bytes)
+static int give(struct collection_export *x, const void *key, uint32_t key_bytes, const void *text, uint32_t text_bytes)
 {
     struct exported_element element = {.key = key, .key_bytes = key_bytes, .stored = x->stored};
     bool is_void;
@@ -106,9 +121,16 @@ static int give(struct export *x, const void *key, uint32_t key_bytes, const voi
 
 static int on_sealed(void *context, const struct scanned_row *row)
 {
-    struct export *x = context;
+    struct collection_export *x = context;
     const struct memtable *table = x->snapshot->view->memtables[0]->memtable;
-    enum quire_slot slot = x->part->segment->params.slot;
+    const struct segment_params *p = &x->part->segment->params;
+    enum quire_slot slot = p->slot;
+    if (p->unit_codes && p->seed == x->collection->config.seed && keeps_codes(x->collection)) {
+        assert(p->code_dim + UNIT_CODE_FACTOR_BYTES == collection_stored_bytes(x->collection));
+        memcpy(x->stored, row->slot, p->code_dim);
+        memcpy(x->stored + p->code_dim, row->factors, UNIT_CODE_FACTOR_BYTES);
+        return give(x, row->key, row->key_bytes, row->attributes, row->attribute_bytes);
+    }
     if (slot == QUIRE_SLOT_Q8)
         convert(x, QUIRE_TYPE_F32, row->vector, x->collection->config.type, x->elements);
     else
@@ -119,7 +141,7 @@ static int on_sealed(void *context, const struct scanned_row *row)
 }
 
 /* 1: copied; 0: the row is not of this moment. *key_bytes and *text_bytes: of x->key and x->text. */
-static int copy_row(struct export *x, const struct memtable *memtable, uint32_t number, uint32_t *key_bytes,
+static int copy_row(struct collection_export *x, const struct memtable *memtable, uint32_t number, uint32_t *key_bytes,
                     uint32_t *text_bytes)
 {
     struct epochs *epochs = x->collection->host->epochs;
@@ -130,7 +152,7 @@ static int copy_row(struct export *x, const struct memtable *memtable, uint32_t 
         rc = QUIRE_ENOMEM;
     if (rc > 0) {
         memtable_row_stored(memtable, number, x->stored);
-        if (x->collection->config.slot != QUIRE_SLOT_Q8) /* then it is the elements */
+        if (!keeps_codes(x->collection)) /* then it is the elements */
             memcpy(x->elements, x->stored, x->collection->config.dim * quire_type_bytes(x->collection->config.type));
         memcpy(x->key, row.key, row.key_bytes);
         if (row.attribute_bytes)
@@ -142,7 +164,7 @@ static int copy_row(struct export *x, const struct memtable *memtable, uint32_t 
     return rc < 0 ? error_set(x->err, rc, "no memory for an element's attributes") : rc;
 }
 
-static int export_memtable(struct export *x, const struct memtable *memtable)
+static int export_memtable(struct collection_export *x, const struct memtable *memtable)
 {
     uint32_t rows = view_memtable_rows(memtable), key_bytes = 0, text_bytes = 0;
     int rc = 0;
@@ -153,36 +175,76 @@ static int export_memtable(struct export *x, const struct memtable *memtable)
     return rc;
 }
 
-static int export_all(struct export *x)
+void collection_export_end(struct collection_export *x)
+{
+    if (!x)
+        return;
+    collection_snapshot_close(x->snapshot);
+    array_free_all(x->elements, x->exact, x->floats, x->stored, x->key, x->grants, x->text, x);
+}
+
+int collection_export_begin(struct collection *c, int (*visit)(void *context, const struct exported_element *element),
+                            void *context, struct collection_export **out, struct quire_error *err)
+{
+    struct collection_export *x = calloc(1, sizeof *x);
+    if (!x)
+        return error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
+    x->collection = c;
+    x->visit = visit;
+    x->context = context;
+    x->elements = malloc(sizeof(float) * c->config.dim);
+    x->exact = malloc(sizeof(float) * c->config.dim);
+    x->floats = malloc(sizeof(float) * c->config.dim);
+    x->stored = malloc(collection_stored_bytes(c));
+    x->key = malloc(QUIRE_KEY_BYTES_MAX);
+    x->grants = malloc(GRANTS_MAX * sizeof *x->grants);
+    int rc = x->elements && x->exact && x->floats && x->stored && x->key && x->grants
+                 ? collection_snapshot_open(c, &x->snapshot, err)
+                 : error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
+    if (rc < 0)
+        collection_export_end(x);
+    else
+        *out = x;
+    return rc;
+}
+
+int collection_export_memory(struct collection_export *x, struct quire_error *err)
 {
     const struct view *view = x->snapshot->view;
     int rc = 0;
-    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++) {
-        x->part = view->parts[i];
-        rc = segment_scan(x->part->segment, x->snapshot->tombstones.dead[i], on_sealed, NULL, x, x->err);
-    }
+    x->err = err;
     for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
         rc = export_memtable(x, view->memtables[i]->memtable);
     return rc;
 }
 
-int collection_export(struct collection *c, int (*visit)(void *context, const struct exported_element *element),
-                      void *context, struct quire_error *err)
+bool collection_export_has_sealed(const struct collection_export *x)
 {
-    struct export x = {.collection = c, .visit = visit, .context = context, .err = err};
-    x.elements = malloc(sizeof(float) * c->config.dim);
-    x.exact = malloc(sizeof(float) * c->config.dim);
-    x.floats = malloc(sizeof(float) * c->config.dim);
-    x.stored = malloc(collection_stored_bytes(c));
-    x.key = malloc(QUIRE_KEY_BYTES_MAX);
-    x.grants = malloc(GRANTS_MAX * sizeof *x.grants);
-    int rc = x.elements && x.exact && x.floats && x.stored && x.key && x.grants
-                 ? collection_snapshot_open(c, &x.snapshot, err)
-                 : error_set(err, QUIRE_ENOMEM, "no memory to go through a collection");
+    return x->snapshot->view->n_parts > 0;
+}
+
+int collection_export_sealed(struct collection_export *x, struct quire_error *err)
+{
+    const struct view *view = x->snapshot->view;
+    int rc = 0;
+    x->err = err;
+    for (uint32_t i = 0; i < view->n_parts && rc == 0; i++) {
+        x->part = view->parts[i];
+        rc = segment_scan(x->part->segment, x->snapshot->tombstones.dead[i], on_sealed, NULL, x, err);
+    }
+    return rc;
+}
+
+int collection_export_all(struct collection *c, int (*visit)(void *context, const struct exported_element *element),
+                          void *context, struct quire_error *err)
+{
+    struct collection_export *x = NULL;
+    int rc = collection_export_begin(c, visit, context, &x, err);
     if (rc == 0)
-        rc = export_all(&x);
-    collection_snapshot_close(x.snapshot);
-    array_free_all(x.elements, x.exact, x.floats, x.stored, x.key, x.grants, x.text);
+        rc = collection_export_memory(x, err);
+    if (rc == 0)
+        rc = collection_export_sealed(x, err);
+    collection_export_end(x);
     return rc;
 }
 

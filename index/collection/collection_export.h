@@ -3,8 +3,9 @@
  * RESTORE and COPY are made of.
  *
  * A vector travels in the form in which memtables keep it (memtable.h), so that it is not rounded again; one that lies
- * in a segment is brought into that form first. What the form is follows from the collection's config alone: another
- * collection with the same config takes it as it is. Grants travel by name; those that are void stay behind.
+ * in a segment in another form is brought into that first. What the form is follows from the collection's config
+ * alone: another collection with the same config takes it as it is. Grants travel by name; those that are void stay
+ * behind.
  */
 #ifndef QUIRE_INDEX_COLLECTION_EXPORT_H
 #define QUIRE_INDEX_COLLECTION_EXPORT_H
@@ -15,8 +16,9 @@ struct exported_element {
     const void *key;
     uint32_t key_bytes;
     const void *stored; /* collection_stored_bytes */
-    /* The vector in the numbers of the collection's slots, which are the same wherever the element lies and has been;
-     * NULL where slots are codes: then it is rounded anew when it moves. Of no account for an import. */
+    /* What is the same of the vector wherever the element lies and has been: its unit code with length, or the numbers
+     * of the collection's slots. NULL where slots are other codes, which are rounded anew when they move (l2 and ip
+     * with slot q8). Of no account for an import. */
     const void *exact;
     uint32_t exact_bytes;
     const struct grant *grants;
@@ -34,13 +36,24 @@ int collection_import_shape(const uint8_t *bytes, uint32_t n, struct collection_
 /* Bytes of a vector in the form in which it is kept. */
 uint32_t collection_stored_bytes(const struct collection *collection);
 
-/* Visits each element that is anybody's (or has no grants), in no order, as of the moment the call begins, whatever is
- * written meanwhile (but for the text of a row in memory, which changes in place); reads every block. Ends with what
- * visit answers if that is not 0. What an element points to is valid during the visit, which may take long and may
- * write. Blocks: not for lanes. */
-int collection_export(struct collection *collection,
-                      int (*visit)(void *context, const struct exported_element *element), void *context,
-                      struct quire_error *err);
+/* Visits each element that is anybody's (or has no grants), in no order, as of the moment the call begins,
+ * whatever is written meanwhile; reads every block. Ends with what visit answers if that is not 0. What an element
+ * points to is valid during the visit, which may take long and may write. Blocks: not for lanes. */
+int collection_export_all(struct collection *collection,
+                          int (*visit)(void *context, const struct exported_element *element), void *context,
+                          struct quire_error *err);
+
+/* The same in steps, as of the moment of begin; the caller keeps its reference to the collection until the end. */
+struct collection_export;
+int collection_export_begin(struct collection *collection,
+                            int (*visit)(void *context, const struct exported_element *element), void *context,
+                            struct collection_export **out, struct quire_error *err);
+/* Its two halves, each once: what was in memory, without the disk, and what lies in segments. Writes of the same frame
+ * of the log (of a transaction) are told apart only if the first half is taken before them. */
+int collection_export_memory(struct collection_export *export, struct quire_error *err);
+bool collection_export_has_sealed(const struct collection_export *export);
+int collection_export_sealed(struct collection_export *export, struct quire_error *err);
+void collection_export_end(struct collection_export *export); /* NULL is fine */
 
 /* Puts elements into a collection that nobody else writes to. Blocks, where a key might be in a segment. */
 struct collection_import;

@@ -169,6 +169,15 @@ KERNEL_INLINE void add_bytes(__m512i *product, __m512i *linear, __m512i a, __m51
     *product = _mm512_dpbusd_epi32(*product, x, y);
 }
 
+/* Modulo 2^32: the sum of 65,536 squares of bytes takes all 32 bits. (_mm512_reduce_add_epi32 adds as int does.) */
+KERNEL_INLINE int32_t sum_lanes(__m512i x)
+{
+    __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
 KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim, enum bytes_sum what)
 {
     const char *a = a_row, *b = b_row;
@@ -188,8 +197,7 @@ KERNEL_INLINE int32_t sum_bytes(const void *a_row, const void *b_row, size_t dim
     }
     __m512i product = _mm512_add_epi32(p0, p1);
     __m512i linear = _mm512_slli_epi32(_mm512_add_epi32(l0, l1), 7);
-    return _mm512_reduce_add_epi32(what == I8_DOT ? _mm512_sub_epi32(product, linear)
-                                                  : _mm512_add_epi32(product, linear));
+    return sum_lanes(what == I8_DOT ? _mm512_sub_epi32(product, linear) : _mm512_add_epi32(product, linear));
 }
 
 /* ---- sums of four registers at once ------------------------------------------------------------------------------ */

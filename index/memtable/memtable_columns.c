@@ -27,6 +27,7 @@
 #define WORDS_MAX      16384u
 #define WORD_BYTES_MAX 64u
 #define WORDS_FIRST    64u
+#define CHUNKS_FIRST   4u
 #define TRIES          8u /* of a chunk that changes: then all its rows may match */
 
 /* Of a row that is granted to none, to several or nobody knows whom, or to one: a hash, which is neither of these. */
@@ -42,48 +43,38 @@ struct word {
     char text[];
 };
 
-struct words {
-    uint32_t capacity;
-    _Atomic(struct word *) entries[];
-};
-
 static const struct word *word_at(const struct row_columns *columns, uint32_t number)
 {
-    const struct words *words = atomic_load_explicit(&columns->words, memory_order_acquire);
-    return atomic_load_explicit(&words->entries[number], memory_order_acquire);
+    return memtable_pointers_get(&columns->words, number);
+}
+
+static uint32_t words_capacity(const struct row_columns *columns)
+{
+    const struct pointers *words = atomic_load_explicit(&columns->words, memory_order_relaxed);
+    return words ? words->capacity : 0;
 }
 
 /* Room for one word more, and places for twice as many. */
 static int words_reserve(struct memtable *table, struct row_columns *columns)
 {
-    struct words *old = atomic_load_explicit(&columns->words, memory_order_relaxed);
-    if (old && columns->n_words < old->capacity)
+    uint32_t before = words_capacity(columns), capacity = before ? 2 * before : WORDS_FIRST, mask = 2 * capacity - 1;
+    if (columns->n_words < before)
         return 0;
-    uint32_t capacity = old ? 2 * old->capacity : WORDS_FIRST;
-    struct words *words = memtable_block_alloc(table, sizeof *words + capacity * sizeof words->entries[0]);
     uint32_t *places = memtable_block_alloc(table, 2 * capacity * sizeof *places);
-    struct retired *retired = old ? memtable_retired_new(1) : NULL;
-    if (!words || !places || (old && !retired)) {
-        memtable_block_free(table, words);
+    if (!places || memtable_pointers_reserve(table, &columns->words, WORDS_FIRST, columns->n_words + 1) < 0) {
         memtable_block_free(table, places);
-        free(retired);
         return QUIRE_ENOMEM;
     }
-    words->capacity = capacity;
+    assert(words_capacity(columns) == capacity);
     memset(places, 0xff, 2 * capacity * sizeof *places);
-    for (uint32_t i = 0; i < capacity; i++) {
-        struct word *word = i < columns->n_words ? atomic_load_explicit(&old->entries[i], memory_order_relaxed) : NULL;
-        atomic_init(&words->entries[i], word);
-        uint32_t at = word ? word->hash & (2 * capacity - 1) : 0;
-        while (word && places[at] != WORD_NONE)
-            at = (at + 1) & (2 * capacity - 1);
-        if (word)
-            places[at] = i;
+    for (uint32_t i = 0; i < columns->n_words; i++) {
+        uint32_t at = word_at(columns, i)->hash & mask;
+        while (places[at] != WORD_NONE)
+            at = (at + 1) & mask;
+        places[at] = i;
     }
     memtable_block_free(table, columns->word_places);
     columns->word_places = places;
-    atomic_store_explicit(&columns->words, words, memory_order_release);
-    memtable_block_replaced(table, retired, old);
     return 0;
 }
 
@@ -96,9 +87,8 @@ static int find_word(struct memtable *table, struct row_columns *columns, const 
     int rc = words_reserve(table, columns);
     if (rc < 0)
         return rc;
-    struct words *words = atomic_load_explicit(&columns->words, memory_order_relaxed);
     uint32_t hash = (uint32_t)XXH3_64bits_withSeed(value->text, value->bytes, (uint64_t)(uintptr_t)table);
-    uint32_t mask = 2 * words->capacity - 1, at = hash & mask;
+    uint32_t mask = 2 * words_capacity(columns) - 1, at = hash & mask;
     for (; columns->word_places[at] != WORD_NONE; at = (at + 1) & mask) {
         const struct word *word = word_at(columns, columns->word_places[at]);
         if (word->hash == hash && word->bytes == value->bytes && word->escaped == value->escaped &&
@@ -116,7 +106,7 @@ static int find_word(struct memtable *table, struct row_columns *columns, const 
     if (value->bytes)
         memcpy(word->text, value->text, value->bytes);
     *out = columns->word_places[at] = columns->n_words;
-    atomic_store_explicit(&words->entries[columns->n_words++], word, memory_order_release);
+    memtable_pointers_set(&columns->words, columns->n_words++, word);
     return 0;
 }
 
@@ -142,42 +132,9 @@ struct column_chunk {
     _Atomic(struct column_values *) fields[COLUMNS_MAX];
 };
 
-struct column_directory {
-    uint32_t capacity;
-    _Atomic(struct column_chunk *) chunks[];
-};
-
 static struct column_chunk *chunk_at(const struct row_columns *columns, uint32_t row)
 {
-    const struct column_directory *directory = atomic_load_explicit(&columns->directory, memory_order_acquire);
-    uint32_t at = row / COLUMN_ROWS;
-    return directory && at < directory->capacity ? atomic_load_explicit(&directory->chunks[at], memory_order_acquire)
-                                                 : NULL;
-}
-
-static int directory_reserve(struct memtable *table, struct row_columns *columns, uint32_t row)
-{
-    struct column_directory *old = atomic_load_explicit(&columns->directory, memory_order_relaxed);
-    uint32_t capacity = old ? old->capacity : 4;
-    if (old && row / COLUMN_ROWS < capacity)
-        return 0;
-    while (row / COLUMN_ROWS >= capacity)
-        capacity *= 2;
-    struct retired *retired = old ? memtable_retired_new(1) : NULL;
-    struct column_directory *directory =
-        memtable_block_alloc(table, sizeof *directory + capacity * sizeof directory->chunks[0]);
-    if (!directory || (old && !retired)) {
-        memtable_block_free(table, directory);
-        free(retired);
-        return QUIRE_ENOMEM;
-    }
-    directory->capacity = capacity;
-    for (uint32_t i = 0; i < capacity; i++)
-        atomic_init(&directory->chunks[i],
-                    old && i < old->capacity ? atomic_load_explicit(&old->chunks[i], memory_order_relaxed) : NULL);
-    atomic_store_explicit(&columns->directory, directory, memory_order_release);
-    memtable_block_replaced(table, retired, old);
-    return 0;
+    return memtable_pointers_get(&columns->chunks, row / COLUMN_ROWS);
 }
 
 /* Zeroed memory: kinds of it are VALUE_NONE, words the first, grants none. */
@@ -193,16 +150,15 @@ static void *zeroed(struct memtable *table, size_t bytes)
 static int chunk_reserve(struct memtable *table, struct row_columns *columns, uint32_t row)
 {
     const struct columns_pending *pending = &columns->pending;
-    int rc = directory_reserve(table, columns, row);
+    int rc = memtable_pointers_reserve(table, &columns->chunks, CHUNKS_FIRST, row / COLUMN_ROWS + 1);
     if (rc < 0)
         return rc;
     struct column_chunk *chunk = chunk_at(columns, row);
     if (!chunk) {
-        struct column_directory *directory = atomic_load_explicit(&columns->directory, memory_order_relaxed);
         chunk = zeroed(table, sizeof *chunk);
         if (!chunk)
             return QUIRE_ENOMEM;
-        atomic_store_explicit(&directory->chunks[row / COLUMN_ROWS], chunk, memory_order_release);
+        memtable_pointers_set(&columns->chunks, row / COLUMN_ROWS, chunk);
     }
     if (pending->grants != GRANTED_NONE && !atomic_load_explicit(&chunk->grants, memory_order_relaxed)) {
         struct column_grants *grants = zeroed(table, sizeof *grants);
@@ -551,9 +507,9 @@ void memtable_columns_free(struct memtable *table, struct row_columns *columns)
 {
     if (!columns)
         return;
-    struct column_directory *directory = atomic_load(&columns->directory);
-    for (uint32_t i = 0; directory && i < directory->capacity; i++) {
-        struct column_chunk *chunk = atomic_load(&directory->chunks[i]);
+    struct pointers *chunks = atomic_load(&columns->chunks), *words = atomic_load(&columns->words);
+    for (uint32_t i = 0; chunks && i < chunks->capacity; i++) {
+        struct column_chunk *chunk = memtable_pointers_get(&columns->chunks, i);
         for (uint32_t f = 0; chunk && f < COLUMNS_MAX; f++) {
             struct column_values *values = atomic_load(&chunk->fields[f]);
             if (values)
@@ -564,13 +520,12 @@ void memtable_columns_free(struct memtable *table, struct row_columns *columns)
             memtable_block_free(table, atomic_load(&chunk->grants));
         memtable_block_free(table, chunk);
     }
-    struct words *words = atomic_load(&columns->words);
     for (uint32_t i = 0; i < columns->n_words; i++)
-        memtable_block_free(table, atomic_load(&words->entries[i]));
+        memtable_block_free(table, memtable_pointers_get(&columns->words, i));
     for (uint32_t i = 0; i < atomic_load(&columns->n_fields); i++)
         memtable_block_free(table, columns->fields[i].name);
     memtable_block_free(table, words);
     memtable_block_free(table, columns->word_places);
-    memtable_block_free(table, directory);
+    memtable_block_free(table, chunks);
     memtable_block_free(table, columns);
 }

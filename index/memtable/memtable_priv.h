@@ -49,10 +49,27 @@ struct slot {
     atomic_uint_fast64_t begin_lsn, end_lsn; /* of a free one: MEMTABLE_LSN_MAX, the next free row */
 };
 
-struct directory {
+/* A list of pointers that a writer makes longer while readers look at it: of chunks of slots or columns, of words. An
+ * item is set once; a reader that has the list before knows no number of an item behind its end. */
+struct pointers {
     uint32_t capacity;
-    _Atomic(struct slot *) chunks[];
+    _Atomic(void *) items[]; /* NULL: not set */
 };
+
+/* NULL also behind the end, and of no list. */
+static inline void *memtable_pointers_get(_Atomic(struct pointers *) const *list, uint32_t i)
+{
+    const struct pointers *pointers = atomic_load_explicit(list, memory_order_acquire);
+    return pointers && i < pointers->capacity ? atomic_load_explicit(&pointers->items[i], memory_order_acquire) : NULL;
+}
+
+/* (lock) What the item points to is there by then; the list is long enough. */
+static inline void memtable_pointers_set(_Atomic(struct pointers *) const *list, uint32_t i, void *item)
+{
+    struct pointers *pointers = atomic_load_explicit(list, memory_order_relaxed);
+    assert(pointers && i < pointers->capacity);
+    atomic_store_explicit(&pointers->items[i], item, memory_order_release);
+}
 
 /* Memory that readers may hold, given back by its epoch. */
 struct retired {
@@ -168,11 +185,11 @@ struct columns_pending {
 };
 
 struct row_columns {
-    _Atomic(struct column_directory *) directory;
+    _Atomic(struct pointers *) chunks; /* of columns */
     atomic_uint n_fields;
     atomic_bool incomplete; /* some row has a field that has no column */
     struct column_field fields[COLUMNS_MAX];
-    _Atomic(struct words *) words;
+    _Atomic(struct pointers *) words;
     /* (lock) */
     uint32_t n_words, *word_places;
     struct columns_pending pending;
@@ -194,9 +211,9 @@ struct memtable {
     struct memtable_config config;
     bool coded; /* cosine, slot Q8 */
     uint32_t stored_bytes, kept_bytes;
-    struct space space;            /* mean is NULL until there is one */
-    _Atomic(struct cells *) cells; /* NULL: so few rows that they are compared one by one */
-    _Atomic(struct directory *) directory;
+    struct space space;                /* mean is NULL until there is one */
+    _Atomic(struct cells *) cells;     /* NULL: so few rows that they are compared one by one */
+    _Atomic(struct pointers *) chunks; /* of slots */
     uint32_t capacity;                 /* slots */
     atomic_uint row_end, living, dead; /* row_end: every row number that is in use is less */
     uint32_t free_row;                 /* chain through end_lsn */
@@ -209,8 +226,7 @@ struct memtable {
 
 static inline struct slot *memtable_slot(const struct memtable *table, uint32_t row)
 {
-    struct directory *directory = atomic_load_explicit(&table->directory, memory_order_acquire);
-    struct slot *chunk = atomic_load_explicit(&directory->chunks[row / CHUNK_ROWS], memory_order_acquire);
+    struct slot *chunk = memtable_pointers_get(&table->chunks, row / CHUNK_ROWS);
     return &chunk[row % CHUNK_ROWS];
 }
 
@@ -295,6 +311,9 @@ void memtable_block_retire(struct memtable *table, struct retired *retired, void
 void memtable_retired_defer(struct memtable *table, struct retired *retired);
 /* A block that readers may hold was replaced: both of it, by a `retired` for one block. NULL, NULL: there was none. */
 void memtable_block_replaced(struct memtable *table, struct retired *retired, void *old);
+/* A list of at least `need` items: `first`, or twice as many as it has until they are enough. QUIRE_ENOMEM, and the
+ * list is as it was. (lock) */
+int memtable_pointers_reserve(struct memtable *table, _Atomic(struct pointers *) *list, uint32_t first, uint32_t need);
 int memtable_rows_reserve(struct memtable *table);         /* a slot for one row more */
 uint32_t memtable_rows_next(const struct memtable *table); /* the number that it will have */
 uint32_t memtable_rows_publish(struct memtable *table, struct memtable_record *record, uint64_t lsn);

@@ -107,6 +107,32 @@ void memtable_block_replaced(struct memtable *table, struct retired *retired, vo
     memtable_retired_defer(table, retired);
 }
 
+/* ---- pointers ---------------------------------------------------------------------------------------------------- */
+
+int memtable_pointers_reserve(struct memtable *table, _Atomic(struct pointers *) *list, uint32_t first, uint32_t need)
+{
+    struct pointers *old = atomic_load_explicit(list, memory_order_relaxed);
+    uint32_t capacity = old ? old->capacity : first;
+    assert(first > 0 && need > 0);
+    if (old && need <= capacity)
+        return 0;
+    while (capacity < need)
+        capacity *= 2;
+    struct retired *retired = old ? memtable_retired_new(1) : NULL;
+    struct pointers *pointers = memtable_block_alloc(table, sizeof *pointers + capacity * sizeof pointers->items[0]);
+    if (!pointers || (old && !retired)) {
+        memtable_block_free(table, pointers);
+        free(retired);
+        return QUIRE_ENOMEM;
+    }
+    pointers->capacity = capacity;
+    for (uint32_t i = 0; i < capacity; i++)
+        atomic_init(&pointers->items[i], memtable_pointers_get(list, i));
+    atomic_store_explicit(list, pointers, memory_order_release);
+    memtable_block_replaced(table, retired, old);
+    return 0;
+}
+
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static struct slot *chunk_new(struct memtable *table, uint32_t n, const struct slot *from, uint32_t n_from)
@@ -122,36 +148,10 @@ static struct slot *chunk_new(struct memtable *table, uint32_t n, const struct s
     return chunk;
 }
 
-/* A directory that has space for one chunk more than there are whole ones. */
-static int directory_reserve(struct memtable *table)
-{
-    struct directory *old = atomic_load_explicit(&table->directory, memory_order_relaxed);
-    uint32_t chunks = (table->capacity + CHUNK_ROWS - 1) / CHUNK_ROWS;
-    if (old && (chunks < old->capacity || table->capacity < CHUNK_ROWS))
-        return 0;
-    uint32_t capacity = old ? old->capacity * 2 : 1;
-    struct retired *retired = old ? memtable_retired_new(1) : NULL;
-    struct directory *directory =
-        memtable_block_alloc(table, sizeof *directory + capacity * sizeof directory->chunks[0]);
-    if (!directory || (old && !retired)) {
-        memtable_block_free(table, directory);
-        free(retired);
-        return QUIRE_ENOMEM;
-    }
-    directory->capacity = capacity;
-    for (uint32_t i = 0; i < capacity; i++)
-        atomic_init(&directory->chunks[i],
-                    i < chunks ? atomic_load_explicit(&old->chunks[i], memory_order_relaxed) : NULL);
-    atomic_store_explicit(&table->directory, directory, memory_order_release);
-    memtable_block_replaced(table, retired, old);
-    return 0;
-}
-
 /* The first chunk while it is not full. */
 static int first_chunk_grow(struct memtable *table)
 {
-    struct directory *directory = atomic_load_explicit(&table->directory, memory_order_relaxed);
-    struct slot *old = atomic_load_explicit(&directory->chunks[0], memory_order_relaxed);
+    struct slot *old = memtable_pointers_get(&table->chunks, 0);
     uint32_t n = table->capacity ? table->capacity + (table->capacity + 1) / 2 : SLOTS_FIRST;
     n = n < CHUNK_ROWS ? n : CHUNK_ROWS;
     struct retired *retired = old ? memtable_retired_new(1) : NULL;
@@ -160,7 +160,7 @@ static int first_chunk_grow(struct memtable *table)
         free(retired);
         return QUIRE_ENOMEM;
     }
-    atomic_store_explicit(&directory->chunks[0], chunk, memory_order_release);
+    memtable_pointers_set(&table->chunks, 0, chunk);
     table->capacity = n;
     memtable_block_replaced(table, retired, old);
     return 0;
@@ -172,7 +172,7 @@ int memtable_rows_reserve(struct memtable *table)
         return 0;
     if (table->capacity == MEMTABLE_NONE / CHUNK_ROWS * CHUNK_ROWS)
         return QUIRE_ELIMIT;
-    int rc = directory_reserve(table);
+    int rc = memtable_pointers_reserve(table, &table->chunks, 1, table->capacity / CHUNK_ROWS + 1);
     if (rc < 0)
         return rc;
     if (table->capacity < CHUNK_ROWS)
@@ -180,8 +180,7 @@ int memtable_rows_reserve(struct memtable *table)
     struct slot *chunk = chunk_new(table, CHUNK_ROWS, NULL, 0);
     if (!chunk)
         return QUIRE_ENOMEM;
-    struct directory *directory = atomic_load_explicit(&table->directory, memory_order_relaxed);
-    atomic_store_explicit(&directory->chunks[table->capacity / CHUNK_ROWS], chunk, memory_order_release);
+    memtable_pointers_set(&table->chunks, table->capacity / CHUNK_ROWS, chunk);
     table->capacity += CHUNK_ROWS;
     return 0;
 }
@@ -249,14 +248,14 @@ struct memtable_text *memtable_attributes_new(struct memtable *table, const void
 
 void memtable_rows_destroy(struct memtable *table)
 {
-    struct directory *directory = atomic_load(&table->directory);
+    struct pointers *chunks = atomic_load(&table->chunks);
     for (uint32_t row = 0; row < atomic_load(&table->row_end); row++) {
         struct memtable_record *record = memtable_slot_record(memtable_slot(table, row));
         if (record)
             free(atomic_load(&record->attributes));
         free(record);
     }
-    for (uint32_t i = 0; directory && i < directory->capacity; i++)
-        free(atomic_load(&directory->chunks[i]));
-    free(directory);
+    for (uint32_t i = 0; chunks && i < chunks->capacity; i++)
+        free(memtable_pointers_get(&table->chunks, i));
+    free(chunks);
 }

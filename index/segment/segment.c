@@ -29,7 +29,6 @@
 #define RESERVE_BYTES          (6u << 20) /* of a budget: what a process with two lanes holds besides (measured) */
 #define CACHE_SHARE            20u        /* a cache is made if one such part of the budget is left for it */
 #define CALIBRATION_POINTS_MAX 4096u
-#define ESTIMATES_EFFORT       1.5f /* of searches for estimates over that of exact ones, where not measured */
 
 struct opening {
     struct segment *s;
@@ -714,8 +713,6 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k, bool 
     if (before_k > 0 && (float)k > before_k)
         effort *= (float)k / before_k;
     effort *= segment_effort_factor(s);
-    if (estimates && !measured)
-        effort *= ESTIMATES_EFFORT;
     return effort < (float)UINT32_MAX / 2 ? (uint32_t)ceilf(effort) : UINT32_MAX / 2;
 }
 

@@ -30,6 +30,8 @@
 #define MIB         (1u << 20)
 /* Of memtables, beyond their limit: what is written until writers see that they must wait. */
 #define BACKLOG_SLACK (32ull * MIB)
+#define UNWRITTEN_MAX (32ull * MIB) /* of the log; writers wait beyond it */
+#define DELAY_MIN_US  50u
 
 void store_fill_defaults(struct store_options *o)
 {
@@ -142,11 +144,11 @@ static void add_counted(struct store *store, const struct upkeep *u, bool add)
     store->resident_bytes += sign * u->counted.resident_bytes;
     store->segment_bytes += sign * u->counted.disk_bytes;
     store->n_segments += sign * u->counted.n_parts;
-    store->n_behind += sign32 * u->counted.is_behind;
+    store->delay_us += sign * u->counted.delay_us;
     store->n_due[0] += sign32 * ((u->due & BUSY_SEAL) != 0);
     store->n_due[1] += sign32 * ((u->due & BUSY_MERGE) != 0);
     assert(store->n_due[0] <= store->n_collections && store->n_due[1] <= store->n_collections);
-    assert(store->n_behind <= store->n_collections);
+    assert(store->delay_us <= (uint64_t)store->n_collections * STORE_DELAY_MAX_US);
 }
 
 /* (lock) */
@@ -365,6 +367,17 @@ static uint64_t backlog_max(const struct store_options *o)
     return 4 * o->memtable_bytes + BACKLOG_SLACK;
 }
 
+/* How long writers wait for so many bytes of memtables, beyond the soft limit: with the square of the way to the hard
+ * one, so that they find the pace of the seals somewhere between, whatever their number. */
+static uint32_t memtables_delay_us(const struct store_options *o, uint64_t bytes)
+{
+    uint64_t soft = 2 * o->memtable_bytes, hard = backlog_max(o);
+    assert(bytes > soft && soft < hard);
+    double way = bytes < hard ? (double)(bytes - soft) / (double)(hard - soft) : 1;
+    uint32_t us = (uint32_t)(way * way * STORE_DELAY_MAX_US);
+    return us > DELAY_MIN_US ? us : DELAY_MIN_US;
+}
+
 static unsigned backlog_of(const struct store *store, const struct upkeep *u)
 {
     const struct store_options *o = &store->options;
@@ -374,6 +387,16 @@ static unsigned backlog_of(const struct store *store, const struct upkeep *u)
         return BACKLOG_MEMTABLES;
     bool behind = (u->due & BUSY_SEAL) && u->counted.memtable_bytes > 2 * o->memtable_bytes;
     return behind || u->counted.n_parts > o->segments_max ? BACKLOG_SOFT : BACKLOG_NONE;
+}
+
+/* Too many segments are too many for minutes: writers wait as long as they may at once. */
+static uint32_t delay_of(const struct store *store, const struct upkeep *u, unsigned backlog)
+{
+    const struct store_options *o = &store->options;
+    if (backlog == BACKLOG_NONE)
+        return 0;
+    bool many = u->counted.n_parts > o->segments_max;
+    return many ? STORE_DELAY_MAX_US : memtables_delay_us(o, u->counted.memtable_bytes);
 }
 
 void store_count(struct store *store, struct collection *c)
@@ -403,7 +426,7 @@ void store_count(struct store *store, struct collection *c)
         u->counted.n_parts = available ? view->n_parts : 0;
         u->due = due;
         unsigned backlog = backlog_of(store, u);
-        u->counted.is_behind = backlog != BACKLOG_NONE;
+        u->counted.delay_us = delay_of(store, u, backlog);
         atomic_store(&u->backlog, backlog);
         add_counted(store, u, true);
     }
@@ -421,14 +444,15 @@ void store_apply_limits(struct store *store)
     pthread_mutex_lock(&store->lock);
     uint64_t memory = store->memtable_bytes + store->resident_bytes;
     uint64_t disk = store->segment_bytes + journal.log_bytes + journal.checkpoint_bytes;
-    bool is_behind = store->n_behind > 0;
+    uint64_t delay_us = store->delay_us < STORE_DELAY_MAX_US ? store->delay_us : STORE_DELAY_MAX_US;
     pthread_mutex_unlock(&store->lock);
     unsigned refusal =
         (memory_max && memory > memory_max ? REFUSE_MEMORY : 0u) | (disk_max && disk > disk_max ? REFUSE_DISK : 0u);
     atomic_store(&store->memory_used, memory);
     atomic_store(&store->disk_used, disk);
     atomic_store(&store->refusal, refusal);
-    atomic_store(&store->behind, is_behind || journal.unwritten_bytes > 32 * MIB);
+    bool log_is_behind = journal.unwritten_bytes > UNWRITTEN_MAX;
+    atomic_store(&store->writers_delay_us, log_is_behind ? STORE_DELAY_MAX_US : (uint32_t)delay_us);
 }
 
 void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_bytes)
@@ -472,9 +496,14 @@ static int admit(void *context, const struct collection *collection, struct quir
     return journal_health(store->journal, err);
 }
 
+uint32_t store_delay_us(const struct store *store)
+{
+    return (uint32_t)atomic_load_explicit(&store->writers_delay_us, memory_order_relaxed);
+}
+
 bool store_is_behind(const struct store *store)
 {
-    return atomic_load_explicit(&store->behind, memory_order_relaxed);
+    return store_delay_us(store) > 0;
 }
 
 /* Called under the collection's lock, at every write perhaps: the second call before maintenance has looked is a flag
@@ -500,9 +529,11 @@ static void note_memtable(void *context, struct collection *collection, uint32_t
     if (bytes <= o->memtable_bytes || rows < SEAL_ROWS_MIN)
         return;
     if (bytes > 2 * o->memtable_bytes) {
+        uint32_t delay_us = memtables_delay_us(o, bytes);
         atomic_store_explicit(&store_upkeep(collection)->backlog,
                               bytes > backlog_max(o) ? BACKLOG_MEMTABLES : BACKLOG_SOFT, memory_order_relaxed);
-        atomic_store_explicit(&store->behind, true, memory_order_relaxed);
+        if (store_delay_us(store) < delay_us)
+            atomic_store_explicit(&store->writers_delay_us, delay_us, memory_order_relaxed);
     }
     store_wake(store, collection);
 }

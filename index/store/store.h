@@ -133,7 +133,10 @@ struct store_stats {
 void store_get_stats(const struct store *store, struct store_stats *out);
 /* Changes memory_bytes and disk_bytes of the options. Thread-safe. */
 void store_set_limits(struct store *store, uint64_t memory_bytes, uint64_t disk_bytes);
-/* Whether writers should wait a little (log or seals are behind). Cheap. */
+/* How long a writer should wait after each few writes, since log, seals or merges are behind: little at first, more
+ * the nearer the limit at which writes are refused, at most STORE_DELAY_MAX_US. 0: they are not. Cheap. */
+#define STORE_DELAY_MAX_US 10000u
+uint32_t store_delay_us(const struct store *store);
 bool store_is_behind(const struct store *store);
 
 /* What to do about a file of a data folder that cannot be used for this reason (a code). Static. */

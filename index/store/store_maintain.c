@@ -1,9 +1,9 @@
 /*
  * store_maintain.c - what happens in the background: space given back, seals, checkpoints, merges, removals.
  *
- * Three threads of low priority, because what they do takes times so different. `upkeep` does what takes
- * milliseconds: gives memory of dead rows back, counts what collections take, removes files. `write` seals and writes
- * checkpoints: seconds. `merge` merges: minutes. So a merge holds up no seal, and a seal no upkeep.
+ * Three threads of low priority (store_priority.c), because what they do takes times so different. `upkeep` does what
+ * takes milliseconds: gives memory of dead rows back, counts what collections take, removes files. `write` seals and
+ * writes checkpoints: seconds. `merge` merges: minutes. So a merge holds up no seal, and a seal no upkeep.
  *
  * Each looks for one thing that is due, does it, and looks again; with nothing to do it sleeps until it is woken. A
  * collection wakes them when its memtable is full. Beyond that all collections are counted again after there have been
@@ -22,14 +22,9 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
-#define BACKGROUND_NICE  10 /* a ninth of what a lane gets where both want the processor; 19 would starve */
 #define COUNT_PAUSE_MS   100u
 #define COUNT_TIME_SHARE 20u /* counting takes at most one such part of the time */
 #define IDLE_MS          1000u
@@ -235,8 +230,9 @@ static struct collection *choose(struct store *store, unsigned bit)
 }
 
 /* Seals or merges one collection for which that is due. */
-static int serve(struct store *store, unsigned bit, struct quire_error *err)
+static int serve(struct maintainer *m, unsigned bit, struct quire_error *err)
 {
+    struct store *store = m->store;
     pthread_mutex_lock(&store->lock);
     struct collection *c = choose(store, bit);
     if (c) {
@@ -248,8 +244,9 @@ static int serve(struct store *store, unsigned bit, struct quire_error *err)
     if (!c)
         return 0;
     bool with_parts = bit == BUSY_SEAL && store_claim(store, c, BUSY_MERGE, false);
-    int rc =
-        bit == BUSY_SEAL ? store_seal_claimed(store, c, with_parts, err) : store_merge_claimed(store, c, false, err);
+    int rc = bit == BUSY_SEAL ? store_seal_claimed(store, m, c, with_parts, err)
+                              : store_merge_claimed(store, m, c, false, err);
+    store_priority_hurry(m, false);
     note_result(store, c, bit == BUSY_SEAL ? "seal" : "merge", rc, err);
     store_release(store, c, bit | (with_parts ? BUSY_MERGE : 0));
     collection_unref(c);
@@ -352,13 +349,13 @@ static int write_pass(struct maintainer *m, struct quire_error *err)
 {
     int done = checkpoint_if_due(m->store, 2, err);
     if (done == 0)
-        done = serve(m->store, BUSY_SEAL, err);
+        done = serve(m, BUSY_SEAL, err);
     return done != 0 ? done : checkpoint_if_due(m->store, 1, err);
 }
 
 static int merge_pass(struct maintainer *m, struct quire_error *err)
 {
-    return serve(m->store, BUSY_MERGE, err);
+    return serve(m, BUSY_MERGE, err);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -394,10 +391,7 @@ static void *maintain(void *context)
     struct maintainer *m = context;
     struct store *store = m->store;
     uint64_t next_ms = 0;
-    /* the kernel's priorities are of threads, whatever POSIX says; where they are refused it runs as others do */
-    struct sched_param none = {.sched_priority = 0};
-    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), BACKGROUND_NICE);
+    store_priority_begin(m, m->pass == write_pass);
     while (!atomic_load(&store->stopping)) {
         struct quire_error err = {0};
         uint64_t seen = wakes(store), pause = IDLE_MS;

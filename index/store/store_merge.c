@@ -26,11 +26,18 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define LIKE_TIMES 4.0
+#define LOOK_MS    20u
+
 struct rebuild {
+    bool is_seal; /* of memtables; otherwise a merge of parts alone */
     struct store *store;
+    struct maintainer *maintainer; /* NULL: another thread */
+    uint64_t look_ms;              /* when it looks again whether it is awaited */
     struct collection *collection;
     struct view *view; /* a reference: its parts and memtables stay */
     struct part **parts;
@@ -95,10 +102,24 @@ int store_open_part(struct store *store, struct part *part, uint64_t memory_byte
     return rc < 0 ? error_set(err, rc, "%s", reason.message) : 0;
 }
 
+/* Whoever is awaited hurries, and no longer. */
+static void look_for_writers(struct rebuild *r)
+{
+    uint64_t now = store_now_ms();
+    if (!r->maintainer || now < r->look_ms)
+        return;
+    struct view *view = collection_view(r->collection);
+    store_priority_hurry(r->maintainer, store_is_awaited(r->store, view, r->is_seal));
+    view_unref(view);
+    r->look_ms = now + LOOK_MS;
+}
+
+/* Called often. */
 static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t total)
 {
-    const struct rebuild *r = context;
+    struct rebuild *r = context;
     (void)phase, (void)done, (void)total;
+    look_for_writers(r);
     return atomic_load(&r->store->stopping) || collection_is_dropped(r->collection);
 }
 
@@ -199,12 +220,32 @@ static int gather(struct rebuild *r, struct quire_error *err)
 
 /* ---- the new segment --------------------------------------------------------------------------------------------- */
 
+/* The part whose calibration a seal may go by: the one whose size is nearest to that of the new segment, if it has no
+ * more than LIKE_TIMES as many rows, and no fewer than such a part of them. */
+static const struct segment *like_segment(const struct rebuild *r)
+{
+    const struct segment *best = NULL;
+    double n = r->n_rows + 1.0, least = log(LIKE_TIMES);
+    for (uint32_t i = 0; i < r->view->n_parts; i++) {
+        const struct segment *s = r->view->parts[i]->segment;
+        double apart = fabs(log((double)segment_info(s)->rows / n));
+        if (apart > least)
+            continue;
+        best = s;
+        least = apart;
+    }
+    return best;
+}
+
 static int write_segment(struct rebuild *r, struct quire_error *err)
 {
+    bool brief = r->is_seal && r->maintainer; /* whoever asks for a seal waits for all of it */
     const struct collection_config *config = collection_config(r->collection);
     struct merge_options options = {.fs = r->store->fs,
                                     .type = config->type,
                                     .dim = config->dim,
+                                    .like = brief ? like_segment(r) : NULL,
+                                    .brief = brief,
                                     .tenant_runs = config->tenants,
                                     .unit_codes = keeps_codes(r->collection)};
     quire_build_options_init(&options.build);
@@ -360,6 +401,21 @@ bool store_seal_is_due(const struct store *store, const struct view *view)
     return full || empty || frozen_rows >= SEAL_ROWS_MIN || view->n_memtables > SEAL_TABLES_MAX;
 }
 
+/* A memtable and a half: the limit at which they wait is two. Half of the segments between those of a collection that
+ * is merged in time and those at which writers wait. */
+bool store_is_awaited(const struct store *store, const struct view *view, bool is_seal)
+{
+    uint64_t bytes = 0;
+    if (!is_seal)
+        return view->n_parts > (MERGE_PARTS + store->options.segments_max + 1) / 2;
+    for (uint32_t i = 0; i < view->n_memtables; i++) {
+        struct memtable_stats stats;
+        memtable_get_stats(view->memtables[i]->memtable, &stats);
+        bytes += stats.bytes;
+    }
+    return bytes > store->options.memtable_bytes / 2 * 3;
+}
+
 struct candidate {
     uint64_t living;
     uint32_t part;
@@ -395,10 +451,11 @@ uint32_t store_plan_merge(const struct view *view, bool *flags)
 /* ---- seal and merge ---------------------------------------------------------------------------------------------- */
 
 /* Rebuilds what r names, if that is anything, and counts it; gives back the view and the parts of r. */
-static int rebuild_and_count(struct rebuild *r, bool is_seal, uint64_t started_us, struct quire_error *err)
+static int rebuild_and_count(struct rebuild *r, uint64_t started_us, struct quire_error *err)
 {
     struct store *store = r->store;
     struct store_stats *stats = &store->stats;
+    bool is_seal = r->is_seal;
     int rc = 0;
     if (is_seal ? r->n_memtables > 0 : r->n_parts > 0) {
         bool *working = is_seal ? &stats->sealing : &stats->merging;
@@ -428,9 +485,10 @@ static int rebuild_and_count(struct rebuild *r, bool is_seal, uint64_t started_u
     return rc;
 }
 
-int store_seal_claimed(struct store *store, struct collection *collection, bool with_parts, struct quire_error *err)
+int store_seal_claimed(struct store *store, struct maintainer *m, struct collection *collection, bool with_parts,
+                       struct quire_error *err)
 {
-    struct rebuild r = {.store = store, .collection = collection};
+    struct rebuild r = {.is_seal = true, .store = store, .maintainer = m, .collection = collection};
     uint64_t started = clock_us(), rows = 0;
     journal_quiesce_begin(store->journal);
     int rc = collection_freeze(collection, err);
@@ -454,12 +512,13 @@ int store_seal_claimed(struct store *store, struct collection *collection, bool 
         view_unref(r.view);
         return error_set(err, QUIRE_ENOMEM, "no memory to seal");
     }
-    return rebuild_and_count(&r, true, started, err);
+    return rebuild_and_count(&r, started, err);
 }
 
-int store_merge_claimed(struct store *store, struct collection *collection, bool all, struct quire_error *err)
+int store_merge_claimed(struct store *store, struct maintainer *m, struct collection *collection, bool all,
+                        struct quire_error *err)
 {
-    struct rebuild r = {.store = store, .collection = collection, .view = collection_view(collection)};
+    struct rebuild r = {.store = store, .maintainer = m, .collection = collection, .view = collection_view(collection)};
     uint64_t started = clock_us();
     uint32_t n_parts = r.view->n_parts, n = 0;
     bool *flags = calloc(n_parts + 1u, sizeof *flags);
@@ -479,7 +538,7 @@ int store_merge_claimed(struct store *store, struct collection *collection, bool
             r.parts[r.n_parts++] = r.view->parts[i];
     assert(r.n_parts == n);
     free(flags);
-    int rc = rebuild_and_count(&r, false, started, err);
+    int rc = rebuild_and_count(&r, started, err);
     return rc < 0 ? rc : n > 0;
 }
 
@@ -495,9 +554,9 @@ static int seal_on_request(struct store *store, struct collection *collection, b
     store_claim(store, collection, bits, true);
     int rc = collection_is_dropped(collection) ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped",
                                                            (unsigned long long)collection_uid(collection))
-                                               : store_seal_claimed(store, collection, compact, err);
+                                               : store_seal_claimed(store, NULL, collection, compact, err);
     if (rc == 0 && compact)
-        rc = store_merge_claimed(store, collection, true, err);
+        rc = store_merge_claimed(store, NULL, collection, true, err);
     store_release(store, collection, bits);
     return rc < 0 ? rc : 0;
 }

@@ -45,11 +45,10 @@ struct upkeep {
     unsigned due;            /* the same bits: what it should do */
     struct {
         uint64_t memtable_bytes, resident_bytes, disk_bytes;
-        uint32_t n_parts, memtable_rows;
-        bool is_behind;
-    } counted;           /* when the store looked last; its totals are sums of these */
-    unsigned n_failures; /* of maintenance, one after the other */
-    uint64_t retry_ms;   /* when maintenance that failed is tried again */
+        uint32_t n_parts, memtable_rows, delay_us; /* of its writers; 0: it is not behind */
+    } counted;                                     /* when the store looked last; its totals are sums of these */
+    unsigned n_failures;                           /* of maintenance, one after the other */
+    uint64_t retry_ms;                             /* when maintenance that failed is tried again */
     /* under its wake lock */
     struct collection *next_woken;
     bool woken;
@@ -67,6 +66,9 @@ struct maintainer {
     bool started;
     /* one thing that is due; 1 if it did something, 0 if nothing was due, or an error */
     int (*pass)(struct maintainer *maintainer, struct quire_error *err);
+    /* its own thread's, store_priority.c */
+    int base_nice;
+    bool hurries, hurried; /* it may raise its priority; it has */
 };
 
 struct store {
@@ -87,7 +89,8 @@ struct store {
     pthread_mutex_t lock;   /* all up to the next comment; the store's fields of collections */
     pthread_cond_t changed; /* a bit of busy was lowered */
     struct collection **buckets;
-    uint32_t n_buckets, n_collections, n_behind, n_unavailable;
+    uint32_t n_buckets, n_collections, n_unavailable;
+    uint64_t delay_us; /* the sum of what collections were counted with */
     uint64_t next_collection, next_segment;
     uint64_t memtable_bytes, resident_bytes, segment_bytes, n_segments; /* sums of what collections were counted with */
     uint32_t n_due[2];                                                  /* collections with BUSY_SEAL, BUSY_MERGE due */
@@ -102,7 +105,8 @@ struct store {
     struct memtable_ref *sealed_away; /* memtables that nobody reads any more */
     uint64_t n_wakes;
 
-    atomic_bool stopping, behind;
+    atomic_bool stopping;
+    atomic_uint_fast32_t writers_delay_us;
     atomic_uint refusal;                         /* bits of enum store_refusal */
     atomic_uint_fast64_t memory_used, disk_used; /* when last counted */
     atomic_uint_fast64_t counted_lsn;            /* the journal's last LSN when all were counted last */
@@ -192,12 +196,23 @@ int store_open_part(struct store *store, struct part *part, uint64_t memory_byte
 /* Which parts a merge should take: flags[i] for part i of the view; how many (0: nothing is due). */
 uint32_t store_plan_merge(const struct view *view, bool *flags);
 bool store_seal_is_due(const struct store *store, const struct view *view);
-/* Both with their bit of busy claimed. */
-int store_seal_claimed(struct store *store, struct collection *collection, bool with_parts, struct quire_error *err);
-int store_merge_claimed(struct store *store, struct collection *collection, bool all, struct quire_error *err);
+/* Whether writers will soon have to wait for a seal (or a merge) of the collection. */
+bool store_is_awaited(const struct store *store, const struct view *view, bool is_seal);
+/* Both with their bit of busy claimed. m: whose thread it is; NULL: one that does it on request. */
+int store_seal_claimed(struct store *store, struct maintainer *m, struct collection *collection, bool with_parts,
+                       struct quire_error *err);
+int store_merge_claimed(struct store *store, struct maintainer *m, struct collection *collection, bool all,
+                        struct quire_error *err);
 /* Publishes an edit and marks what it takes away for removal. */
 int store_publish(struct store *store, struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                   struct quire_error *err);
+
+/* ---- store_priority.c: what maintenance gets of the processors; each on the maintainer's thread ------------------ */
+
+/* is_awaited: writers may have to wait for it. */
+void store_priority_begin(struct maintainer *m, bool is_awaited);
+/* As lanes, or again below them. */
+void store_priority_hurry(struct maintainer *m, bool hurry);
 
 /* ---- store_maintain.c -------------------------------------------------------------------------------------------- */
 

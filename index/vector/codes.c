@@ -88,8 +88,10 @@ float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *cod
 {
     float largest = 0;
     assert((bits == 1 || bits == 2 || bits == 4 || bits == 8) && code_dim % LANES == 0);
-    for (uint32_t i = 0; i < code_dim; i++)
-        largest = fmaxf(largest, fabsf(r[i]));
+    for (uint32_t i = 0; i < code_dim; i++) { /* not fmaxf, which is a call for each */
+        float size = fabsf(r[i]);
+        largest = size > largest ? size : largest;
+    }
     float inverse = largest > SMALLEST ? best_inverse_step(r, code_dim, bits, largest) : 0;
     double norm2 = 0, ry = 0, ey = 0;
     struct code_sums sums = {{0}, {0}, {0}};

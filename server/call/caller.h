@@ -62,9 +62,9 @@ struct host {
     void *(*defer)(struct caller *c, size_t bytes, bool barrier);
     void (*done)(struct pending *p);
     void (*wait_lsn)(struct caller *c, uint64_t lsn);
-    /* Its next request waits until the lane has looked at its other callers; until some milliseconds have passed. */
+    /* Its next request waits until the lane has looked at its other callers; until about so much time has passed. */
     void (*rest)(struct caller *c);
-    void (*slow)(struct caller *c);
+    void (*slow)(struct caller *c, uint32_t us);
     /* Its requests took so long outside of the handler's call. */
     void (*spent)(struct caller *c, uint64_t us);
     /* The name of one of the n_tenants that its user is bound to. */
@@ -108,10 +108,10 @@ static inline void caller_spent(struct caller *c, uint64_t us)
 {
     c->lane->host->spent(c, us);
 }
-/* For writers where the store is behind: its next request waits some milliseconds. */
-static inline void caller_slow(struct caller *c)
+/* For writers where the store is behind: its next request waits. */
+static inline void caller_slow(struct caller *c, uint32_t us)
 {
-    c->lane->host->slow(c);
+    c->lane->host->slow(c, us);
 }
 
 #endif

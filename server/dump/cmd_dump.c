@@ -19,8 +19,9 @@ enum { AT_ONCE_BYTES = 1 << 20, PIECE_BYTES = 256 << 10, SCAN_AT_ONCE = 64, FRAM
 
 struct dump_call {
     struct worker_call base;
-    struct resp_buffer reply; /* all of it, framed */
-    struct value *value;      /* a reference; NULL: not a string */
+    struct resp_buffer reply;        /* all of it, framed */
+    struct value *value;             /* a reference; NULL: not a string */
+    struct transfer_writing writing; /* of a set in EXEC, whose moment is now; export NULL: not begun */
     uint64_t most;
     const char *setting; /* whose limit that is */
     bool gone;
@@ -109,9 +110,19 @@ static int dump_hash(struct dump_call *call)
     return more;
 }
 
+static int begin_set(struct dump_call *call)
+{
+    return transfer_write_begin(&call->writing, call->base.base.collection, call->most, &call->reply,
+                                &call->base.error);
+}
+
 static int dump_set(struct dump_call *call)
 {
-    int rc = transfer_write_set(call->base.base.collection, call->most, &call->reply, &call->base.error);
+    struct transfer_writing *w = &call->writing;
+    int rc = w->export ? 0 : begin_set(call);
+    if (rc == 0)
+        rc = transfer_write_rest(w, &call->base.error);
+    transfer_write_end(w);
     return rc == QUIRE_ELIMIT ? too_large(call) : rc;
 }
 
@@ -182,15 +193,13 @@ static void dump_later(struct caller *c, struct key_call *key)
         memcpy(call->key, name.data, name.bytes);
     call->base.work = dump;
     call->base.done = dump_done;
+    int rc = c->whole && view.collection ? begin_set(call) : 0; /* later commands of EXEC are in the same frame */
+    if (rc < 0) {
+        call->base.code = rc == QUIRE_ELIMIT ? too_large(call) : rc;
+        dump_done(&call->base);
+        return;
+    }
     worker_call_start(&call->base);
-}
-
-bool cmd_dump_is_in_exec(struct caller *c)
-{
-    if (c->whole)
-        caller_error(c, "ERR '%s' of a vector set takes long and is no part of a transaction: send it by itself",
-                     c->command);
-    return c->whole;
 }
 
 static bool takes_long(const struct key_entry *entry)
@@ -228,7 +237,7 @@ void cmd_dump(struct caller *c, const struct resp_arg *args, uint32_t n)
         key_end(&call);
         resp_null(caller_reply(c));
     } else if (call.entry->type == KEY_VECTOR_SET) {
-        if (key_is_unavailable(caller_reply(c), args[1], call.entry->set) || cmd_dump_is_in_exec(c))
+        if (key_is_unavailable(caller_reply(c), args[1], call.entry->set))
             key_end(&call);
         else
             dump_later(c, &call);

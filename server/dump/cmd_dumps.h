@@ -7,10 +7,8 @@
 
 command_fn cmd_dump, cmd_restore;
 
-/* Copies a vector set, a reference to which is taken over, in the background; replies 1, 0 (the key is taken) or an
- * error. */
+/* Copies a vector set, a reference to which is taken over, in the background, or in EXEC at once; replies 1, 0 (the key
+ * is taken) or an error. */
 void cmd_copy_set(struct caller *c, struct collection *from, const struct transfer_target *to);
-/* Whether a command on a vector set that takes long must be refused here, after the error reply. */
-bool cmd_dump_is_in_exec(struct caller *c);
 
 #endif

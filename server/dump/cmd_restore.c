@@ -3,8 +3,9 @@
  *
  *   RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]
  *
- * Options, their order of checks and the errors are those of Redis. A short string or hash is made at once; the rest by
- * the worker, to which the payload is copied. The key is looked at twice: before the work, so that it is not in vain,
+ * Options, their order of checks and the errors are those of Redis. A short string or hash is made at once, and in EXEC
+ * everything, whose writes are then part of the transaction's frame; the rest by the worker, to which the payload is
+ * copied. The key is looked at twice: before the work, so that it is not in vain,
  * and when the value is bound.
  */
 #include "io/error.h"
@@ -112,7 +113,8 @@ static bool take_ttl(struct caller *c, struct resp_arg arg, bool absolute, uint6
 
 /* ---- RESTORE ----------------------------------------------------------------------------------------------------- */
 
-static int make_value(struct service *service, struct payload *p, struct key_value *out, struct quire_error *err)
+static int make_value(struct service *service, struct payload *p, bool at_once, struct key_value *out,
+                      struct quire_error *err)
 {
     out->type = p->type;
     switch (p->type) {
@@ -123,7 +125,7 @@ static int make_value(struct service *service, struct payload *p, struct key_val
     case KEY_VECTOR_SET:
         break;
     }
-    return transfer_read_set(service, p, &out->set, err);
+    return transfer_read_set(service, p, at_once, &out->set, err);
 }
 
 struct restore_call {
@@ -141,7 +143,7 @@ static void restore(struct worker_call *base)
     struct key_value value;
     int rc = payload_open(call->payload, &payload, &base->error);
     if (rc == 0)
-        rc = make_value(service, &payload, &value, &base->error);
+        rc = make_value(service, &payload, false, &value, &base->error);
     if (rc == 0)
         rc = transfer_bind_later(service, &call->target, &value, &base->lsn, &base->error);
     base->code = rc;
@@ -179,7 +181,7 @@ static void restore_now(struct caller *c, const struct transfer_target *target, 
     struct quire_error err = {0};
     struct key_value value;
     uint64_t lsn = 0;
-    int rc = make_value(c->lane->service, payload, &value, &err);
+    int rc = make_value(c->lane->service, payload, true, &value, &err);
     if (rc == 0)
         rc = transfer_bind(c->lane->service, target, &value, &lsn, &err);
     if (rc < 0)
@@ -201,9 +203,9 @@ void cmd_restore(struct caller *c, const struct resp_arg *args, uint32_t n)
     bool is_long = args[3].bytes > AT_ONCE_BYTES && !c->whole;
     if (!is_long && payload_open(args[3], &payload, &err) < 0)
         reply_error(caller_reply(c), &err);
-    else if (!is_long && payload.type != KEY_VECTOR_SET)
+    else if (!is_long && (c->whole || payload.type != KEY_VECTOR_SET))
         restore_now(c, &target, &payload);
-    else if (is_long || !cmd_dump_is_in_exec(c))
+    else
         restore_later(c, &target, args[3]);
 }
 
@@ -220,25 +222,47 @@ static void copy(struct worker_call *base)
     struct copy_call *call = (struct copy_call *)base;
     struct service *service = base->base.lane->service;
     struct key_value value = {.type = KEY_VECTOR_SET};
-    int rc = transfer_copy_set(service, base->base.collection, &value.set, &base->error);
+    int rc = transfer_copy_set(service, base->base.collection, false, &value.set, &base->error);
     if (rc == 0)
         rc = transfer_bind_later(service, &call->target, &value, &base->lsn, &base->error);
     base->code = rc;
 }
 
+static void reply_copied(struct resp_buffer *out, int code, const struct quire_error *err)
+{
+    if (code < 0 && code != QUIRE_EEXISTS) /* made meanwhile */
+        reply_error(out, err);
+    else
+        resp_integer(out, code == 0);
+}
+
 static void copy_done(struct worker_call *base)
 {
-    struct resp_buffer *out = &base->base.pending.out;
-    if (base->code < 0 && base->code != QUIRE_EEXISTS) /* made meanwhile */
-        reply_error(out, &base->error);
-    else
-        resp_integer(out, base->code == 0);
+    reply_copied(&base->base.pending.out, base->code, &base->error);
     base->base.pending.lsn = base->lsn;
     deferred_end(&base->base);
 }
 
+/* In EXEC. */
+static void copy_now(struct caller *c, struct collection *from, const struct transfer_target *to)
+{
+    struct quire_error err = {0};
+    struct key_value value = {.type = KEY_VECTOR_SET};
+    uint64_t lsn = 0;
+    int rc = transfer_copy_set(c->lane->service, from, true, &value.set, &err);
+    if (rc == 0)
+        rc = transfer_bind(c->lane->service, to, &value, &lsn, &err);
+    collection_unref(from);
+    reply_copied(caller_reply(c), rc, &err);
+    caller_wait_lsn(c, lsn);
+}
+
 void cmd_copy_set(struct caller *c, struct collection *from, const struct transfer_target *to)
 {
+    if (c->whole) {
+        copy_now(c, from, to);
+        return;
+    }
     struct vector_view view = {.collection = from};
     struct copy_call *call = deferred_begin(c, &view, sizeof *call + to->key.bytes, true);
     if (!call)

@@ -93,7 +93,7 @@ static int digest_of_set(struct collection *set, struct adding *a, uint8_t out[D
     char what[160];
     int rc = collection_available(set, err);
     if (rc == 0)
-        rc = collection_export(set, add_element, a, err);
+        rc = collection_export_all(set, add_element, a, err);
     if (rc < 0)
         return rc;
     snprintf(what, sizeof what, "vectors %u %u %s %s %s %d %d", config->dim, config->input_dim,

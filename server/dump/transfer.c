@@ -46,24 +46,15 @@ static int bind_locked(struct keyspace_lock *lock, const struct key *key, const 
 int transfer_bind(struct service *service, const struct transfer_target *target, const struct key_value *value,
                   uint64_t *lsn, struct quire_error *err)
 {
+    struct collection *set = value->type == KEY_VECTOR_SET ? collection_ref(value->set) : NULL;
     struct keyspace_lock lock;
+    struct quire_error ignored;
+    uint64_t dropped;
     struct key key = keyspace_key(&service->keyspace, target->key);
     keyspace_lock_key(&lock, &service->keyspace, &key);
     int rc = bind_locked(&lock, &key, target, value, err);
     keyspace_unlock(&lock);
     *lsn = lock.lsn;
-    return rc;
-}
-
-int transfer_bind_later(struct service *service, const struct transfer_target *target, const struct key_value *value,
-                        uint64_t *lsn, struct quire_error *err)
-{
-    struct collection *set = value->type == KEY_VECTOR_SET ? collection_ref(value->set) : NULL;
-    struct quire_error ignored;
-    uint64_t dropped;
-    gate_enter(&service->gate, service->n_lanes);
-    int rc = transfer_bind(service, target, value, lsn, err);
-    gate_leave(&service->gate, service->n_lanes);
     if (set && rc != 0 && store_drop_collection(service->store, set, &dropped, &ignored) < 0)
         log_line(service->log, LOG_LEVEL_WARNING, "a set that got no key stays until the next start: %s",
                  ignored.message);
@@ -71,10 +62,20 @@ int transfer_bind_later(struct service *service, const struct transfer_target *t
     return rc < 0 ? rc : 0;
 }
 
+int transfer_bind_later(struct service *service, const struct transfer_target *target, const struct key_value *value,
+                        uint64_t *lsn, struct quire_error *err)
+{
+    gate_enter(&service->gate, service->n_lanes);
+    int rc = transfer_bind(service, target, value, lsn, err);
+    gate_leave(&service->gate, service->n_lanes);
+    return rc;
+}
+
 /* ---- a new set --------------------------------------------------------------------------------------------------- */
 
 struct filling {
     struct service *service;
+    bool at_once; /* within a transaction: it neither waits nor seals */
     struct collection *set;
     struct collection_import *import;
     struct quire_error *err;
@@ -85,6 +86,8 @@ static int put_element(void *context, const struct exported_element *element)
     const struct timespec pause = {.tv_nsec = 10000000};
     struct filling *f = context;
     int rc = collection_import_element(f->import, element, f->err);
+    if (f->at_once)
+        return rc;
     if (rc == QUIRE_ELIMIT && store_seal(f->service->store, f->set, NULL) == 0)
         rc = collection_import_element(f->import, element, f->err);
     if (store_is_behind(f->service->store))
@@ -92,13 +95,13 @@ static int put_element(void *context, const struct exported_element *element)
     return rc;
 }
 
-static int begin_filling(struct filling *f, struct service *service, const uint8_t *shape, uint32_t shape_bytes,
-                         struct quire_error *err)
+static int begin_filling(struct filling *f, struct service *service, bool at_once, const uint8_t *shape,
+                         uint32_t shape_bytes, struct quire_error *err)
 {
     struct collection_config config;
     struct attribute_schema *schema = NULL;
     uint64_t lsn;
-    *f = (struct filling){.service = service, .err = err};
+    *f = (struct filling){.service = service, .at_once = at_once, .err = err};
     if (!service->store)
         return error_set(err, QUIRE_EUNSUPPORTED, "vector sets need a data folder: start the server with --dir FOLDER");
     int rc = collection_import_shape(shape, shape_bytes, &config, &schema, err);
@@ -125,33 +128,42 @@ static int end_filling(struct filling *f, int rc, struct collection **out)
     return rc;
 }
 
-int transfer_copy_set(struct service *service, struct collection *from, struct collection **out,
+static int copy_elements(struct filling *f, struct collection *from)
+{
+    struct collection_export *export = NULL;
+    int rc = collection_export_begin(from, put_element, f, &export, f->err);
+    if (rc == 0 && f->at_once && collection_export_has_sealed(export))
+        rc = error_set(
+            f->err, QUIRE_EUNSUPPORTED,
+            "a vector set that lies on the disk cannot be copied within a transaction: send 'copy' by itself");
+    if (rc == 0)
+        rc = collection_export_memory(export, f->err);
+    if (rc == 0)
+        rc = collection_export_sealed(export, f->err);
+    collection_export_end(export);
+    return rc;
+}
+
+int transfer_copy_set(struct service *service, struct collection *from, bool at_once, struct collection **out,
                       struct quire_error *err)
 {
     struct filling f;
     uint32_t shape_bytes = 0;
     uint8_t *shape = collection_export_shape(from, &shape_bytes);
-    int rc = shape ? begin_filling(&f, service, shape, shape_bytes, err)
+    int rc = shape ? begin_filling(&f, service, at_once, shape, shape_bytes, err)
                    : error_set(err, QUIRE_ENOMEM, "no memory for what a set is");
     bool begun = shape != NULL;
     free(shape);
     if (rc == 0)
-        rc = collection_export(from, put_element, &f, err);
+        rc = copy_elements(&f, from);
     return begun ? end_filling(&f, rc, out) : rc;
 }
 
 /* ---- payloads ---------------------------------------------------------------------------------------------------- */
 
-struct writing {
-    struct resp_buffer *out;
-    uint64_t n, most;
-    uint32_t stored_bytes;
-    struct quire_error *err;
-};
-
 static int write_element(void *context, const struct exported_element *element)
 {
-    struct writing *w = context;
+    struct transfer_writing *w = context;
     payload_number(w->out, 2, element->key_bytes);
     payload_number(w->out, 2, element->n_grants);
     payload_number(w->out, 4, element->attribute_bytes);
@@ -168,12 +180,13 @@ static int write_element(void *context, const struct exported_element *element)
     return w->out->bytes <= w->most ? 0 : error_set(w->err, QUIRE_ELIMIT, "the dump is too large");
 }
 
-int transfer_write_set(struct collection *set, uint64_t most, struct resp_buffer *out, struct quire_error *err)
+int transfer_write_begin(struct transfer_writing *w, struct collection *set, uint64_t most, struct resp_buffer *out,
+                         struct quire_error *err)
 {
-    struct writing w = {.out = out, .most = most, .stored_bytes = collection_stored_bytes(set), .err = err};
     uint32_t shape_bytes = 0;
-    size_t from = out->bytes;
-    if (collection_count(set) > most / w.stored_bytes)
+    *w = (struct transfer_writing){
+        .out = out, .most = most, .stored_bytes = collection_stored_bytes(set), .from = out->bytes, .err = err};
+    if (collection_count(set) > most / w->stored_bytes)
         return error_set(err, QUIRE_ELIMIT, "the dump is too large");
     uint8_t *shape = collection_export_shape(set, &shape_bytes);
     if (!shape)
@@ -181,18 +194,35 @@ int transfer_write_set(struct collection *set, uint64_t most, struct resp_buffer
     payload_begin(out, KEY_VECTOR_SET);
     payload_number(out, 4, shape_bytes);
     resp_raw(out, shape, shape_bytes);
-    payload_number(out, 4, w.stored_bytes);
-    size_t count_at = out->bytes;
+    payload_number(out, 4, w->stored_bytes);
+    w->count_at = out->bytes;
     payload_number(out, 8, 0); /* known when all were visited */
     free(shape);
-    int rc = collection_export(set, write_element, &w, err);
-    if (rc == 0 && out->failed)
+    int rc = collection_export_begin(set, write_element, w, &w->export, err);
+    if (rc == 0)
+        rc = collection_export_memory(w->export, err);
+    if (rc < 0)
+        transfer_write_end(w);
+    return rc;
+}
+
+int transfer_write_rest(struct transfer_writing *w, struct quire_error *err)
+{
+    w->err = err;
+    int rc = collection_export_sealed(w->export, err);
+    if (rc == 0 && w->out->failed)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the dump of a set");
     if (rc < 0)
         return rc;
-    bytes_store_u64(out->data + count_at, w.n);
-    payload_end(out, from);
+    bytes_store_u64(w->out->data + w->count_at, w->n);
+    payload_end(w->out, w->from);
     return 0;
+}
+
+void transfer_write_end(struct transfer_writing *w)
+{
+    collection_export_end(w->export);
+    w->export = NULL;
 }
 
 /* grants: space for GRANTS_MAX. */
@@ -248,7 +278,8 @@ static int read_elements(struct filling *f, struct payload *p, struct grant *gra
     return rc;
 }
 
-int transfer_read_set(struct service *service, struct payload *p, struct collection **out, struct quire_error *err)
+int transfer_read_set(struct service *service, struct payload *p, bool at_once, struct collection **out,
+                      struct quire_error *err)
 {
     struct filling f;
     const uint8_t *shape;
@@ -257,7 +288,7 @@ int transfer_read_set(struct service *service, struct payload *p, struct collect
     if (!payload_take(p, 4, &shape_bytes) || !payload_take_bytes(p, shape_bytes, &shape))
         return error_set(err, QUIRE_ECORRUPT, "a set ends before it says what it is");
     struct grant *grants = malloc(GRANTS_MAX * sizeof *grants);
-    int rc = begin_filling(&f, service, shape, (uint32_t)shape_bytes, err);
+    int rc = begin_filling(&f, service, at_once, shape, (uint32_t)shape_bytes, err);
     if (rc == 0)
         rc = grants ? read_elements(&f, p, grants) : error_set(err, QUIRE_ENOMEM, "no memory for grants");
     free(grants);

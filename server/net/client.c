@@ -44,7 +44,6 @@
 enum {
     LINGER_MS = 1000,
     HTTP_COMPLAIN_MS = 60000,
-    SLOW_MS = 10,     /* that a writer waits when what it writes waits for the disk */
     DRAIN_MS = 30000, /* without progress, of a client that ends */
     KEEP_BUFFER_BYTES = 16384,
     TURN_US = 1000, /* that requests of those who send more than that take in a turn of the lane, together */
@@ -118,7 +117,8 @@ static void on_slow_timer(struct io_op *op, int result, unsigned flags)
     wake(first);
 }
 
-static void slow(struct caller *caller)
+/* Whoever joins others waits for their timer. */
+static void slow(struct caller *caller, uint32_t us)
 {
     struct client *c = client_of(caller);
     struct loop *loop = c->loop;
@@ -130,8 +130,7 @@ static void slow(struct caller *caller)
     if (loop->slow_armed)
         return;
     loop->slow_armed = true;
-    loop->slow_timer =
-        (struct io_op){.kind = IO_TIMER, .timeout_us = SLOW_MS * 1000, .done = on_slow_timer, .owner = loop};
+    loop->slow_timer = (struct io_op){.kind = IO_TIMER, .timeout_us = us, .done = on_slow_timer, .owner = loop};
     engine_queue(loop->lane.engine, &loop->slow_timer);
 }
 

@@ -156,7 +156,7 @@ static bool copy_options(struct caller *c, const struct resp_arg *args, uint32_t
 static void copy_set(struct caller *c, struct resp_arg name, struct collection *set,
                      const struct transfer_target *target)
 {
-    if (collection_available(set, NULL) == 0 && !cmd_dump_is_in_exec(c)) {
+    if (collection_available(set, NULL) == 0) {
         cmd_copy_set(c, set, target);
         return;
     }

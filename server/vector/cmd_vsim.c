@@ -232,7 +232,7 @@ static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
 {
     const struct quire_search_stats *s = &q->search.stats;
     bool all = !q->call->bound;
-    resp_map(out, all ? 15 : 4);
+    resp_map(out, all ? 16 : 4);
     if (all) {
         resp_text(out, "plan");
         resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments));
@@ -252,6 +252,7 @@ static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
         vector_put_count(out, "effort", s->effort);
         vector_put_count(out, "segments", q->search.n_segments);
         vector_put_count(out, "memory-rows-scored", q->search.memtable_rows_scored);
+        vector_put_count(out, "estimated", s->estimated);
     }
     vector_put_count(out, "latency-us", s->latency_ns / 1000);
     vector_put_count(out, "step-us", s->cpu_ns / 1000);

@@ -544,8 +544,9 @@ void vector_write_run(struct caller *c, struct vector_write *w)
     const struct store *store = lane->service->store;
     if (++c->slice < SLICE_WRITES)
         return;
-    if (store && store_is_behind(store))
-        caller_slow(c);
+    uint32_t us = store ? store_delay_us(store) : 0;
+    if (us > 0)
+        caller_slow(c, us);
     else
         caller_rest(c);
 }

@@ -5,6 +5,7 @@
  * Records are taken as the journal gives them back. Each is then given to a new collection cut short at every byte and
  * with every bit of its lengths flipped: it must be refused with a sentence, without reading a byte that is not there.
  */
+#include "index/collection/collection_export.h"
 #include "index/collection/collection_priv.h"
 #include "index/collection/collection_range.h"
 #include "index/store/store_priv.h"
@@ -21,7 +22,7 @@
 
 #include <cmocka.h>
 
-enum { KEYS = 1200 };
+enum { KEYS = 1200, CHANGED_KEYS = 300, SEALED_KEYS = 100 };
 
 struct state {
     char *folder, *path;
@@ -631,6 +632,47 @@ static void saved_and_restored_it_is_the_same(void **in)
     records_free(&second);
 }
 
+/* ---- exports ----------------------------------------------------------------------------------------------------- */
+
+struct export_walk {
+    struct state *s;
+    uint32_t n;
+};
+
+/* The first visit changes all that is still to come. */
+static int on_exported(void *context, const struct exported_element *element)
+{
+    struct export_walk *walk = context;
+    struct state *s = walk->s;
+    for (uint32_t key = 0; walk->n == 0 && key < CHANGED_KEYS; key++)
+        assert_int_equal(support_set_attributes(s->c, &s->model, key, 1000 + key % 2, NULL),
+                         key < SEALED_KEYS ? QUIRE_ENOTFOUND : 0);
+    if (element->attribute_bytes != 7 || memcmp(element->attributes, "{\"n\":7}", 7) != 0)
+        fail_msg("element %u has %.*s", walk->n, (int)element->attribute_bytes, (const char *)element->attributes);
+    walk->n++;
+    return 0;
+}
+
+static void an_export_is_of_one_moment(void **in)
+{
+    struct state *s = *in;
+    struct quire_error err = {0};
+    struct export_walk walk = {.s = s};
+    for (uint32_t key = 0; key < CHANGED_KEYS; key++) {
+        assert_int_equal(support_put(&s->lane, s->c, &s->model, key, 1, 7, NULL), 0);
+        if (key + 1 == SEALED_KEYS)
+            seal(s);
+    }
+    assert_int_equal(collection_export_all(s->c, on_exported, &walk, &err), 0);
+    assert_int_equal(walk.n, CHANGED_KEYS);
+    assert_true(support_equal(&s->lane, s->c, &s->model));
+    close_store(s);
+    struct store_options options = support_store_options(NULL);
+    s->store = support_store_open(s->path, &options);
+    s->c = store_find(s->store, 1);
+    assert_true(support_equal(&s->lane, s->c, &s->model));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -640,7 +682,7 @@ int main(void)
         TEST(kept_attributes_are_of_the_row_replaced), TEST(a_filter_is_never_wrongly_negative),
         TEST(tombstones_before_and_after_opening),     TEST(keys_come_in_the_order_of_their_bytes),
         TEST(damaged_records_of_the_log_are_refused),  TEST(damaged_records_of_a_checkpoint_are_refused),
-        TEST(saved_and_restored_it_is_the_same),
+        TEST(saved_and_restored_it_is_the_same),       TEST(an_export_is_of_one_moment),
     };
     int failed = cmocka_run_group_tests_name("collections", tests, NULL, NULL);
     support_kind = QUIRE_INDEX_SPANN;

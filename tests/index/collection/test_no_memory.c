@@ -138,7 +138,7 @@ static void a_refused_put_is_not_there_after_a_restart(void **state)
         fail_in = 0;
     }
     assert_true(store_claim(store, c, BUSY_MERGE, true));
-    assert_int_equal(store_merge_claimed(store, c, true, &err), 1);
+    assert_int_equal(store_merge_claimed(store, NULL, c, true, &err), 1);
     store_release(store, c, BUSY_MERGE);
     assert_true(support_equal(&lane, c, &model));
     collection_unref(c);

@@ -51,25 +51,12 @@ static void end(struct fixture *f)
 }
 
 static const char *const values[] = {
-    "1",
-    "2",
-    "-3.5",
-    "1e300",
-    "true",
-    "false",
-    "null",
-    "\"red\"",
-    "\"re\\u0064\"",
-    "\"7\"",
-    "\"\"",
-    "\"a string that is longer than what is kept as a word: "
-    "sixty-four bytes and some\"",
-    "[1,2]",
-    "[\"red\"]",
-    "{\"a\":1}",
-    "[[]]",
-    "broken",
-    "\"open",
+    "1",     "2",         "-3.5",
+    "1e300", "true",      "false",
+    "null",  "\"red\"",   "\"re\\u0064\"",
+    "\"7\"", "\"\"",      "\"a string longer than what is kept as a word, of sixty-four bytes and some more bytes\"",
+    "[1,2]", "[\"red\"]", "{\"a\":1}",
+    "[[]]",  "broken",    "\"open",
 };
 
 /* JSON of some fields, with grants before it now and then; returns its bytes. */
@@ -196,8 +183,7 @@ static const char *const expressions[] = {
     ".a % 2 == 1",
     ".nobody == 1",
     "exists .nobody",
-    ".c == \"a string that is longer than what is kept "
-    "as a word: sixty-four bytes and some\"",
+    ".c == \"a string longer than what is kept as a word, of sixty-four bytes and some more bytes\"",
     ".a == \"\"",
     ".b or .c",
     ".f7 == 1",

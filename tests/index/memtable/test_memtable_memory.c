@@ -6,7 +6,7 @@
  * glibc's. Sanitizers bring their own allocators: there nothing is counted and nothing fails, and what is left is that
  * the same steps succeed.
  */
-#include "index/memtable/memtable.h"
+#include "index/memtable/memtable_priv.h"
 #include "io/memory.h"
 #include "tests/index/support_index.h"
 #include "tests/sanitized.h"
@@ -276,12 +276,64 @@ static void test_searches_do_not_allocate(void **state)
     end(&f);
 }
 
+/* ---- lists that grow --------------------------------------------------------------------------------------------- */
+
+static void test_pointers(void **state)
+{
+    struct fixture f;
+    static int items[9];
+    _Atomic(struct pointers *) list = NULL;
+    (void)state;
+    begin(&f, 4, QUIRE_METRIC_L2, QUIRE_SLOT_F32);
+    uint64_t before = bytes_of(&f);
+    assert_null(memtable_pointers_get(&list, 0));
+    assert_int_equal(memtable_pointers_reserve(f.table, &list, 4, 1), 0);
+    struct pointers *first = atomic_load(&list);
+    assert_int_equal(first->capacity, 4);
+    assert_true(bytes_of(&f) >= before + sizeof *first + 4 * sizeof first->items[0]);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_null(memtable_pointers_get(&list, i));
+        memtable_pointers_set(&list, i, &items[i]);
+    }
+    assert_int_equal(memtable_pointers_reserve(f.table, &list, 4, 4), 0);
+    assert_ptr_equal(atomic_load(&list), first); /* it was long enough */
+    uint64_t full = bytes_of(&f);
+    for (long at = 0; !SANITIZED && at < 2; at++) { /* without memory it is as it was */
+        atomic_store(&fail_after, at);
+        int rc = memtable_pointers_reserve(f.table, &list, 4, 9);
+        atomic_store(&fail_after, -1);
+        assert_int_equal(rc, QUIRE_ENOMEM);
+        assert_ptr_equal(atomic_load(&list), first);
+        assert_int_equal(bytes_of(&f), full);
+    }
+    unsigned slot = epoch_enter(f.epochs); /* a reader that has the list before */
+    assert_int_equal(memtable_pointers_reserve(f.table, &list, 4, 9), 0);
+    for (uint32_t i = 4; i < 9; i++)
+        memtable_pointers_set(&list, i, &items[i]);
+    epochs_collect(f.epochs);
+    assert_int_equal(atomic_load(&list)->capacity, 16);
+    assert_null(memtable_pointers_get(&list, 9));
+    assert_null(memtable_pointers_get(&list, 16));
+    for (uint32_t i = 0; i < 9; i++) {
+        assert_ptr_equal(memtable_pointers_get(&list, i), &items[i]);
+        assert_true(i >= 4 || atomic_load(&first->items[i]) == &items[i]);
+    }
+    epoch_exit(f.epochs, slot);
+    memtable_block_free(f.table, atomic_load(&list));
+    assert_int_equal(bytes_of(&f), before);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_sets_are_small),      cmocka_unit_test(test_bytes_are_true),
-        cmocka_unit_test(test_bytes_are_true_with_cells), cmocka_unit_test(test_puts_without_memory),
-        cmocka_unit_test(test_attributes_without_memory), cmocka_unit_test(test_searches_do_not_allocate),
+        cmocka_unit_test(test_small_sets_are_small),
+        cmocka_unit_test(test_bytes_are_true),
+        cmocka_unit_test(test_bytes_are_true_with_cells),
+        cmocka_unit_test(test_puts_without_memory),
+        cmocka_unit_test(test_attributes_without_memory),
+        cmocka_unit_test(test_searches_do_not_allocate),
+        cmocka_unit_test(test_pointers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

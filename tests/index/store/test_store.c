@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -699,6 +701,87 @@ static void a_large_memtable_holds_writers_up_until_it_is_counted(void **in)
     support_store_close(store);
 }
 
+/* Little beyond the soft limit, all of it at the hard one, more with each step between. */
+static void writers_wait_longer_the_nearer_the_limit(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    uint64_t soft = 2 * store->options.memtable_bytes, step = (2 * store->options.memtable_bytes + (32ull << 20)) / 8;
+    uint32_t before = 0;
+    store->as_host.note_memtable(store, c, 100000, soft);
+    assert_int_equal(store_delay_us(store), 0);
+    for (unsigned i = 0; i <= 8; i++) {
+        store->as_host.note_memtable(store, c, 100000, soft + i * step + 1);
+        uint32_t us = store_delay_us(store);
+        assert_true(us > before || (i == 8 && us == STORE_DELAY_MAX_US));
+        assert_true(i > 1 || us <= STORE_DELAY_MAX_US / 32);
+        before = us;
+    }
+    assert_int_equal(before, STORE_DELAY_MAX_US);
+    collection_unref(c);
+    support_store_close(store);
+}
+
+/* ---- priority ---------------------------------------------------------------------------------------------------- */
+
+static int nice_of_this_thread(void)
+{
+    return getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
+}
+
+/* Returns what went wrong; NULL: nothing. */
+static void *live_as_maintainer(void *context)
+{
+    struct maintainer m = {.store = context};
+    int before = nice_of_this_thread();
+    store_priority_begin(&m, true);
+    int least = before + 10 < 19 ? before + 10 : 19, middle = before < 19 ? before + 1 : 19;
+    if (!m.hurries) /* without the right it keeps what it cannot get back */
+        return nice_of_this_thread() == middle ? NULL : "one that may not raise its priority lowers it";
+    if (nice_of_this_thread() != least)
+        return "it begins at the priority of lanes";
+    store_priority_hurry(&m, true);
+    if (nice_of_this_thread() != before)
+        return "it does not hurry";
+    store_priority_hurry(&m, false);
+    return nice_of_this_thread() == least ? NULL : "it does not step back";
+}
+
+static void maintenance_hurries_and_steps_back(void **in)
+{
+    (void)in;
+    pthread_t thread;
+    void *wrong;
+    assert_int_equal(pthread_create(&thread, NULL, live_as_maintainer, NULL), 0);
+    pthread_join(thread, &wrong);
+    if (wrong)
+        fail_msg("%s", (const char *)wrong);
+}
+
+static void a_seal_is_awaited_from_half_a_memtable_on(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    options.memtable_bytes = 32u << 10;
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    uint64_t bytes = 0, limit = store->options.memtable_bytes;
+    for (uint32_t key = 0; bytes <= limit / 2 * 3; key += 10) {
+        struct memtable_stats stats;
+        put_keys(s, c, key, 10, 1);
+        struct view *view = collection_view(c);
+        memtable_get_stats(view->memtables[0]->memtable, &stats);
+        bytes = stats.bytes;
+        assert_int_equal(store_is_awaited(store, view, true), bytes > limit / 2 * 3);
+        assert_false(store_is_awaited(store, view, false));
+        view_unref(view);
+    }
+    collection_unref(c);
+    support_store_close(store);
+}
+
 static void segments_that_wait_for_merges_hold_writers_up(void **in)
 {
     struct state *s = *in;
@@ -742,6 +825,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_beyond_its_limit_refuses_puts_until_it_is_free, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_beyond_its_quota_takes_no_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_large_memtable_holds_writers_up_until_it_is_counted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(writers_wait_longer_the_nearer_the_limit, set_up, tear_down),
+        cmocka_unit_test(maintenance_hurries_and_steps_back),
+        cmocka_unit_test_setup_teardown(a_seal_is_awaited_from_half_a_memtable_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_that_wait_for_merges_hold_writers_up, set_up, tear_down),
     };
     int failed = cmocka_run_group_tests_name("stores", tests, NULL, NULL);

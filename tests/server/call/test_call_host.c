@@ -93,6 +93,11 @@ static void host_rest(struct caller *c)
     (void)c; /* there is one caller, who asks when it has been answered */
 }
 
+static void host_slow(struct caller *c, uint32_t us)
+{
+    (void)c, (void)us;
+}
+
 static struct resp_arg host_tenant(const struct caller *c, uint32_t i)
 {
     (void)c;
@@ -130,7 +135,7 @@ static const struct host test_host = {.reply = host_reply,
                                       .done = host_done,
                                       .wait_lsn = host_wait_lsn,
                                       .rest = host_rest,
-                                      .slow = host_rest,
+                                      .slow = host_slow,
                                       .spent = host_spent,
                                       .tenant = host_tenant,
                                       .may_read = host_may_read,

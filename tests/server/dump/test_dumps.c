@@ -3,7 +3,7 @@
  * refused; digests; the number of elements with attributes through all that can happen to them; VRANGE in EXEC.
  */
 #include "io/bytes.h"
-#include "tests/server/support_server.h"
+#include "tests/server/support_one_server.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,49 +17,24 @@
 #define WRONG "ERR DUMP payload version or checksum are wrong"
 #define BUSY  "BUSYKEY Target key name already exists."
 
-enum { ROWS = 1500, DIM = 4 };
+enum { ROWS = 1500, DIM = 4, CODED = 150, WIDE = 40 };
 
-static char *folder;
-static struct test_server *server, *other; /* other: without a folder that outlives it */
-static struct connection c, d;
+static struct test_server *other; /* without a folder that outlives it */
+static struct connection d;
 
-static void start(void)
+static int set_up_both(void **state)
 {
-    const char *const settings[] = {"dir", folder, "build-threads", "1", NULL};
-    server = support_server(settings);
-    connect_to(&c, server->port);
-}
-
-static void stop(void)
-{
-    disconnect(&c);
-    support_server_end(server);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = support_folder_make();
-    start();
+    set_up(state);
     other = support_server(NULL);
     connect_to(&d, other->port);
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down_both(void **state)
 {
-    (void)state;
     disconnect(&d);
     support_server_end(other);
-    stop();
-    support_folder_remove(folder);
-    return 0;
-}
-
-static void restart(void)
-{
-    stop();
-    start();
+    return tear_down(state);
 }
 
 /* ---- requests with bytes ----------------------------------------------------------------------------------------- */
@@ -313,6 +288,70 @@ static void test_sets(void **state)
     expect_text(&c, "DEBUG RELOAD", "OK");
 }
 
+/* VEMB of an element, as one text. */
+static void embedding_of(struct connection *from, const char *key, unsigned element, char *out, size_t capacity)
+{
+    char words[60];
+    size_t at = 0;
+    snprintf(words, sizeof words, "VEMB %s e%u", key, element);
+    struct reply r = ask(from, words);
+    assert_int_equal(r.n, WIDE);
+    for (size_t i = 0; i < r.n; i++)
+        at += (size_t)snprintf(out + at, capacity - at, "%s ", r.items[i].text);
+    assert_true(at + 1 < capacity);
+    reply_free(&r);
+}
+
+static void expect_same_vectors(struct connection *one, const char *key, struct connection *two, const char *copy)
+{
+    char left[WIDE * 30], right[WIDE * 30];
+    for (unsigned i = 0; i < CODED; i += 7) {
+        embedding_of(one, key, i, left, sizeof left);
+        embedding_of(two, copy, i, right, sizeof right);
+        if (strcmp(left, right) != 0)
+            fail_msg("e%u of %s and %s:\n%s\n%s", i, key, copy, left, right);
+    }
+}
+
+/* Sets of codes: a copy has the same ones wherever the rows lie, and digests know of the vectors. */
+static void test_codes(void **state)
+{
+    static const char *const options[] = {"Q8", "BIN"};
+    (void)state;
+    for (size_t o = 0; o < sizeof options / sizeof *options; o++) {
+        char words[600], sealed[41], before[41];
+        expect_integer(&c, "DEL k l", o > 0 ? 2 : 0);
+        for (unsigned i = 0; i < CODED; i++) {
+            size_t at = (size_t)snprintf(words, sizeof words, "VADD k VALUES %d", WIDE);
+            for (unsigned n = 0; n < WIDE; n++)
+                at += (size_t)snprintf(words + at, sizeof words - at, " %u", (i * 7919 + n * 104729 + i * n) % 211);
+            snprintf(words + at, sizeof words - at, " e%u %s", i, options[o]);
+            expect_integer(&c, words, 1);
+        }
+        digest_of(&c, "k", before);
+        expect_integer(&c, "COPY k l REPLACE", 1);
+        expect_same_vectors(&c, "k", &c, "l");
+        expect_text(&c, "VSEAL k", "OK");
+        digest_of(&c, "k", sealed);
+        assert_string_equal(before, sealed);
+        move("k");
+        expect_same(&c, "k", &d, "k", true);
+        expect_same_vectors(&c, "k", &d, "k");
+        expect_integer(&c, "COPY k l REPLACE", 1);
+        expect_same_vectors(&c, "k", &c, "l");
+        expect_text(&c, "VSEAL l", "OK");
+        expect_same_vectors(&c, "k", &c, "l");
+        expect_same(&c, "k", &c, "l", true);
+        /* another vector under the same name */
+        snprintf(words, sizeof words, "VADD l VALUES %d", WIDE);
+        for (unsigned n = 0; n < WIDE; n++)
+            strcat(words, n % 2 ? " 1" : " 2");
+        strcat(words, " e1");
+        expect_integer(&c, words, 0);
+        expect_same(&c, "k", &c, "l", false);
+    }
+}
+
 /* The right checksum for bytes that are not. */
 static void sign(struct reply *payload)
 {
@@ -419,13 +458,101 @@ static void test_copies(void **state)
     expect_integer(&c, "EXISTS k", 0);
     expect_integer(&c, "VCARD l", ROWS);
     expect_field(&c, "l", "attributes-count", ROWS / 3);
+}
+
+/* ---- EXEC -------------------------------------------------------------------------------------------------------- */
+
+static void queue(const char *words)
+{
+    expect_text(&c, words, "QUEUED");
+}
+
+/* What a dump within a transaction holds: what was written before it, and nothing of what comes behind. */
+static void test_dump_in_exec(void **state)
+{
+    (void)state;
+    fill("k", "");
+    for (unsigned round = 0; round < 3; round++) { /* in memory; on the disk; then in both, and removed behind it */
+        expect_integer(&c, "COPY k want REPLACE", 1);
+        expect_integer(&c, "VADD want VALUES 4 9 9 9 1 before", round == 0);
+        expect_integer(&c, "VREM want e1", 1);
+        expect_text(&c, "MULTI", "OK");
+        queue("VADD k VALUES 4 9 9 9 1 before");
+        queue("VREM k e1");
+        queue("DUMP k");
+        queue("VSETATTR k e0 {\"n\":2}");
+        queue("VADD k VALUES 4 9 9 9 2 after");
+        queue("VREM k e2");
+        queue(round == 2 ? "DEL k" : "VADD k VALUES 4 1 0 0 1 e1");
+        struct reply r = ask(&c, "EXEC");
+        if (r.n != 7 || r.items[2].type != '$')
+            fail_msg("round %u: %s", round, r.n == 7 ? r.items[2].text : "EXEC failed");
+        check_text(restore(&d, "k", "0", &r.items[2], "REPLACE"), "OK");
+        reply_free(&r);
+        expect_same(&c, "want", &d, "k", true);
+        expect_integer(&d, "VISMEMBER k after", 0);
+        if (round == 2)
+            break;
+        expect_integer(&c, "VADD k VALUES 4 3 1 2 1 e2 SETATTR {}", 1);
+        expect_integer(&c, "VSETATTR k e0 {\"n\":1}", 1);
+        expect_integer(&c, "VREM k after", 1);
+        expect_text(&c, round == 0 ? "VSEAL k" : "PING", round == 0 ? "OK" : "PONG");
+    }
+    expect_integer(&c, "EXISTS k", 0);
+}
+
+/* RESTORE and COPY within a transaction: later commands of it see the set, and all of it is one frame. */
+static void test_restore_and_copy_in_exec(void **state)
+{
+    (void)state;
+    fill("k", "Q8");
+    struct reply p = dump(&c, "k");
     expect_text(&c, "MULTI", "OK");
-    expect_text(&c, "DUMP l", "QUEUED");
-    expect_text(&c, "COPY l k", "QUEUED");
-    r = ask(&c, "EXEC");
-    assert_true(r.n == 2 && strncmp(r.items[0].text, "ERR 'dump' of a vector set takes long", 37) == 0 &&
-                strncmp(r.items[1].text, "ERR 'copy' of a vector set takes long", 37) == 0);
+    queue("VADD k VALUES 4 9 9 9 1 more");
+    queue("COPY k l");
+    queue("COPY k l");
+    check_text(restore(&c, "m", "0", &p, ""), "QUEUED");
+    check_text(restore(&c, "l", "0", &p, ""), "QUEUED");
+    queue("VADD m VALUES 4 1 1 1 1 only");
+    queue("VREM m e7");
+    queue("VCARD l");
+    queue("VCARD m");
+    struct reply r = ask(&c, "EXEC");
+    assert_int_equal(r.n, 9);
+    assert_int_equal(r.items[1].integer, 1);
+    assert_int_equal(r.items[2].integer, 0);
+    assert_true(reply_is(&r.items[3], "OK") && reply_is(&r.items[4], BUSY));
+    assert_true(r.items[5].integer == 1 && r.items[6].integer == 1);
+    assert_true(r.items[7].integer == ROWS + 1 && r.items[8].integer == ROWS);
     reply_free(&r);
+    expect_same(&c, "k", &c, "l", true);
+    expect_integer(&c, "VISMEMBER m more", 0);
+    expect_integer(&c, "VISMEMBER m only", 1);
+    restart();
+    expect_same(&c, "k", &c, "l", true);
+    expect_integer(&c, "VCARD m", ROWS);
+    expect_integer(&c, "VISMEMBER m e7", 0);
+    expect_text(&c, "DEBUG RELOAD", "OK");
+    /* what fails leaves nothing, and the others are done; a set on the disk is for the worker */
+    expect_text(&c, "VSEAL k", "OK");
+    expect_text(&c, "MULTI", "OK");
+    queue("COPY k n");
+    queue("COPY l n");
+    memset(p.text + p.bytes - 40, 0xff, 20); /* of the last element */
+    sign(&p);
+    check_text(restore(&c, "o", "0", &p, ""), "QUEUED");
+    r = ask(&c, "EXEC");
+    assert_int_equal(r.n, 3);
+    assert_true(strncmp(r.items[0].text, "ERR a vector set that lies on the disk", 38) == 0);
+    assert_int_equal(r.items[1].integer, 1);
+    assert_int_equal(r.items[2].type, '-');
+    reply_free(&r);
+    reply_free(&p);
+    expect_same(&c, "l", &c, "n", true);
+    expect_integer(&c, "EXISTS o", 0);
+    restart();
+    expect_same(&c, "l", &c, "n", true);
+    expect_text(&c, "DEBUG RELOAD", "OK");
 }
 
 static void test_limits(void **state)
@@ -629,16 +756,19 @@ static void test_debug(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_strings_and_hashes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_options_and_errors, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_sets, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_kinds_of_sets, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_copies, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_attributes_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_vinfo_fields, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_range_in_exec, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_debug, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_strings_and_hashes, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_options_and_errors, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_sets, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_codes, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_kinds_of_sets, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_copies, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_dump_in_exec, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_restore_and_copy_in_exec, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_limits, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_attributes_count, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_vinfo_fields, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_range_in_exec, set_up_both, tear_down_both),
+        cmocka_unit_test_setup_teardown(test_debug, set_up_both, tear_down_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

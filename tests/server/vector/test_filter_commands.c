@@ -6,7 +6,7 @@
  * them on whole, that errors are said as clients of Redis know them, and that a removal takes what matches and
  * nothing else.
  */
-#include "tests/server/support_server.h"
+#include "tests/server/support_one_server.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,30 +18,12 @@
 enum { DIM = 4, MODEL = 240 };
 
 static const char *const colours[] = {"red", "green", "blue"};
-static struct test_server *server;
-static struct connection c;
 
 struct element {
     bool there, plain, tagged; /* plain: without attributes */
     unsigned n, colour;
     bool big;
 };
-
-static int set_up(void **state)
-{
-    (void)state;
-    server = support_server((const char *const[]){"build-threads", "1", NULL});
-    connect_to(&c, server->port);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    disconnect(&c);
-    support_server_end(server);
-    return 0;
-}
 
 static void speak(int protocol)
 {

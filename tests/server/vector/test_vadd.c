@@ -4,7 +4,7 @@
  *
  * Sets get few elements here, so that each reply can be said in full; what searches find among many is test_vsets.c's.
  */
-#include "tests/server/support_server.h"
+#include "tests/server/support_one_server.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,25 +13,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static struct test_server *server;
-static struct connection c;
-
-static int set_up(void **state)
-{
-    (void)state;
-    server = support_server(NULL);
-    connect_to(&c, server->port);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    disconnect(&c);
-    support_server_end(server);
-    return 0;
-}
 
 static void begin(int protocol)
 {

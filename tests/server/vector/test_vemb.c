@@ -5,7 +5,7 @@
  * Scores and the order of ties depend on what was added alone. So the replies of one set of queries are compared word
  * for word through all that happens to a set, and with those of another server.
  */
-#include "tests/server/support_server.h"
+#include "tests/server/support_one_server.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,44 +18,6 @@
 enum { DIM = 40, ROWS = 60 };
 
 static const char *const quants[] = {"Q8", "NOQUANT", "BIN"};
-static char *folder;
-static struct test_server *server;
-static struct connection c;
-
-static void start(void)
-{
-    const char *const settings[] = {"dir", folder, "build-threads", "1", NULL};
-    server = support_server(settings);
-    connect_to(&c, server->port);
-}
-
-static void stop(void)
-{
-    disconnect(&c);
-    support_server_end(server);
-}
-
-static void restart(void)
-{
-    stop();
-    start();
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = support_folder_make();
-    start();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    stop();
-    support_folder_remove(folder);
-    return 0;
-}
 
 /* ---- requests with vectors --------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
  */
 #include "io/random.h"
 #include "tests/sanitized.h"
-#include "tests/server/support_server.h"
+#include "tests/server/support_one_server.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,45 +28,7 @@ struct element {
     unsigned attributes;
 };
 
-static char *folder;
-static struct test_server *server;
-static struct connection c;
 static const char *kind; /* of the sets that make() makes */
-
-static void start(const char *sync)
-{
-    const char *const settings[] = {"dir", folder, "appendfsync", sync, "build-threads", "1", NULL};
-    server = support_server(settings);
-    connect_to(&c, server->port);
-}
-
-static void stop(void)
-{
-    disconnect(&c);
-    support_server_end(server);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    folder = support_folder_make();
-    start("everysec");
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    stop();
-    support_folder_remove(folder);
-    return 0;
-}
-
-static void restart(void)
-{
-    stop();
-    start("everysec");
-}
 
 static void read_ok(struct connection *from, unsigned n)
 {
@@ -563,7 +525,7 @@ static void write_and_search(const char *sync, unsigned rounds)
 {
     struct connection writers[WRITERS], readers[READERS], keeper;
     stop();
-    start(sync);
+    start_with(sync);
     expect_text(&c, "FLUSHALL", "OK");
     make("k");
     for (unsigned i = 0; i < HOT; i++)
@@ -584,7 +546,7 @@ static void write_and_search(const char *sync, unsigned rounds)
         disconnect(&readers[i]);
     disconnect(&keeper);
     stop();
-    start(sync);
+    start_with(sync);
     struct reply r = ask(&c, "VSIM k VALUES 6 0 0 0 0 0 0 COUNT 1000 TRUTH WITHVECTORS");
     check_versions(&r, HOT, rounds * VERSIONS, rounds * VERSIONS);
     reply_free(&r);
