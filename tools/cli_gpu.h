@@ -1,0 +1,27 @@
+/*
+ * cli_gpu.h - `--gpu off|auto|NAME` of the verbs that can have a device do the work.
+ */
+#ifndef QUIRE_TOOLS_CLI_GPU_H
+#define QUIRE_TOOLS_CLI_GPU_H
+
+#include "index/offload/offload.h"
+#include "tools/cli.h"
+
+struct cli_gpu {
+    const char *wanted;
+    struct offload *offload; /* NULL: the processor */
+    char note[512];          /* why there is none, "" for off */
+};
+
+#define CLI_GPU_OPTION(gpu)                                                                                            \
+    CLI_OPTION("gpu", CLI_TEXT, &(gpu)->wanted, "off|auto|NAME",                                                       \
+               "device for distances: a GPU if there is one, or what has NAME in its name")
+
+/* Opens what is wanted, "auto" where nothing is said. Never fails: without a device the processor does the work. A line
+ * on standard error says so where a device was named. */
+void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu);
+/* Who did the work, and why not the device. */
+void cli_gpu_report(struct cli *cli, struct cli_gpu *gpu, bool used);
+void cli_gpu_close(struct cli_gpu *gpu);
+
+#endif
