@@ -284,7 +284,8 @@ int offload_dots(struct offload *offload, struct offload_block *block, const str
     struct quire_error failure = {0};
     struct account account = {.products = (uint64_t)request->n_out * block->dim};
     assert(block->element >= OFFLOAD_CODE1 && request->n_queries > 0 && request->n_runs > 0 && request->n_out > 0);
-    account.sent = (uint64_t)request->n_queries * block->dim + request->n_runs * sizeof *request->runs;
+    account.sent = (uint64_t)request->n_queries * block->dim + request->n_runs * sizeof *request->runs +
+                   (request->ids ? request->n_ids * sizeof *request->ids : 0);
     account.received = request->n_out * sizeof *request->out;
     int rc = begin_call(offload, &account, err);
     if (rc == 0)

@@ -59,16 +59,18 @@ struct offload_nearest {
     struct offload_near *out; /* n_queries x k, nearest first; equal values by row */
 };
 
-/* A query and codes that follow one another: result i is the dot product with code first + i, at out[out + i]. */
+/* A query and codes: result i is the dot product with code ids[first + i], or first + i without ids, at out[out + i]. n may
+ * be 0. */
 struct offload_run {
     uint32_t query, first, n, out;
 };
 
 struct offload_dots {
-    uint32_t n_queries, n_runs, n_out;
+    uint32_t n_queries, n_runs, n_out, n_ids;
     const int8_t *queries;          /* n_queries x dim */
-    const struct offload_run *runs; /* they cover 0 .. n_out - 1 of the results, each once */
-    int32_t *out;                   /* n_out */
+    const struct offload_run *runs; /* n_runs; each place of the results is in one of them at most, */
+    const uint32_t *ids;            /* n_ids, or NULL */
+    int32_t *out;                   /* n_out; what is in no run is undefined */
 };
 
 /* Functions answer 0 or a negative QUIRE_E with *err filled; what stands in outputs then means nothing. QUIRE_ENOMEM: the

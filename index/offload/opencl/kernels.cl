@@ -360,14 +360,15 @@ short16 levels_at(__global const uchar *code)
 
 /* A work-group has a run (struct offload_run): query, first code, number of codes, where its results go. Codes have
  * dim / 8 * BITS bytes, dim is a multiple of 32. */
-__kernel void code_dots(__global const uchar *codes, __global const char *queries, __global const uint4 *runs, uint dim,
-                        __global int *out)
+__kernel void code_dots(__global const uchar *codes, __global const char *queries, __global const uint4 *runs,
+                        __global const uint *ids, uint has_ids, uint dim, __global int *out)
 {
     uint4 run = runs[get_group_id(0)];
     __global const char *query = queries + (size_t)run.x * dim;
     size_t bytes = dim / 8 * BITS;
     for (uint i = get_local_id(0); i < run.z; i += get_local_size(0)) {
-        __global const uchar *code = codes + (size_t)(run.y + i) * bytes;
+        uint id = has_ids ? ids[run.y + i] : run.y + i;
+        __global const uchar *code = codes + (size_t)id * bytes;
         int16 sums = (int16)0;
         for (uint d = 0; d < dim; d += 16)
             sums += convert_int16(levels_at(code + d / 8 * BITS)) * convert_int16(vload16(0, query + d));

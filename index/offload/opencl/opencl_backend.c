@@ -159,7 +159,8 @@ int opencl_buffer(struct opencl *cl, cl_mem_flags flags, size_t bytes, const voi
 {
     cl_int status;
     if (bytes > cl->buffer_bytes)
-        return opencl_error(err, __func__, QUIRE_ENOMEM, "the device has no buffer of %zu bytes, %llu at most", bytes,
+        return opencl_error(err, __func__, QUIRE_ENOMEM,
+                            "the device has not the memory for a buffer of %zu bytes, %llu at most", bytes,
                             (unsigned long long)cl->buffer_bytes);
     if (host)
         flags |= CL_MEM_COPY_HOST_PTR;
@@ -272,20 +273,24 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
     struct opencl *cl = context;
     const struct opencl_block *b = block;
     const struct opencl_program *program;
-    cl_mem queries = NULL, runs = NULL, out = NULL;
+    cl_mem queries = NULL, runs = NULL, ids = NULL, out = NULL;
+    const cl_uint has_ids = request->ids != NULL;
     int rc = opencl_program_dots(cl, b->element, &program, err);
     if (rc == 0)
         rc = opencl_buffer(cl, CL_MEM_READ_ONLY, (size_t)request->n_queries * b->dim, request->queries, &queries, err);
     if (rc == 0)
         rc = opencl_buffer(cl, CL_MEM_READ_ONLY, request->n_runs * sizeof *request->runs, request->runs, &runs, err);
+    if (rc == 0 && has_ids)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, request->n_ids * sizeof *request->ids, request->ids, &ids, err);
     if (rc == 0)
         rc = opencl_buffer(cl, CL_MEM_WRITE_ONLY, request->n_out * sizeof *request->out, NULL, &out, err);
     if (rc == 0) {
-        const struct opencl_argument arguments[] = {OPENCL_ARGUMENT(b->data), OPENCL_ARGUMENT(queries),
-                                                    OPENCL_ARGUMENT(runs), OPENCL_ARGUMENT(b->dim),
-                                                    OPENCL_ARGUMENT(out)};
+        const struct opencl_argument arguments[] = {
+            OPENCL_ARGUMENT(b->data), OPENCL_ARGUMENT(queries), OPENCL_ARGUMENT(runs), OPENCL_ARGUMENT(ids),
+            OPENCL_ARGUMENT(has_ids), OPENCL_ARGUMENT(b->dim),  OPENCL_ARGUMENT(out)};
         size_t local = 32, global = request->n_runs * local;
-        rc = opencl_run(cl, program->kernels[0], arguments, 5, &global, &local, 1, err);
+        rc = opencl_run(cl, program->kernels[0], arguments, sizeof arguments / sizeof *arguments, &global, &local, 1,
+                        err);
     }
     if (rc == 0)
         rc = opencl_read(cl, out, request->n_out * sizeof *request->out, request->out, err);
@@ -293,6 +298,7 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
         cl->calls->clFinish(cl->queue);
     opencl_release(cl, queries);
     opencl_release(cl, runs);
+    opencl_release(cl, ids);
     opencl_release(cl, out);
     return rc;
 }

@@ -304,6 +304,9 @@ static void test_code_dots(void **state)
             uint8_t *codes = checked(malloc(n * stride));
             int8_t *queries = checked(malloc((size_t)n_queries * dim));
             struct offload_run runs[16];
+            uint32_t ids[160]; /* with odd widths: codes backwards */
+            for (uint32_t j = 0; j < n; j++)
+                ids[j] = width % 2 ? n - 1 - j : j;
             uint32_t n_runs = 0;
             for (size_t j = 0; j < n * stride; j++)
                 codes[j] = dim == 65568 ? 255 : (uint8_t)random_next(&random);
@@ -316,13 +319,13 @@ static void test_code_dots(void **state)
             }
             int32_t *out = checked(malloc(n_out * sizeof *out));
             struct offload_rows rows = {.element = OFFLOAD_CODE1 + width, .n = n, .dim = dim, .data = codes};
-            struct offload_dots request = {n_queries, n_runs, n_out, queries, runs, out};
+            struct offload_dots request = {n_queries, n_runs, n_out, n, queries, runs, width % 2 ? ids : NULL, out};
             struct offload_block *block;
             if (offload_load(offload, &rows, &block, &err) < 0 || offload_dots(offload, block, &request, &err) < 0)
                 fail_msg("%s", err.message);
             for (uint32_t r = 0; r < n_runs; r++)
                 for (uint32_t j = 0; j < runs[r].n; j++) {
-                    const uint8_t *code = codes + (runs[r].first + j) * stride;
+                    const uint8_t *code = codes + ids[runs[r].first + j] * stride;
                     const int8_t *query = queries + (size_t)runs[r].query * dim;
                     int64_t sum = 0;
                     for (size_t e = 0; e < dim; e++)

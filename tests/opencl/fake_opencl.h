@@ -1,0 +1,26 @@
+/*
+ * fake_opencl.h - a loader of OpenCL that fails on demand, as tests/support/fault.h is a disk that does.
+ *
+ * libfake_opencl.so stands in for libOpenCL.so.1 where QUIRE_OPENCL_LIBRARY names it. Calls go on to the real loader, so
+ * that what does not fail works, and are counted. A test reaches its controls by dlopen and dlsym of
+ * fake_opencl_controls. Not thread-safe: one test thread.
+ */
+#ifndef QUIRE_TESTS_FAKE_OPENCL_H
+#define QUIRE_TESTS_FAKE_OPENCL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fake_opencl {
+    bool has_device;       /* the real loader is here and has one; set when the library is loaded */
+    uint64_t calls;        /* so far */
+    uint64_t fail_at;      /* this call of those to come fails, 1 is the next; 0: none */
+    bool stays;            /* and all after it, but for releases */
+    int status;            /* what they answer */
+    const char *only;      /* calls of this function alone count and fail; NULL: of all */
+    uint64_t memory_bytes; /* what the device has, and of one buffer at most; 0: as it is */
+    uint64_t held_bytes;   /* in buffers */
+    int64_t objects;       /* created and not released */
+};
+
+#endif
