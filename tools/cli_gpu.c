@@ -13,14 +13,15 @@ void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu)
     const char *wanted = gpu->wanted ? gpu->wanted : "auto";
     gpu->offload = offload_open(wanted, gpu->note, sizeof gpu->note);
     if (gpu->note[0] && strcmp(wanted, "auto") != 0)
-        fprintf(stderr, "%s: --gpu %s: %s\n", cli->verb->name, wanted, gpu->note);
+        cli_note(cli, "--gpu %s: %s", wanted, gpu->note);
 }
 
-void cli_gpu_report(struct cli *cli, struct cli_gpu *gpu, bool used)
+void cli_gpu_report(struct cli *cli, const struct cli_gpu *gpu, bool all)
 {
     struct offload_status status = {0};
     if (gpu->offload)
         offload_get_status(gpu->offload, &status);
+    bool used = status.products > 0 && !(all && status.note[0]);
     cli_put_text(cli, NULL, "device", used ? status.device.name : "processor");
     const char *note = gpu->offload ? status.note : gpu->note;
     if (note[0])

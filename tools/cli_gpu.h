@@ -20,8 +20,8 @@ struct cli_gpu {
 /* Opens what is wanted, "auto" where nothing is said. Never fails: without a device the processor does the work. A line
  * on standard error says so where a device was named. */
 void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu);
-/* Who did the work, and why not the device. */
-void cli_gpu_report(struct cli *cli, struct cli_gpu *gpu, bool used);
+/* Who did the work, and why not the device. all: it counts only where it did all that it was asked for. */
+void cli_gpu_report(struct cli *cli, const struct cli_gpu *gpu, bool all);
 void cli_gpu_close(struct cli_gpu *gpu);
 
 #endif

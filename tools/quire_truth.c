@@ -90,7 +90,7 @@ static void report(struct truth_work *w)
     cli_put_count(w->cli, NULL, "k", w->truth.k);
     cli_put_text(w->cli, NULL, "metric", quire_metric_name((enum quire_metric)w->metric));
     cli_put_real(w->cli, NULL, "seconds", w->seconds);
-    cli_gpu_report(w->cli, &w->gpu, w->on_device);
+    cli_gpu_report(w->cli, &w->gpu, true);
 }
 
 static const char summary[] =

@@ -9,13 +9,11 @@
 #include "index/offload/offload.h"
 #include "io/random.h"
 #include "tests/opencl/fake_opencl.h"
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -31,24 +29,15 @@
 #define CL_STRANGE  (-30)
 
 static struct fake_opencl *fake;
-static char folder[600], note[512], own_path[600];
+static char note[512], own_path[600];
 static struct vectors base, queries;
 static struct truth expected;
 static struct quire_error err;
 
 static int setup(void **state)
 {
-    char path[700];
     (void)state;
-    snprintf(path, sizeof path, "%s/libfake_opencl.so", folder);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library) {
-        struct fake_opencl *(*controls)(void) = NULL;
-        void *address = dlsym(library, "fake_opencl_controls");
-        memcpy(&controls, &address, sizeof address);
-        fake = controls();
-        setenv("QUIRE_OPENCL_LIBRARY", path, 1);
-    }
+    fake = fake_opencl_install();
     struct random random;
     random_init(&random, 1);
     base = (struct vectors){malloc(ROWS * DIM * sizeof(float)), ROWS, DIM, QUIRE_TYPE_F32};
@@ -67,11 +56,6 @@ static int teardown(void **state)
     free(queries.data);
     truth_free(&expected);
     return 0;
-}
-
-static void reset(void)
-{
-    *fake = (struct fake_opencl){.has_device = fake->has_device, .objects = fake->objects};
 }
 
 /* Opens, computes, closes. The answer is always the right one; says whether the device gave it. */
@@ -102,7 +86,7 @@ static void skip_without_device(void)
         print_message("skipped: there is no OpenCL device, or no plug-in\n");
         skip();
     }
-    reset();
+    fake_opencl_reset(fake);
 }
 
 static void test_works(void **state)
@@ -128,7 +112,7 @@ static void test_every_call(void **state)
             bool through = false;
             uint32_t at = 0;
             while (!through) {
-                reset();
+                fake_opencl_reset(fake);
                 fake->fail_at = ++at;
                 fake->stays = stays;
                 fake->status = statuses[i];
@@ -152,7 +136,7 @@ static void test_no_driver_no_device(void **state)
     fake->status = -1001;
     assert_false(compute(&status));
     assert_non_null(strstr(note, "no driver"));
-    reset();
+    fake_opencl_reset(fake);
     fake->only = "clGetDeviceIDs";
     fake->fail_at = 1;
     fake->stays = true;
@@ -182,13 +166,13 @@ static void test_little_memory(void **state)
     skip_without_device();
     bool in_parts = false;
     for (uint64_t kib = 4096; kib > 512; kib -= 128) {
-        reset();
+        fake_opencl_reset(fake);
         fake->memory_bytes = kib << 10;
         if (compute(&status))
             in_parts = in_parts || status.calls >= 4; /* two parts are loaded and searched */
     }
     assert_true(in_parts);
-    reset();
+    fake_opencl_reset(fake);
     fake->memory_bytes = 100000;
     assert_false(compute(&status));
     assert_non_null(strstr(status.note, "memory"));
@@ -288,9 +272,5 @@ int main(int argc, char **argv)
     }
     ssize_t n = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
     own_path[n > 0 ? n : 0] = '\0';
-    snprintf(folder, sizeof folder, "%s", own_path);
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
     return cmocka_run_group_tests_name("device faults", tests, setup, teardown);
 }
