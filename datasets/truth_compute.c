@@ -9,10 +9,10 @@
  * query runs a second time and every row within the bound is compared in double. So the answer is a function of the
  * input alone, not of the processor: it is ordered by (distance before it is rounded to f32, row).
  *
- * A device (index/offload) may take the place of the kernels. Its whole numbers are theirs; its floats are a first guess
- * like theirs, within a bound that is somewhat wider, and all that follows is the same. So is the answer. Vectors whose
- * lengths are extreme are not given to a device, since it may count the smallest floats as zero. When a device fails, all
- * is done on the processor.
+ * A device (index/offload) may take the place of the kernels. Its whole numbers are theirs; its floats are a first
+ * guess like theirs, within a bound that is somewhat wider, and all that follows is the same. So is the answer. Vectors
+ * whose lengths are extreme are not given to a device, since it may count the smallest floats as zero. When a device
+ * fails, all is done on the processor.
  *
  * The bound: a sum of dim products in at least 4 partial sums has a relative error below (dim / 4 + 16) * 2^-24 of the
  * sum of magnitudes, which is the distance itself for L2 and at most |q| |x| for inner products.

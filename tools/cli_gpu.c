@@ -3,17 +3,48 @@
  *
  * A device is never needed: whatever is wrong with it is one line, and the processor does the work. The line goes to
  * standard error where the user named a device, and into the report in any case.
+ *
+ * Auto compares expected times. They come from rates that are measured here and now, which takes about half a second,
+ * so work that the processor does in about that time stays there unmeasured.
  */
 #include "tools/cli_gpu.h"
+#include "index/vector/parallel.h"
 #include <stdio.h>
 #include <string.h>
 
-void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu)
+/* With auto: closes a device on which the work does not pay. */
+static void decide(struct cli_gpu *gpu, const struct offload_work *work, unsigned threads)
+{
+    struct offload_rates rates;
+    struct quire_error err = {0};
+    bool pays = false;
+    if (offload_measure(gpu->offload, &rates, &err) < 0) {
+        snprintf(gpu->note, sizeof gpu->note, "auto: %s", err.message);
+    } else {
+        double device = offload_device_seconds(&rates, work);
+        double processor = offload_processor_seconds(&rates, work, threads ? threads : parallel_processors());
+        pays = device < processor;
+        snprintf(gpu->note, sizeof gpu->note, "auto: %.3g s expected on the device, %.3g s on the processor", device,
+                 processor);
+    }
+    if (!pays)
+        cli_gpu_close(gpu);
+}
+
+void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu, const struct offload_work *work, unsigned threads)
 {
     const char *wanted = gpu->wanted ? gpu->wanted : "auto";
+    bool is_auto = strcmp(wanted, "auto") == 0;
+    if (is_auto && work && work->products < OFFLOAD_PRODUCTS_LEAST) {
+        snprintf(gpu->note, sizeof gpu->note, "auto: %.3g products are too few to ask a device",
+                 (double)work->products);
+        return;
+    }
     gpu->offload = offload_open(wanted, gpu->note, sizeof gpu->note);
-    if (gpu->note[0] && strcmp(wanted, "auto") != 0)
+    if (gpu->note[0] && !is_auto)
         cli_note(cli, "--gpu %s: %s", wanted, gpu->note);
+    if (gpu->offload && is_auto && work)
+        decide(gpu, work, threads);
 }
 
 void cli_gpu_report(struct cli *cli, const struct cli_gpu *gpu, bool all)
@@ -23,7 +54,7 @@ void cli_gpu_report(struct cli *cli, const struct cli_gpu *gpu, bool all)
         offload_get_status(gpu->offload, &status);
     bool used = status.products > 0 && !(all && status.note[0]);
     cli_put_text(cli, NULL, "device", used ? status.device.name : "processor");
-    const char *note = gpu->offload ? status.note : gpu->note;
+    const char *note = status.note[0] ? status.note : gpu->note;
     if (note[0])
         cli_put_text(cli, NULL, "device_note", note);
     if (used)

@@ -126,6 +126,17 @@ static void set_attributes(struct build_work *w, struct quire_build_options *opt
     options->tenants = (const char *const *)w->tenants.start;
 }
 
+/* Most products are those of rows with the rows of near groups, or with near centroids in each round. */
+static void open_device(struct build_work *w)
+{
+    uint64_t per_row = w->index == QUIRE_INDEX_SPANN ? BUILD_LIST_PRODUCTS : BUILD_GRAPH_PRODUCTS;
+    struct offload_work work = {.kind = OFFLOAD_CODES,
+                                .products = w->vectors.rows * w->vectors.dim * per_row,
+                                .bytes = w->vectors.rows * w->vectors.dim * 2, /* as rows and as queries */
+                                .calls = w->vectors.rows / 2048 + 1};
+    cli_gpu_open(w->cli, &w->gpu, &work, (unsigned)w->threads);
+}
+
 static int build(struct build_work *w, struct quire_error *err)
 {
     struct quire_build_options options;
@@ -170,7 +181,7 @@ static int build(struct build_work *w, struct quire_error *err)
                                 .read = read_rows,
                                 .context = w};
     uint64_t begin = clock_ns();
-    cli_gpu_open(w->cli, &w->gpu);
+    open_device(w);
     int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     return rc;

@@ -64,6 +64,16 @@ static int load(struct truth_work *w, struct quire_error *err)
     return keep_matches(w, err);
 }
 
+static void open_device(struct truth_work *w)
+{
+    bool bytes = w->base.type == QUIRE_TYPE_U8 || w->base.type == QUIRE_TYPE_I8;
+    struct offload_work work = {.kind = bytes ? OFFLOAD_BYTES : OFFLOAD_FLOATS,
+                                .products = w->base.rows * w->queries.rows * w->base.dim,
+                                .bytes = w->base.rows * w->base.dim * quire_type_bytes(w->base.type),
+                                .calls = w->queries.rows / 256 + 1};
+    cli_gpu_open(w->cli, &w->gpu, &work, (unsigned)w->threads);
+}
+
 static int compute(struct truth_work *w, struct quire_error *err)
 {
     uint64_t begin = clock_ns();
@@ -126,7 +136,7 @@ int quire_truth(int argc, char **argv)
     int rc = load(&w, &err);
     cli_may_end(false);
     if (rc == 0) {
-        cli_gpu_open(&cli, &w.gpu);
+        open_device(&w);
         rc = compute(&w, &err);
     }
     if (rc == 0)

@@ -12,8 +12,11 @@ struct segment;
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
                   const struct quire_build_options *options, struct quire_error *err);
 
-/* The same with a device for part of the work, or NULL: the same index, byte for byte. What a device has done and why it
- * did no more is in its status. */
+/* About how many rows or centroids each row is multiplied with: page graph, inverted lists. */
+#define BUILD_GRAPH_PRODUCTS 1700u
+#define BUILD_LIST_PRODUCTS  520u
+/* The same with a device for part of the work, or NULL: the same index, byte for byte. What a device has done and
+ * why it did no more is in its status. */
 int build_offloaded(struct io_fs *fs, const char *path, const struct quire_input *input,
                     const struct quire_build_options *options, struct offload *offload, struct quire_error *err);
 

@@ -219,7 +219,7 @@ static void choose(struct clustering *s, uint32_t row, const uint32_t *ids, cons
     s->ratios[row] = distances[best] / own;
 }
 
-/* ---- with a device: products of rows with the centroids of their own cluster and of those near it ------------------ */
+/* ---- with a device: products of rows with the centroids of their own cluster and of those near it ---------------- */
 
 static void device_fini(struct choice_device *device)
 {

@@ -19,8 +19,8 @@ struct neighbours_config {
     float alpha;       /* pruning on squared distances: c is dropped if alpha * d(kept, c) < d(row, c) */
     unsigned threads;
     uint32_t groups_known; /* groups searched for rows that bring candidates */
-    /* NULL, or a device for the products between rows, where all are in memory and none brings candidates; the edges are
-     * the same */
+    /* NULL, or a device for the products between rows, where all are in memory and none brings candidates; the edges
+     * are the same */
     struct offload *offload;
 };
 

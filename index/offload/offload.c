@@ -1,9 +1,9 @@
 /*
  * offload.c - finding a plug-in, choosing a device, and what happens when it fails.
  *
- * Plug-ins are shared objects beside the program or the library, or in the folder quire of the libraries' folder (QUIRE_LIBDIR, from the build), or where
- * QUIRE_PLUGIN_DIR says; nothing is searched for before a device is asked for. A plug-in stays loaded for the rest of
- * the process, as drivers do not bear to be unloaded.
+ * Plug-ins are shared objects beside the program or the library, or in the folder quire of the libraries' folder
+ * (QUIRE_LIBDIR, from the build), or where QUIRE_PLUGIN_DIR says; nothing is searched for before a device is asked for.
+ * A plug-in stays loaded for the rest of the process, as drivers do not bear to be unloaded.
  *
  * A device that answers with anything but "not enough memory" or "cannot do that" is lost: whatever it says later
  * cannot be relied on, so it is not asked again. There is one line about it, in its status, and callers go on without.

@@ -59,8 +59,8 @@ struct offload_nearest {
     struct offload_near *out; /* n_queries x k, nearest first; equal values by row */
 };
 
-/* A query and codes: result i is the dot product with code ids[first + i], or first + i without ids, at out[out + i]. n may
- * be 0. */
+/* A query and codes: result i is the dot product with code ids[first + i], or first + i without ids, and stands at
+ * out[out + i]. n may be 0. */
 struct offload_run {
     uint32_t query, first, n, out;
 };
@@ -73,9 +73,10 @@ struct offload_dots {
     int32_t *out;                   /* n_out; what is in no run is undefined */
 };
 
-/* Functions answer 0 or a negative QUIRE_E with *err filled; what stands in outputs then means nothing. QUIRE_ENOMEM: the
- * device or this machine has not the memory, with less it may go. QUIRE_EUNSUPPORTED: the device cannot do that. All else: the device is not
- * to be used any more. A context and its blocks are used by one thread at a time. */
+/* Functions answer 0 or a negative QUIRE_E with *err filled; what stands in outputs then means nothing.
+ * QUIRE_ENOMEM: the device or this machine has not the memory, with less it may go. QUIRE_EUNSUPPORTED: the device
+ * cannot do that. All else: the device is not to be used any more. A context and its blocks are used by one thread
+ * at a time. */
 struct offload_backend {
     uint32_t abi; /* OFFLOAD_BACKEND_ABI */
     const char *name;

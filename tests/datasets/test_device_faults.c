@@ -1,14 +1,15 @@
 /*
  * test_device_faults.c - whatever goes wrong with a device, the answer is the same and one line says what it was.
  *
- * The loader of OpenCL is tests/opencl/fake_opencl.c, which fails on demand. Where a failing call may stand anywhere, it
- * is moved forward until the whole goes through, as the sweeps of the failing disk are. Without a device the tests say
- * that they were skipped.
+ * The loader of OpenCL is tests/opencl/fake_opencl.c, which fails on demand. Where a failing call may stand anywhere,
+ * it is moved forward until the whole goes through, as the sweeps of the failing disk are. Without a device the tests
+ * say that they were skipped.
  */
 #include "datasets/vecfile.h"
-#include "index/offload/offload.h"
+#include "index/offload/offload_probe.h"
 #include "io/random.h"
 #include "tests/opencl/fake_opencl.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -224,6 +225,49 @@ static void test_choice(void **state)
     assert_int_equal(fake->objects, 0);
 }
 
+/* auto takes what is not the processor itself. */
+static void test_auto(void **state)
+{
+    struct offload_device device;
+    uint32_t n = 0;
+    (void)state;
+    skip_without_device();
+    assert_int_equal(offload_list(&device, 1, &n, &err), 0);
+    assert_int_equal(n, 1);
+    if (device.is_processor) {
+        assert_null(offload_open("auto", note, sizeof note));
+        assert_non_null(strstr(note, "the processor itself"));
+    }
+    fake->as_card = true;
+    struct offload *offload = offload_open("auto", note, sizeof note);
+    assert_non_null(offload);
+    offload_close(offload);
+}
+
+/* Rates are positive; expected times are what they say. */
+static void test_probe(void **state)
+{
+    struct offload_rates rates;
+    const struct offload_rates known = {1e9, 0.5, {2e9, 4e9, 8e9}, {1e9, 2e9, 3e9}};
+    const struct offload_work work = {OFFLOAD_BYTES, 8000000000, 3000000000, 2};
+    (void)state;
+    assert_true(fabs(offload_device_seconds(&known, &work) - (2 * 0.5 + 3 + 2)) < 1e-9);
+    assert_true(fabs(offload_processor_seconds(&known, &work, 2) - 2) < 1e-9);
+    skip_without_device();
+    struct offload *offload = offload_open("", note, sizeof note);
+    assert_non_null(offload);
+    assert_int_equal(offload_measure(offload, &rates, &err), 0);
+    assert_true(rates.send_bytes_per_second > 0 && rates.call_seconds > 0);
+    for (unsigned i = 0; i < OFFLOAD_KINDS; i++)
+        assert_true(rates.products_per_second[i] > 0 && rates.processor_per_second[i] > 0);
+    fake->fail_at = 40; /* somewhere in it */
+    fake->stays = true;
+    fake->status = CL_GONE;
+    assert_int_equal(offload_measure(offload, &rates, &err), QUIRE_EIO);
+    offload_close(offload);
+    assert_int_equal(fake->objects, 0);
+}
+
 /* ---- what a process can find out only once: it is played in a process of its own --------------------------------- */
 
 /* Prints the note of an open with these variables. */
@@ -262,6 +306,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_little_memory),
         cmocka_unit_test(test_vanishes),
         cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_probe),
         cmocka_unit_test(test_no_loader_no_plugin),
     };
     if (argc > 1 && strcmp(argv[1], "--note") == 0) {

@@ -116,7 +116,9 @@ EXPORT cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_ui
                              cl_uint *n)
 {
     GO_ON(clGetDeviceIDs, fake.status);
-    return call(platform, type, max, devices, n);
+    if (fake.as_card && type == CL_DEVICE_TYPE_CPU)
+        return CL_DEVICE_NOT_FOUND;
+    return call(platform, fake.as_card ? CL_DEVICE_TYPE_ALL : type, max, devices, n);
 }
 
 EXPORT cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes, void *value, size_t *size)
@@ -215,10 +217,4 @@ EXPORT cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, c
 {
     GO_ON(clEnqueueNDRangeKernel, fake.status);
     return call(queue, kernel, axes, first, global, local, n, events, event);
-}
-
-EXPORT cl_int clFinish(cl_command_queue queue)
-{
-    GO_ON(clFinish, fake.status);
-    return call(queue);
 }

@@ -1,8 +1,8 @@
 /*
  * fake_opencl.h - a loader of OpenCL that fails on demand, as tests/support/fault.h is a disk that does.
  *
- * libfake_opencl.so stands in for libOpenCL.so.1 where QUIRE_OPENCL_LIBRARY names it. Calls go on to the real loader, so
- * that what does not fail works, and are counted. A test reaches its controls by dlopen and dlsym of
+ * libfake_opencl.so stands in for libOpenCL.so.1 where QUIRE_OPENCL_LIBRARY names it. Calls go on to the real loader,
+ * so that what does not fail works, and are counted. A test reaches its controls by dlopen and dlsym of
  * fake_opencl_controls. Not thread-safe: one test thread.
  */
 #ifndef QUIRE_TESTS_FAKE_OPENCL_H
@@ -25,6 +25,7 @@ struct fake_opencl {
     const char *only;      /* calls of this function alone count and fail; NULL: of all */
     uint64_t memory_bytes; /* what the device has, and of one buffer at most; 0: as it is */
     uint64_t held_bytes;   /* in buffers */
+    bool as_card;          /* the device says that it is a graphics card */
     int64_t objects;       /* created and not released */
 };
 

@@ -4,7 +4,8 @@
  * Every platform's devices are listed, graphics cards first. A processor is listed too (pocl is one), and said to be
  * one: it serves tests, and whoever names it.
  *
- * One queue per context, in order, and every call waits for its results: the engine calls one at a time. Kernels and
+ * One queue per context, in order, and every call waits for its results: the engine calls one at a time. Transfers
+ * wait, too: a device that fails may not say any more when it has done with memory that is to be freed. Kernels and
  * their tiles are of two kinds. Where a device has local memory of its own, tiles go there; where local memory is
  * ordinary memory, as on a processor, registers are the better place. QUIRE_OPENCL_TILES=local|registers overrides
  * that, so that one device tests both.
@@ -177,7 +178,7 @@ int opencl_buffer(struct opencl *cl, cl_mem_flags flags, size_t bytes, const voi
 
 int opencl_write(struct opencl *cl, cl_mem to, size_t at, size_t bytes, const void *from, struct quire_error *err)
 {
-    cl_int status = cl->calls->clEnqueueWriteBuffer(cl->queue, to, CL_FALSE, at, bytes, from, 0, NULL, NULL);
+    cl_int status = cl->calls->clEnqueueWriteBuffer(cl->queue, to, CL_TRUE, at, bytes, from, 0, NULL, NULL);
     return status == CL_SUCCESS ? 0 : opencl_failed(err, __func__, status, "clEnqueueWriteBuffer");
 }
 
@@ -205,12 +206,6 @@ int opencl_run(struct opencl *cl, cl_kernel kernel, const struct opencl_argument
     return status == CL_SUCCESS ? 0 : opencl_failed(err, __func__, status, "clEnqueueNDRangeKernel");
 }
 
-static int finish(struct opencl *cl, struct quire_error *err)
-{
-    cl_int status = cl->calls->clFinish(cl->queue);
-    return status == CL_SUCCESS ? 0 : opencl_failed(err, __func__, status, "clFinish");
-}
-
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static void unload(void *context, void *block)
@@ -233,11 +228,7 @@ static int send_padded(struct opencl *cl, const struct opencl_block *b, const ui
         for (size_t i = 0; i < n; i++)
             memcpy(stage + i * to_bytes, data + (first + i) * from_bytes, from_bytes);
         rc = opencl_write(cl, b->data, first * to_bytes, n * to_bytes, stage, err);
-        if (rc == 0)
-            rc = finish(cl, err);
     }
-    if (rc < 0)
-        cl->calls->clFinish(cl->queue);
     free(stage);
     return rc;
 }
@@ -255,11 +246,9 @@ static int load(void *context, const struct offload_rows *rows, void **block, st
     int rc = opencl_buffer(cl, CL_MEM_READ_ONLY, ((size_t)b->n + TILE_ROWS) * row_bytes, NULL, &b->data, err);
     if (rc == 0 && rows->factors)
         rc = opencl_buffer(cl, CL_MEM_READ_ONLY, b->n * sizeof(float), rows->factors, &b->factors, err);
-    if (rc == 0 && b->padded == b->dim) {
+    if (rc == 0 && b->padded == b->dim)
         rc = opencl_write(cl, b->data, 0, b->n * row_bytes, rows->data, err);
-        if (rc == 0)
-            rc = finish(cl, err);
-    } else if (rc == 0)
+    else if (rc == 0)
         rc = send_padded(cl, b, rows->data, err);
     if (rc == 0)
         *block = b;
@@ -294,8 +283,6 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
     }
     if (rc == 0)
         rc = opencl_read(cl, out, request->n_out * sizeof *request->out, request->out, err);
-    if (rc < 0)
-        cl->calls->clFinish(cl->queue);
     opencl_release(cl, queries);
     opencl_release(cl, runs);
     opencl_release(cl, ids);

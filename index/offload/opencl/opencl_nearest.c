@@ -225,8 +225,6 @@ int opencl_nearest(void *context, void *block, const struct offload_nearest *req
         if (rc == 0)
             rc = answer(&b, first, err);
     }
-    if (rc < 0)
-        b.cl->calls->clFinish(b.cl->queue); /* it may still read what is freed now */
     batch_fini(&b);
     return rc;
 }

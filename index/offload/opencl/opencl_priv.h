@@ -29,8 +29,7 @@
     X(clReleaseMemObject)                                                                                              \
     X(clEnqueueWriteBuffer)                                                                                            \
     X(clEnqueueReadBuffer)                                                                                             \
-    X(clEnqueueNDRangeKernel)                                                                                          \
-    X(clFinish)
+    X(clEnqueueNDRangeKernel)
 
 struct opencl_calls {
 #define OPENCL_CALL(name) __typeof__(name) *name;
@@ -38,8 +37,8 @@ struct opencl_calls {
 #undef OPENCL_CALL
 };
 
-/* Loads libOpenCL.so.1, or what QUIRE_OPENCL_LIBRARY names, for the rest of the process: drivers start threads and do not
- * bear to be unloaded. QUIRE_EUNSUPPORTED where there is none. Thread-safe. */
+/* Loads libOpenCL.so.1, or what QUIRE_OPENCL_LIBRARY names, for the rest of the process: drivers start threads and
+ * do not bear to be unloaded. QUIRE_EUNSUPPORTED where there is none. Thread-safe. */
 int opencl_load(const struct opencl_calls **out, struct quire_error *err);
 
 /* Fills *err and returns code. */
@@ -89,7 +88,7 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
 /* Buffers and transfers. `bytes` 0 is made 1. host: copied into it, or NULL. */
 int opencl_buffer(struct opencl *cl, cl_mem_flags flags, size_t bytes, const void *host, cl_mem *out,
                   struct quire_error *err);
-/* Does not wait: `from` must stay as it is until opencl_read. */
+/* Waits until `from` may be used again. */
 int opencl_write(struct opencl *cl, cl_mem to, size_t at, size_t bytes, const void *from, struct quire_error *err);
 /* Waits for all that was asked for before. */
 int opencl_read(struct opencl *cl, cl_mem from, size_t bytes, void *to, struct quire_error *err);

@@ -2,8 +2,8 @@
  * test_build_device.c - an index built with a device is byte for byte the index built without.
  *
  * Both kinds, whole and scattered data; and the same when the device fails at some point, or has little memory. The
- * number that is drawn for each segment is made the same for all by a getrandom of this program. The loader of OpenCL is
- * tests/opencl/fake_opencl.c. Without a device the tests say that they were skipped.
+ * number that is drawn for each segment is made the same for all by a getrandom of this program. The loader of OpenCL
+ * is tests/opencl/fake_opencl.c. Without a device the tests say that they were skipped.
  */
 #include "index/build/build.h"
 #include "index/offload/offload.h"
