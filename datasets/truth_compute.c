@@ -59,8 +59,9 @@ struct scan {
     size_t row_bytes;
     uint64_t block_rows;
     double *base_norms, *query_norms; /* lengths */
-    double norm_max, error;           /* of the base; relative error bound of a kernel, or of a device */
-    const struct offload_near *guess; /* of a device, `keep` per query from first_guess on; NULL: kernels */
+    double norm_max;                  /* of the base */
+    double error, tiny;               /* bounds on a kernel's or device's error: relative, and what is added to that */
+    const struct offload_near *guess; /* of a device, `keep` per query from first_query on; NULL: kernels */
     uint64_t first_query;             /* of the range that threads share, and of guess */
     struct truth *truth;
 };
@@ -168,13 +169,13 @@ static double error_of(const struct scan *s, uint64_t query, double distance)
 {
     switch (s->metric) {
     case QUIRE_METRIC_IP:
-        return s->error * s->query_norms[query] * s->norm_max + TINY;
+        return s->error * s->query_norms[query] * s->norm_max + s->tiny;
     case QUIRE_METRIC_COSINE:
-        return s->error + TINY;
+        return s->error + s->tiny;
     case QUIRE_METRIC_L2:
         break;
     }
-    return s->error * distance + TINY;
+    return s->error * distance + s->tiny;
 }
 
 /* ---- some queries against all rows ------------------------------------------------------------------------------- */
@@ -494,6 +495,7 @@ int truth_compute_on(struct offload *offload, const struct vectors *base, const 
     s.whole = base->type == queries->type && (base->type == QUIRE_TYPE_U8 || base->type == QUIRE_TYPE_I8) &&
               !(offload && metric == QUIRE_METRIC_COSINE);
     s.error = offload ? offload_float_error(base->dim) + 0x1p-20 : (base->dim / 4.0 + 16) * 0x1p-24;
+    s.tiny = offload ? 4 * LENGTH_MAX * offload_float_tiny(base->dim) : TINY;
     rc = prepare(&s, threads, err);
     if (rc < 0)
         goto out;

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* With auto: closes a device on which the work does not pay. */
-static void decide(struct cli_gpu *gpu, const struct offload_work *work, unsigned threads)
+static void decide(struct cli_gpu *gpu, const struct offload_work *works, unsigned n_works, unsigned threads)
 {
     struct offload_rates rates;
     struct quire_error err = {0};
@@ -21,8 +21,11 @@ static void decide(struct cli_gpu *gpu, const struct offload_work *work, unsigne
     if (offload_measure(gpu->offload, &rates, &err) < 0) {
         snprintf(gpu->note, sizeof gpu->note, "auto: %s", err.message);
     } else {
-        double device = offload_device_seconds(&rates, work);
-        double processor = offload_processor_seconds(&rates, work, threads ? threads : parallel_processors());
+        double device = 0, processor = 0;
+        for (unsigned i = 0; i < n_works; i++) {
+            device += offload_device_seconds(&rates, &works[i]);
+            processor += offload_processor_seconds(&rates, &works[i], threads ? threads : parallel_processors());
+        }
         pays = device < processor;
         snprintf(gpu->note, sizeof gpu->note, "auto: %.3g s expected on the device, %.3g s on the processor", device,
                  processor);
@@ -31,20 +34,23 @@ static void decide(struct cli_gpu *gpu, const struct offload_work *work, unsigne
         cli_gpu_close(gpu);
 }
 
-void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu, const struct offload_work *work, unsigned threads)
+void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu, const struct offload_work *works, unsigned n_works,
+                  unsigned threads)
 {
     const char *wanted = gpu->wanted ? gpu->wanted : "auto";
     bool is_auto = strcmp(wanted, "auto") == 0;
-    if (is_auto && work && work->products < OFFLOAD_PRODUCTS_LEAST) {
-        snprintf(gpu->note, sizeof gpu->note, "auto: %.3g products are too few to ask a device",
-                 (double)work->products);
+    uint64_t products = 0;
+    for (unsigned i = 0; i < n_works; i++)
+        products += works[i].products;
+    if (is_auto && n_works > 0 && products < OFFLOAD_PRODUCTS_LEAST) {
+        snprintf(gpu->note, sizeof gpu->note, "auto: %.3g products are too few to ask a device", (double)products);
         return;
     }
     gpu->offload = offload_open(wanted, gpu->note, sizeof gpu->note);
     if (gpu->note[0] && !is_auto)
         cli_note(cli, "--gpu %s: %s", wanted, gpu->note);
-    if (gpu->offload && is_auto && work)
-        decide(gpu, work, threads);
+    if (gpu->offload && is_auto && n_works > 0)
+        decide(gpu, works, n_works, threads);
 }
 
 void cli_gpu_report(struct cli *cli, const struct cli_gpu *gpu, bool all)

@@ -75,7 +75,7 @@ static int probe_gpu(struct cli *cli, struct cli_gpu *gpu)
     struct offload_rates rates;
     struct quire_error err = {0};
     report_devices(cli);
-    cli_gpu_open(cli, gpu, NULL, 0);
+    cli_gpu_open(cli, gpu, NULL, 0, 0);
     int rc = gpu->offload ? offload_measure(gpu->offload, &rates, &err) : 0;
     cli_gpu_report(cli, gpu, true);
     if (rc == 0 && gpu->offload) {

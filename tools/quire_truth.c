@@ -71,7 +71,7 @@ static void open_device(struct truth_work *w)
                                 .products = w->base.rows * w->queries.rows * w->base.dim,
                                 .bytes = w->base.rows * w->base.dim * quire_type_bytes(w->base.type),
                                 .calls = w->queries.rows / 256 + 1};
-    cli_gpu_open(w->cli, &w->gpu, &work, (unsigned)w->threads);
+    cli_gpu_open(w->cli, &w->gpu, &work, 1, (unsigned)w->threads);
 }
 
 static int compute(struct truth_work *w, struct quire_error *err)

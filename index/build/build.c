@@ -512,7 +512,7 @@ static int build_any(struct io_fs *fs, const char *path, const struct quire_inpu
                       .row_bytes = build_row_bytes(input->dim, input->type, merge && merge->unit_codes),
                       .options = *options,
                       .merge = merge,
-                      .offload = offload,
+                      .offload = options->build_memory_bytes ? NULL : offload, /* its memory is not planned for */
                       .fs = fs,
                       .err = err};
     if (err)
