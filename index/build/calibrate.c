@@ -55,8 +55,8 @@
 #define RENEWED_LAST    0.96f /* up to this one */
 #define CHECK_SHARE     6u    /* one query in so many is asked beyond, at one point */
 #define CHECK_ERRORS    1.5   /* standard errors by which that may lie below the curve, which has a margin itself */
-#define NAMED           160u /* rows of a batch that a device names per query: TRUTH_K, those held out among them, some more */
-#define COMPARE_ROWS    64u /* rows that all queries of a thread are compared with while they are in its cache */
+#define NAMED           160u  /* rows of a batch that a device names per query: TRUTH_K, some held out, more */
+#define COMPARE_ROWS    64u   /* rows that all queries of a thread are compared with while they are in its cache */
 
 /* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
 static const struct {
