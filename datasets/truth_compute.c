@@ -9,11 +9,17 @@
  * query runs a second time and every row within the bound is compared in double. So the answer is a function of the
  * input alone, not of the processor: it is ordered by (distance before it is rounded to f32, row).
  *
+ * A device (index/offload) may take the place of the kernels. Its whole numbers are theirs; its floats are a first
+ * guess like theirs, within a bound that is somewhat wider, and all that follows is the same. So is the answer. Vectors
+ * whose lengths are extreme are not given to a device, since it may count the smallest floats as zero. When a device
+ * fails, all is done on the processor.
+ *
  * The bound: a sum of dim products in at least 4 partial sums has a relative error below (dim / 4 + 16) * 2^-24 of the
  * sum of magnitudes, which is the distance itself for L2 and at most |q| |x| for inner products.
  */
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
+#include "index/offload/offload.h"
 #include "index/vector/parallel.h"
 #include "index/vector/space.h"
 #include "io/error.h"
@@ -29,6 +35,9 @@
 #define NORM_ROWS   4096u
 #define NORM2_MAX   1e37  /* as in an index: beyond it, a squared distance may not fit f32 */
 #define TINY        1e-37 /* covers what f32 sums lose below its normal range */
+#define LENGTH_MIN  1e-6  /* of vectors for a device: products of such, and what it may lose below the normal range, */
+#define LENGTH_MAX  1e6   /* are far from each other; zero vectors are fine */
+#define GUESS_BYTES ((size_t)64 << 20)
 
 struct near {
     double distance;
@@ -50,7 +59,10 @@ struct scan {
     size_t row_bytes;
     uint64_t block_rows;
     double *base_norms, *query_norms; /* lengths */
-    double norm_max, error;           /* of the base; relative error bound of a kernel */
+    double norm_max;                  /* of the base */
+    double error, tiny;               /* bounds on a kernel's or device's error: relative, and what is added to that */
+    const struct offload_near *guess; /* of a device, `keep` per query from first_query on; NULL: kernels */
+    uint64_t first_query;             /* of the range that threads share, and of guess */
     struct truth *truth;
 };
 
@@ -157,13 +169,13 @@ static double error_of(const struct scan *s, uint64_t query, double distance)
 {
     switch (s->metric) {
     case QUIRE_METRIC_IP:
-        return s->error * s->query_norms[query] * s->norm_max + TINY;
+        return s->error * s->query_norms[query] * s->norm_max + s->tiny;
     case QUIRE_METRIC_COSINE:
-        return s->error + TINY;
+        return s->error + s->tiny;
     case QUIRE_METRIC_L2:
         break;
     }
-    return s->error * distance + TINY;
+    return s->error * distance + s->tiny;
 }
 
 /* ---- some queries against all rows ------------------------------------------------------------------------------- */
@@ -197,6 +209,7 @@ static void scan_again(const struct scan *s, const float *q, uint64_t query, dou
 static void refine(const struct scan *s, const float *q, uint64_t query, struct nearest *nearest,
                    struct scratch *scratch)
 {
+    /* the worst stands first in a heap */
     double outside = nearest->n < s->base->rows ? nearest->heap[0].distance : INFINITY;
     for (uint32_t i = 0; i < nearest->n; i++)
         nearest->heap[i].distance = distance_exact(s, q, scratch->row, query, nearest->heap[i].id);
@@ -240,19 +253,36 @@ static void scratch_fini(struct scratch *scratch)
         free(scratch->nearest[i].heap);
 }
 
+/* What a device has found, the worst of it first. */
+static void take_guess(const struct scan *s, uint64_t query, struct nearest *nearest)
+{
+    const struct offload_near *guess = s->guess + (query - s->first_query) * s->keep;
+    for (uint32_t i = 0; i < s->keep; i++) {
+        double value = guess[s->keep - 1 - i].value;
+        if (s->metric == QUIRE_METRIC_COSINE) /* the rows' lengths are in it already */
+            value = 1 + value / s->query_norms[query];
+        nearest->heap[i] = (struct near){value, guess[s->keep - 1 - i].row};
+    }
+    nearest->n = s->keep;
+}
+
 static int scan_queries(void *context, uint64_t begin, uint64_t end)
 {
     const struct scan *s = context;
     const void *q[QUERIES_MAX];
     struct scratch scratch;
     int rc = scratch_init(s, &scratch);
+    begin += s->first_query;
+    end += s->first_query;
     for (uint64_t i = begin; rc == 0 && i < end; i++) {
         float *floats = scratch.queries + (i - begin) * s->base->dim;
         q[i - begin] = s->whole ? row_of(s->queries, i) : floats;
         if (!s->whole)
             space_floats(s->queries->type, row_of(s->queries, i), s->base->dim, floats);
     }
-    if (rc == 0)
+    for (uint64_t i = begin; rc == 0 && s->guess && i < end; i++)
+        take_guess(s, i, &scratch.nearest[i - begin]);
+    if (rc == 0 && !s->guess)
         scan_blocks(s, q, begin, end - begin, &scratch);
     for (uint64_t i = begin; rc == 0 && i < end; i++) {
         struct nearest *nearest = &scratch.nearest[i - begin];
@@ -332,11 +362,9 @@ static int prepare(struct scan *s, unsigned threads, struct quire_error *err)
     size_t n = memory_size_mul(s->queries->rows, s->k);
     s->row_bytes = s->base->dim * quire_type_bytes(s->base->type);
     s->block_rows = BLOCK_BYTES / s->row_bytes + 1;
-    s->whole = s->base->type == s->queries->type && (s->base->type == QUIRE_TYPE_U8 || s->base->type == QUIRE_TYPE_I8);
     s->keep = s->whole ? s->k : s->k + s->k / 8 + 16;
     if (s->keep > s->base->rows)
         s->keep = (uint32_t)s->base->rows;
-    s->error = (s->base->dim / 4.0 + 16) * 0x1p-24;
     int rc = norms_of(s->base, "row", s->metric, threads, &s->base_norms, err);
     if (rc == 0)
         rc = norms_of(s->queries, "query", s->metric, threads, &s->query_norms, err);
@@ -357,6 +385,7 @@ static int prepare(struct scan *s, unsigned threads, struct quire_error *err)
 struct report {
     int (*progress)(void *context, uint64_t done, uint64_t total);
     void *context;
+    uint64_t first, total; /* queries of earlier parts, of all */
 };
 
 static int report_progress(void *context, const char *phase, uint64_t done, uint64_t total)
@@ -366,21 +395,117 @@ static int report_progress(void *context, const char *phase, uint64_t done, uint
     return report->progress(report->context, done, total);
 }
 
-int truth_compute(const struct vectors *base, const struct vectors *queries, enum quire_metric metric, uint32_t k,
-                  unsigned threads, int (*progress)(void *context, uint64_t done, uint64_t total), void *context,
-                  struct truth *out, struct quire_error *err)
+/* ---- with a device ----------------------------------------------------------------------------------------------- */
+
+static int report_part(void *context, uint64_t done, uint64_t total)
+{
+    const struct report *report = context;
+    (void)total;
+    return report->progress ? report->progress(report->context, report->first + done, report->total) : 0;
+}
+
+static bool lengths_fit(const struct scan *s, const double *lengths, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (lengths[i] > LENGTH_MAX || (lengths[i] < LENGTH_MIN && lengths[i] != 0))
+            return false;
+    return s->keep > 0;
+}
+
+/* Whether the vectors are of a kind that devices compare. */
+static bool is_for_device(const struct scan *s, struct offload *offload, enum offload_element *element)
+{
+    enum quire_type base = s->base->type, queries = s->queries->type;
+    bool same = base == queries, floats = queries == QUIRE_TYPE_F32;
+    if (base == QUIRE_TYPE_U8 && same)
+        *element = OFFLOAD_U8;
+    else if (base == QUIRE_TYPE_I8 && same)
+        *element = OFFLOAD_I8;
+    else if (base == QUIRE_TYPE_F16 && (same || floats))
+        *element = OFFLOAD_F16;
+    else if (base == QUIRE_TYPE_F32 && floats)
+        *element = OFFLOAD_F32;
+    else
+        return false;
+    return s->keep <= offload_nearest_max(offload) && (s->whole || (lengths_fit(s, s->base_norms, s->base->rows) &&
+                                                                    lengths_fit(s, s->query_norms, s->queries->rows)));
+}
+
+/* Queries first .. first + n as a device wants them: bytes as they are, all else as floats. */
+static const void *device_queries(const struct scan *s, uint64_t first, uint64_t n, float *floats)
+{
+    if (s->queries->type != QUIRE_TYPE_F16)
+        return row_of(s->queries, first);
+    space_floats(s->queries->type, row_of(s->queries, first), n * s->base->dim, floats);
+    return floats;
+}
+
+/* Guesses of a device and answers from them, a part of the queries at a time. */
+static int compute_on_device(struct scan *s, struct offload *offload, enum offload_element element, unsigned threads,
+                             struct report *report, struct quire_error *err)
+{
+    uint64_t step = GUESS_BYTES / (s->keep * sizeof *s->guess) + 1;
+    step = step < s->queries->rows ? step : s->queries->rows;
+    struct offload_near *guess = malloc(memory_size_mul(step * s->keep, sizeof *guess));
+    float *floats = malloc(memory_size_mul(step * s->base->dim, sizeof *floats));
+    float *factors = s->metric == QUIRE_METRIC_COSINE ? malloc(s->base->rows * sizeof *factors) : NULL;
+    struct offload_progress progress = {report_part, report};
+    struct offload_rows rows = {element, (uint32_t)s->base->rows, s->base->dim, s->base->data, factors};
+    int rc = guess && floats && (factors || s->metric != QUIRE_METRIC_COSINE) ? 0 : QUIRE_ENOMEM;
+    if (rc < 0)
+        error_set(err, rc, "no memory for the answers of a device");
+    for (uint64_t row = 0; rc == 0 && factors && row < s->base->rows; row++)
+        factors[row] = (float)(1 / s->base_norms[row]);
+    for (report->first = 0; rc == 0 && report->first < s->queries->rows; report->first += step) {
+        uint64_t left = s->queries->rows - report->first, n = left < step ? left : step;
+        struct offload_nearest request = {.measure = s->metric == QUIRE_METRIC_L2 ? OFFLOAD_L2 : OFFLOAD_DOT,
+                                          .n_queries = (uint32_t)n,
+                                          .k = s->keep,
+                                          .queries = device_queries(s, report->first, n, floats),
+                                          .out = guess};
+        rc = offload_nearest_all(offload, &rows, &request, &progress, err);
+        s->guess = guess;
+        s->first_query = report->first;
+        if (rc == 0 && (rc = parallel_for(threads, n, QUERIES_MAX, scan_queries, s, NULL)) < 0)
+            error_set(err, rc, "ground truth: %s", quire_error_text(rc));
+    }
+    s->guess = NULL;
+    s->first_query = 0;
+    free(guess);
+    free(floats);
+    free(factors);
+    return rc;
+}
+
+int truth_compute_on(struct offload *offload, const struct vectors *base, const struct vectors *queries,
+                     enum quire_metric metric, uint32_t k, unsigned threads,
+                     int (*progress)(void *context, uint64_t done, uint64_t total), void *context, struct truth *out,
+                     bool *on_device, struct quire_error *err)
 {
     struct truth truth = {0};
-    struct report report = {progress, context};
+    struct report report = {progress, context, 0, queries->rows};
     struct progress adapter = {report_progress, &report, "truth"};
     struct scan s = {.base = base, .queries = queries, .kernels = kernels(), .metric = metric, .k = k, .truth = &truth};
+    enum offload_element element;
     int rc = check_input(base, queries, k, err);
     if (rc < 0)
         return rc;
     threads = threads ? threads : parallel_processors();
+    /* whole numbers times lengths are floats on a device */
+    s.whole = base->type == queries->type && (base->type == QUIRE_TYPE_U8 || base->type == QUIRE_TYPE_I8) &&
+              !(offload && metric == QUIRE_METRIC_COSINE);
+    s.error = offload ? offload_float_error(base->dim) + 0x1p-20 : (base->dim / 4.0 + 16) * 0x1p-24;
+    s.tiny = offload ? 4 * LENGTH_MAX * offload_float_tiny(base->dim) : TINY;
     rc = prepare(&s, threads, err);
     if (rc < 0)
         goto out;
+    *on_device = offload && is_for_device(&s, offload, &element);
+    if (*on_device) {
+        rc = compute_on_device(&s, offload, element, threads, &report, err);
+        if (rc == 0 || rc == QUIRE_ECANCELLED)
+            goto out;
+        *on_device = false; /* the device's status says what it was */
+    }
     /* fewer queries share a block where that keeps all threads busy */
     uint64_t share = queries->rows / threads;
     uint64_t chunk = share < 1 ? 1 : share > QUERIES_MAX ? QUERIES_MAX : share;
@@ -395,4 +520,12 @@ out:
     else
         *out = truth;
     return rc;
+}
+
+int truth_compute(const struct vectors *base, const struct vectors *queries, enum quire_metric metric, uint32_t k,
+                  unsigned threads, int (*progress)(void *context, uint64_t done, uint64_t total), void *context,
+                  struct truth *out, struct quire_error *err)
+{
+    bool on_device = false;
+    return truth_compute_on(NULL, base, queries, metric, k, threads, progress, context, out, &on_device, err);
 }

@@ -89,6 +89,15 @@ int truth_compute(const struct vectors *base, const struct vectors *queries, enu
                   unsigned threads, int (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                   struct truth *out, struct quire_error *err);
 
+/* The same with a device, or NULL: the same answer, bit for bit. *on_device says whether the device did the work:
+ * not if it failed (its status says how), nor for bf16, vectors of mixed types, lengths outside 1e-6 .. 1e6, or more
+ * neighbours than it can sort. */
+struct offload;
+int truth_compute_on(struct offload *offload, const struct vectors *base, const struct vectors *queries,
+                     enum quire_metric metric, uint32_t k, unsigned threads,
+                     int (*progress)(void *context, uint64_t done, uint64_t total), void *context, struct truth *out,
+                     bool *on_device, struct quire_error *err);
+
 enum vecfile_format vecfile_format_from_path(const char *path); /* VECFILE_AUTO if unknown */
 enum vecfile_format vecfile_format_from_name(const char *name); /* "fbin", ... ; VECFILE_AUTO if unknown */
 

@@ -15,10 +15,11 @@
  */
 #include "datasets/vecfile.h"
 #include "index/build/block_size.h"
+#include "index/build/build.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
-#include "tools/cli.h"
+#include "tools/cli_gpu.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ static const struct cli_choice edge_codes[] = {
 static const struct cli_choice widths[] = {{"auto", 0}, {"1", 1}, {"2", 2}, {"4", 4}, {"8", 8}, {0}};
 
 struct build_work {
+    struct cli_gpu gpu;
     struct cli *cli;
     const char *base, *out, *keys_path, *attributes_path, *tenants_path;
     struct cli_texts column_texts;
@@ -124,6 +126,28 @@ static void set_attributes(struct build_work *w, struct quire_build_options *opt
     options->tenants = (const char *const *)w->tenants.start;
 }
 
+/* Most products are those of rows with the rows of near groups, or with near centroids in each round, and those of all
+ * rows with the queries of the calibration. */
+static void open_device(struct build_work *w)
+{
+    uint64_t per_row = w->index == QUIRE_INDEX_SPANN ? BUILD_LIST_PRODUCTS : BUILD_GRAPH_PRODUCTS;
+    uint64_t rows = w->vectors.rows, elements = rows * w->vectors.dim;
+    uint64_t asked = rows / 20 < BUILD_QUERIES_MOST ? rows / 20 : BUILD_QUERIES_MOST;
+    const struct offload_work works[] = {{.kind = OFFLOAD_CODES,
+                                          .products = elements * per_row,
+                                          .bytes = elements * 2, /* as rows and as queries */
+                                          .calls = rows / 2048 + 1},
+                                         {.kind = OFFLOAD_FLOATS,
+                                          .products = elements * asked,
+                                          .bytes = elements * sizeof(float),
+                                          .calls = elements * sizeof(float) * 4 / (4u << 20) + 1}};
+    if (w->build_memory) {
+        snprintf(w->gpu.note, sizeof w->gpu.note, "--build-memory plans without a device");
+        return;
+    }
+    cli_gpu_open(w->cli, &w->gpu, works, 2, (unsigned)w->threads);
+}
+
 static int build(struct build_work *w, struct quire_error *err)
 {
     struct quire_build_options options;
@@ -168,7 +192,8 @@ static int build(struct build_work *w, struct quire_error *err)
                                 .read = read_rows,
                                 .context = w};
     uint64_t begin = clock_ns();
-    int rc = quire_build_from(w->out, &input, &options, err);
+    open_device(w);
+    int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     return rc;
 }
@@ -221,6 +246,7 @@ static void report(struct build_work *w)
     cli_put_text(w->cli, NULL, "metric", quire_metric_name((enum quire_metric)w->metric));
     cli_put_real(w->cli, NULL, "seconds", w->seconds);
     cli_put_real(w->cli, NULL, "rows_per_second", (double)w->vectors.rows / w->seconds);
+    cli_gpu_report(w->cli, &w->gpu, false);
     cli_put_count(w->cli, NULL, "peak_resident_bytes", resident.peak);
     cli_put_count(w->cli, NULL, "raw_bytes", raw_bytes(w));
     if (open_index(w, &index, &err) < 0) {
@@ -296,6 +322,7 @@ int quire_build_verb(int argc, char **argv)
         CLI_OPTION("tenants", CLI_TEXT, &w.tenants_path, "FILE",
                    "whom each row is granted to: a line of names with spaces between; an empty line for nobody"),
         CLI_THREADS(&w.threads),
+        CLI_GPU_OPTION(&w.gpu),
         CLI_OPTION("seed", CLI_COUNT, &w.seed, "N", "same seed, input and --block: same index"),
     };
     const struct cli_verb verb = {"quire build", summary, "", 0, options, sizeof options / sizeof *options, examples};
@@ -323,5 +350,6 @@ int quire_build_verb(int argc, char **argv)
     cli_lines_free(&w.attributes);
     cli_lines_free(&w.tenants);
     cli_columns_free(&w.columns);
+    cli_gpu_close(&w.gpu);
     return cli_end(&cli, rc, &err);
 }

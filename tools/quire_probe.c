@@ -1,11 +1,14 @@
 /*
  * quire_probe.c - `quire probe`: how fast a device reads at random, by block size and queue depth.
  *
+ * With --gpu it measures a device for distances beside the processor instead (docs/gpu.md).
+ *
  * The knee is the depth that reaches nine tenths of a block size's best rate: what `quire search --depth` is for.
  */
 #include "io/error.h"
 #include "io/probe.h"
-#include "tools/cli.h"
+#include "tools/cli_gpu.h"
+#include <string.h>
 #include <sys/stat.h>
 
 #define FILE_BYTES_MIN (1u << 20)
@@ -47,9 +50,53 @@ static void report(struct cli *cli, const struct probe_report *r, uint64_t lanes
     }
 }
 
-static const char summary[] = "Measures random reads in a folder, with a temporary file that is removed afterwards.";
+/* ---- devices for distances --------------------------------------------------------------------------------------- */
+
+static void report_devices(struct cli *cli)
+{
+    struct offload_device devices[16];
+    struct quire_error err = {0};
+    uint32_t n = 0;
+    if (offload_list(devices, sizeof devices / sizeof *devices, &n, &err) < 0)
+        cli_put_text(cli, NULL, "devices_note", err.message);
+    for (uint32_t i = 0; i < n; i++) {
+        json_t *row = cli_put_row(cli, NULL, "devices");
+        cli_put_text(cli, row, "name", devices[i].name);
+        cli_put_text(cli, row, "driver", devices[i].driver);
+        cli_put_count(cli, row, "memory_bytes", devices[i].memory_bytes);
+        cli_put_count(cli, row, "units", devices[i].units);
+        cli_put_bool(cli, row, "is_processor", devices[i].is_processor);
+    }
+}
+
+static int probe_gpu(struct cli *cli, struct cli_gpu *gpu)
+{
+    static const char *const kinds[OFFLOAD_KINDS] = {"f32 distances", "u8 distances", "products of codes"};
+    struct offload_rates rates;
+    struct quire_error err = {0};
+    report_devices(cli);
+    cli_gpu_open(cli, gpu, NULL, 0, 0);
+    int rc = gpu->offload ? offload_measure(gpu->offload, &rates, &err) : 0;
+    cli_gpu_report(cli, gpu, true);
+    if (rc == 0 && gpu->offload) {
+        cli_put_real(cli, NULL, "send_mb_per_second", rates.send_bytes_per_second / 1e6);
+        cli_put_real(cli, NULL, "call_us", rates.call_seconds * 1e6);
+        for (unsigned i = 0; i < OFFLOAD_KINDS; i++) {
+            json_t *row = cli_put_row(cli, NULL, "rates");
+            cli_put_text(cli, row, "work", kinds[i]);
+            cli_put_real(cli, row, "device_products_per_second", rates.products_per_second[i]);
+            cli_put_real(cli, row, "thread_products_per_second", rates.processor_per_second[i]);
+        }
+    }
+    cli_gpu_close(gpu);
+    return cli_end(cli, rc, &err);
+}
+
+static const char summary[] = "Measures random reads in a folder, with a temporary file that is removed afterwards.\n"
+                              "With --gpu and no folder: a device for distances beside the processor.";
 static const char examples[] = "  quire probe /mnt/nvme\n"
-                               "  quire probe . --size 4G --lanes 2 --engine threads --json\n";
+                               "  quire probe . --size 4G --lanes 2 --engine threads --json\n"
+                               "  quire probe --gpu auto\n";
 
 int quire_probe(int argc, char **argv)
 {
@@ -57,17 +104,24 @@ int quire_probe(int argc, char **argv)
     struct quire_error err = {0};
     uint64_t size = 0, lanes = 1, milliseconds = 500;
     int engine = QUIRE_ENGINE_AUTO, code;
+    struct cli_gpu gpu = {0};
+    bool asks_gpu = false; /* it takes the folder's place */
+    for (int i = 0; i < argc; i++)
+        asks_gpu = asks_gpu || strncmp(argv[i], "--gpu", 5) == 0;
     const struct cli_option options[] = {
         CLI_OPTION("size", CLI_SIZE, &size, "SIZE",
                    "size of the test file; auto: 1G, less where the disk has less space", CLI_RANGE(FILE_BYTES_MIN, 0)),
         CLI_OPTION("lanes", CLI_COUNT, &lanes, "N", "threads that share the depth", CLI_RANGE(1, LANES_MAX)),
         CLI_OPTION("time", CLI_COUNT, &milliseconds, "MS", "milliseconds per measurement", CLI_RANGE(1, POINT_MS_MAX)),
         CLI_OPTION("engine", CLI_CHOICE, &engine, NULL, "how blocks are read", .choices = cli_engines),
+        CLI_GPU_OPTION(&gpu),
     };
-    const struct cli_verb verb = {"quire probe", summary, "DIR", 1, options, sizeof options / sizeof *options,
-                                  examples};
+    const struct cli_verb verb = {
+        "quire probe", summary, asks_gpu ? "" : "DIR", !asks_gpu, options, sizeof options / sizeof *options, examples};
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
+    if (asks_gpu)
+        return probe_gpu(&cli, &gpu);
     struct probe_config config = {.block_bytes = blocks,
                                   .n_blocks = N_BLOCKS,
                                   .depths = depths,

@@ -10,7 +10,7 @@
 #include "datasets/vecfile.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli.h"
+#include "tools/cli_gpu.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +24,8 @@ struct truth_work {
     uint64_t n_rows, base_rows;
     struct vectors base, queries; /* base: what matches of it */
     struct truth truth;
+    struct cli_gpu gpu;
+    bool on_device;
     double seconds;
 };
 
@@ -62,12 +64,22 @@ static int load(struct truth_work *w, struct quire_error *err)
     return keep_matches(w, err);
 }
 
+static void open_device(struct truth_work *w)
+{
+    bool bytes = w->base.type == QUIRE_TYPE_U8 || w->base.type == QUIRE_TYPE_I8;
+    struct offload_work work = {.kind = bytes ? OFFLOAD_BYTES : OFFLOAD_FLOATS,
+                                .products = w->base.rows * w->queries.rows * w->base.dim,
+                                .bytes = w->base.rows * w->base.dim * quire_type_bytes(w->base.type),
+                                .calls = w->queries.rows / 256 + 1};
+    cli_gpu_open(w->cli, &w->gpu, &work, 1, (unsigned)w->threads);
+}
+
 static int compute(struct truth_work *w, struct quire_error *err)
 {
     uint64_t begin = clock_ns();
     uint32_t k = (uint32_t)(w->k < w->n_rows ? w->k : w->n_rows);
-    int rc = k > 0 ? truth_compute(&w->base, &w->queries, (enum quire_metric)w->metric, k, (unsigned)w->threads,
-                                   cli_truth_progress, w->cli, &w->truth, err)
+    int rc = k > 0 ? truth_compute_on(w->gpu.offload, &w->base, &w->queries, (enum quire_metric)w->metric, k,
+                                      (unsigned)w->threads, cli_truth_progress, w->cli, &w->truth, &w->on_device, err)
                    : 0;
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     if (rc == QUIRE_ECANCELLED)
@@ -78,7 +90,7 @@ static int compute(struct truth_work *w, struct quire_error *err)
     return rc == 0 ? truth_save(w->out, &w->truth, err) : rc;
 }
 
-static void report(const struct truth_work *w)
+static void report(struct truth_work *w)
 {
     cli_put_text(w->cli, NULL, "out", w->out);
     cli_put_count(w->cli, NULL, "rows", w->base_rows);
@@ -88,6 +100,7 @@ static void report(const struct truth_work *w)
     cli_put_count(w->cli, NULL, "k", w->truth.k);
     cli_put_text(w->cli, NULL, "metric", quire_metric_name((enum quire_metric)w->metric));
     cli_put_real(w->cli, NULL, "seconds", w->seconds);
+    cli_gpu_report(w->cli, &w->gpu, true);
 }
 
 static const char summary[] =
@@ -113,6 +126,7 @@ int quire_truth(int argc, char **argv)
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "first so many queries only; 0: all"),
         CLI_WHERE_OPTIONS(&w.where),
         CLI_THREADS(&w.threads),
+        CLI_GPU_OPTION(&w.gpu),
     };
     const struct cli_verb verb = {"quire truth", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;
@@ -121,10 +135,13 @@ int quire_truth(int argc, char **argv)
     cli_may_end(true);
     int rc = load(&w, &err);
     cli_may_end(false);
-    if (rc == 0)
+    if (rc == 0) {
+        open_device(&w);
         rc = compute(&w, &err);
+    }
     if (rc == 0)
         report(&w);
+    cli_gpu_close(&w.gpu);
     truth_free(&w.truth);
     free(w.rows);
     vecfile_vectors_free(&w.base);

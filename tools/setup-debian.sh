@@ -28,6 +28,7 @@ test_packages=(
     openssl                                      # end-to-end tests over TLS
     python3 python3-numpy python3-redis          # end-to-end tests with redis-py
     clang clang-format                           # second compiler, layout of the sources
+    opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor
     prometheus-redis-exporter                    # what operators point at the server
     git procps
 )

@@ -497,8 +497,9 @@ size_t build_row_bytes(uint32_t dim, enum quire_type type, bool unit_codes)
     return dim * quire_type_bytes(type) + code_bytes;
 }
 
-int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
-                 const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
+static int build_any(struct io_fs *fs, const char *path, const struct quire_input *input,
+                     const struct quire_build_options *options, const struct build_merge *merge,
+                     struct offload *offload, struct quire_error *err)
 {
     int rc = check_arguments(path, input, options, err);
     if (rc < 0)
@@ -511,6 +512,7 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
                       .row_bytes = build_row_bytes(input->dim, input->type, merge && merge->unit_codes),
                       .options = *options,
                       .merge = merge,
+                      .offload = options->build_memory_bytes ? NULL : offload, /* its memory is not planned for */
                       .fs = fs,
                       .err = err};
     if (err)
@@ -526,10 +528,22 @@ int build_merged(struct io_fs *fs, const char *path, const struct quire_input *i
     return rc;
 }
 
+int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
+                 const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
+{
+    return build_any(fs, path, input, options, merge, NULL, err);
+}
+
+int build_offloaded(struct io_fs *fs, const char *path, const struct quire_input *input,
+                    const struct quire_build_options *options, struct offload *offload, struct quire_error *err)
+{
+    return build_any(fs, path, input, options, NULL, offload, err);
+}
+
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
                   const struct quire_build_options *options, struct quire_error *err)
 {
-    return build_merged(fs, path, input, options, NULL, err);
+    return build_any(fs, path, input, options, NULL, NULL, err);
 }
 
 int quire_build_from(const char *path, const struct quire_input *input, const struct quire_build_options *options,

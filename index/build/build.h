@@ -5,11 +5,21 @@
 #include "io/fs.h"
 
 struct clusters_known;
+struct offload;
 struct segment;
 
 /* See quire_build_from. */
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
                   const struct quire_build_options *options, struct quire_error *err);
+
+/* About how many rows or centroids each row is multiplied with: page graph, inverted lists. */
+#define BUILD_GRAPH_PRODUCTS 1700u
+#define BUILD_LIST_PRODUCTS  520u
+#define BUILD_QUERIES_MOST   800u /* rows that a calibration asks with */
+/* The same with a device for part of the work, or NULL: the same index, byte for byte. What a device has done and
+ * why it did no more is in its status. Under build_memory_bytes none is used. */
+int build_offloaded(struct io_fs *fs, const char *path, const struct quire_input *input,
+                    const struct quire_build_options *options, struct offload *offload, struct quire_error *err);
 
 /* Edges that the first rows of an input had in a page graph before. Rows share lists, because blocks keep no others. */
 struct build_known {

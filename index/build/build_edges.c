@@ -43,7 +43,8 @@ struct neighbours_config build_neighbours_config(const struct build *b)
                                       .groups = groups,
                                       .groups_known = known,
                                       .alpha = ALPHA,
-                                      .threads = b->options.threads};
+                                      .threads = b->options.threads,
+                                      .offload = b->offload};
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */

@@ -98,6 +98,7 @@ struct build {
     enum quire_type type;
     struct quire_build_options options;
     const struct build_merge *merge; /* NULL: a build of its own */
+    struct offload *offload;         /* NULL: the processor does all */
     bool has_tenants;                /* rows of small tenants lie side by side */
     char **texts;                    /* per row: grants and JSON as one, for options.attributes; owned */
     uint32_t *text_bytes;

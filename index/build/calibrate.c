@@ -6,6 +6,10 @@
  * vector, at a ladder of efforts and for several k, by the same search on the same files through the same engine. Exact
  * answers come from brute force over the input. Afterwards the blocks are written again whole.
  *
+ * A device (index/offload) may say which rows of a batch are nearest to each query; only where these or others could
+ * belong into its list are rows compared here, by the same kernel in the same chunks as without a device. The lists are
+ * the same.
+ *
  * What remains of bias: a held-out row still sits in its block, which was cut around it and whose centre it moved by
  * one part in some fifty. The curve therefore keeps a margin (recall_of); against real query sets it is right within a
  * point (docs/performance.md).
@@ -23,6 +27,7 @@
  * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
  */
 #include "index/build/build_priv.h"
+#include "index/offload/offload.h"
 #include "index/search/search.h"
 #include "index/segment/segment_view.h"
 #include "io/array.h"
@@ -31,6 +36,7 @@
 #include "io/error.h"
 #include "io/random.h"
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,7 +44,7 @@
 #include <string.h>
 
 #define ROWS_MIN         1000u
-#define QUERIES_MAX      800u
+#define QUERIES_MAX      BUILD_QUERIES_MOST
 #define BRIEF_QUERIES    400u
 #define BRIEF_BEYOND     4u     /* one query in so many is asked beyond RENEWED_LAST */
 #define ROWS_PER_QUERY   20u    /* at most one row in so many is held out */
@@ -59,6 +65,7 @@
 #define RENEWED_LAST     0.96f /* up to this one */
 #define CHECK_SHARE      6u    /* one query in so many is asked beyond, at one point */
 #define CHECK_ERRORS     1.5   /* standard errors by which that may lie below the curve, which has a margin itself */
+#define NAMED            160u  /* rows of a batch that a device names per query: TRUTH_K, some held out, more */
 #define COMPARE_ROWS     64u   /* rows that all queries of a thread are compared with while they are in its cache */
 
 /* What is measured for each k: a query with k 100 counts a hundred neighbours, so a quarter of the queries will do. */
@@ -179,6 +186,9 @@ struct truth_job {
     float *rows;       /* n x code_dim, in the working space */
     float *apart;      /* n: what space_row says of each */
     float *queries;    /* n_held x code_dim */
+    struct offload *offload;
+    struct offload_near *named; /* n_held x n_named: rows of the batch that a device found nearest */
+    uint32_t n_named;
 };
 
 static int rotate_range(void *context, uint64_t begin, uint64_t end)
@@ -194,26 +204,83 @@ static int rotate_range(void *context, uint64_t begin, uint64_t end)
     return vector ? 0 : QUIRE_ENOMEM;
 }
 
+/* COMPARE_ROWS rows of the batch from `at` on, or what is left of it, into the list of a query. */
+static void compare_chunk(const struct truth_job *job, uint64_t q, uint32_t at)
+{
+    const struct calibration *c = job->c;
+    uint32_t dim = c->b->space.code_dim, m = job->n - at < COMPARE_ROWS ? job->n - at : COMPARE_ROWS;
+    struct near *list = c->truth + q * TRUTH_K;
+    float distances[COMPARE_ROWS];
+    kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
+    for (uint32_t i = 0, row = job->first + at; i < m; i++, row++) {
+        float distance = distances[i] + job->apart[at + i];
+        if (distance <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
+            insert_near(list, (struct near){distance, row});
+    }
+}
+
 /* The batch's rows into the lists of queries begin..end. */
 static int compare_range(void *context, uint64_t begin, uint64_t end)
 {
-    struct truth_job *job = context;
-    const struct calibration *c = job->c;
-    uint32_t dim = c->b->space.code_dim;
-    float distances[COMPARE_ROWS];
-    for (uint32_t at = 0; at < job->n; at += COMPARE_ROWS) {
-        uint32_t m = job->n - at < COMPARE_ROWS ? job->n - at : COMPARE_ROWS;
-        for (uint64_t q = begin; q < end; q++) {
-            struct near *list = c->truth + q * TRUTH_K;
-            kernels()->f32_l2_many(job->queries + q * dim, job->rows + (size_t)at * dim, m, dim, distances);
-            for (uint32_t i = 0, row = job->first + at; i < m; i++, row++) {
-                float distance = distances[i] + job->apart[at + i];
-                if (distance <= list[TRUTH_K - 1].distance && !bitmap_has(c->bitmap, row))
-                    insert_near(list, (struct near){distance, row});
-            }
-        }
-    }
+    const struct truth_job *job = context;
+    for (uint32_t at = 0; at < job->n; at += COMPARE_ROWS)
+        for (uint64_t q = begin; q < end; q++)
+            compare_chunk(job, q, at);
     return 0;
+}
+
+/* ---- with a device ----------------------------------------------------------------------------------------------- */
+
+/* What kernels can make at least of a row that a device found at squared distance `value`; what is added for zero
+ * vectors is not negative. */
+static double least_distance(uint32_t dim, double value)
+{
+    double at_most = fmin(value, (double)FLT_MAX), error = 2 * offload_float_error(dim);
+    return at_most * (1 - error) - 2 * offload_float_tiny(dim) * (1 + at_most);
+}
+
+/* The same lists as compare_range makes, for queries of which a device has named the nearest rows of the batch. The
+ * chunks of rows where one of these may belong into the list are compared here; where the last of them may belong there
+ * too, so may others, and all chunks are. */
+static int check_range(void *context, uint64_t begin, uint64_t end)
+{
+    const struct truth_job *job = context;
+    uint32_t dim = job->c->b->space.code_dim, n_chunks = (job->n + COMPARE_ROWS - 1) / COMPARE_ROWS;
+    uint8_t *done = malloc(n_chunks);
+    if (!done)
+        return QUIRE_ENOMEM;
+    for (uint64_t q = begin; q < end; q++) {
+        const struct near *list = job->c->truth + q * TRUTH_K;
+        const struct offload_near *named = job->named + q * job->n_named;
+        memset(done, 0, n_chunks);
+        for (uint32_t i = 0; i < job->n_named; i++) {
+            uint32_t chunk = named[i].row / COMPARE_ROWS;
+            if (done[chunk] || least_distance(dim, named[i].value) > (double)list[TRUTH_K - 1].distance)
+                continue;
+            compare_chunk(job, q, chunk * COMPARE_ROWS);
+            done[chunk] = 1;
+        }
+        if (job->n_named == job->n ||
+            least_distance(dim, named[job->n_named - 1].value) > (double)list[TRUTH_K - 1].distance)
+            continue;
+        for (uint32_t chunk = 0; chunk < n_chunks; chunk++)
+            if (!done[chunk])
+                compare_chunk(job, q, chunk * COMPARE_ROWS);
+    }
+    free(done);
+    return 0;
+}
+
+/* Asks the device for the nearest rows of the batch. One that fails is not asked again. */
+static bool name_nearest(struct truth_job *job)
+{
+    const struct calibration *c = job->c;
+    const struct offload_rows rows = {OFFLOAD_F32, job->n, c->b->space.code_dim, job->rows, NULL};
+    job->n_named = job->n < NAMED ? job->n : NAMED;
+    const struct offload_nearest request = {OFFLOAD_L2, c->n_held, job->n_named, job->queries, job->named};
+    if (job->offload && offload_nearest_all(job->offload, &rows, &request, NULL, NULL) < 0)
+        job->offload = NULL;
+    return job->offload != NULL;
 }
 
 /* Zero vectors, to which all rows are equally near, ask for nothing: others take their places, while there are any. */
@@ -253,18 +320,20 @@ static int compute_truth(struct calibration *c)
     job.queries = malloc(sizeof(float) * c->n_held * dim);
     int rc = c->truth && c->queries && job.vectors && job.rows && job.apart && job.queries ? load_queries(&job)
                                                                                            : QUIRE_ENOMEM;
+    job.named = b->offload ? malloc(sizeof *job.named * c->n_held * NAMED) : NULL;
+    job.offload = job.named ? b->offload : NULL;
     for (; rc == 0 && job.first < b->n; job.first += job.n) {
         job.n = b->n - job.first < most ? b->n - job.first : most;
         rc = build_load_input(b, job.first, job.n, job.vectors);
         if (rc == 0)
             rc = parallel_for(b->options.threads, job.n, 256, rotate_range, &job, NULL);
         if (rc == 0)
-            rc = parallel_for(b->options.threads, c->n_held, c->n_held / (2 * b->options.threads) + 1, compare_range,
-                              &job, NULL);
+            rc = parallel_for(b->options.threads, c->n_held, c->n_held / (2 * b->options.threads) + 1,
+                              name_nearest(&job) ? check_range : compare_range, &job, NULL);
         if (rc == 0)
             rc = build_report(b, "exact answers (to calibrate)", job.first + job.n, b->n);
     }
-    array_free_all(job.vectors, job.rows, job.apart, job.queries);
+    array_free_all(job.vectors, job.rows, job.apart, job.queries, job.named);
     return rc;
 }
 

@@ -13,6 +13,9 @@
  * after the other in order of rows, each only if it still pays and the target is not full: the result is a function of
  * the rows, whatever the number of threads.
  *
+ * A device (index/offload) may have the products of rows and centroids, which are whole numbers; what a row chooses is
+ * computed from them by the same lines as without one.
+ *
  * A row far out would pull its centroid away from all others. From the second round on rows FAR times as far from the
  * centroid as the mean of their cluster are left out of it.
  *
@@ -28,6 +31,7 @@
 #define PENALTY     0.05f
 #define FAR         16.0f      /* squared: four times as far */
 #define WINDOW_ROWS (1u << 18) /* of rows in memory: how often progress is reported */
+#define DEVICE_ROWS (1u << 15) /* whose products a device returns at once */
 
 int clusters_pass(struct clustering *s, int (*body)(struct clustering *s, const struct rows *rows, uint32_t first))
 {
@@ -192,7 +196,8 @@ static float price(const struct clustering *s, uint32_t size)
 struct choice_job {
     struct clustering *s;
     const struct rows *rows;
-    uint32_t first;
+    uint32_t first, begin; /* row of the store that rows begin with; row of `rows` that threads begin with */
+    const struct choice_device *device; /* NULL: it has no products of these rows */
 };
 
 /* The cluster that a row would rather be in. ids: its own and those near that; distances from the row to them. */
@@ -214,11 +219,66 @@ static void choose(struct clustering *s, uint32_t row, const uint32_t *ids, cons
     s->ratios[row] = distances[best] / own;
 }
 
+/* ---- with a device: products of rows with the centroids of their own cluster and of those near it ---------------- */
+
+static void device_fini(struct choice_device *device)
+{
+    if (device->offload)
+        offload_unload(device->offload, device->block);
+    array_free_all(device->ids, device->queries, device->runs, device->dots);
+    *device = (struct choice_device){0};
+}
+
+/* The centroids of this round, and which of them the rows of each cluster are compared with. */
+static void device_init(struct clustering *s)
+{
+    struct choice_device *device = &s->choice;
+    uint32_t n_ids = 1 + s->n_near, most = s->store->n < DEVICE_ROWS ? s->store->n : DEVICE_ROWS;
+    struct offload_rows centres = {OFFLOAD_CODE8, s->n, s->store->code_dim, s->centres.codes, NULL};
+    if (!s->config->offload || offload_load(s->config->offload, &centres, &device->block, NULL) < 0)
+        return;
+    device->offload = s->config->offload;
+    device->ids = malloc(sizeof *device->ids * s->n * n_ids);
+    device->queries = malloc((size_t)most * s->store->code_dim);
+    device->runs = malloc(sizeof *device->runs * most);
+    device->dots = malloc(sizeof *device->dots * most * n_ids);
+    if (!device->ids || !device->queries || !device->runs || !device->dots) {
+        device_fini(device);
+        return;
+    }
+    for (uint32_t c = 0; c < s->n; c++) {
+        uint32_t *ids = device->ids + (size_t)c * n_ids;
+        ids[0] = c;
+        memcpy(ids + 1, s->near + (size_t)c * CLUSTER_NEAR, sizeof *ids * s->n_near);
+    }
+}
+
+/* The products of n rows from job->begin on. Without an answer the processor goes on. */
+static bool device_ask(struct clustering *s, const struct choice_job *job, uint32_t n)
+{
+    struct choice_device *device = &s->choice;
+    uint32_t n_ids = 1 + s->n_near, dim = s->store->code_dim;
+    struct offload_dots request = {n,           n,           n * n_ids, s->n * n_ids, device->queries, device->runs,
+                                   device->ids, device->dots};
+    for (uint32_t i = 0; i < n; i++) {
+        struct row_query query;
+        uint32_t cluster = s->cluster_of[job->first + job->begin + i];
+        row_query_set(&query, job->rows, job->begin + i, device->queries + (size_t)i * dim);
+        device->runs[i] = (struct offload_run){i, cluster * n_ids, s->active[cluster] ? n_ids : 0, i * n_ids};
+    }
+    bool answered = offload_dots(device->offload, device->block, &request, NULL) == 0;
+    if (!answered)
+        device_fini(device);
+    return answered;
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
 static int choose_range(void *context, uint64_t begin, uint64_t end)
 {
     const struct choice_job *job = context;
     struct clustering *s = job->s;
-    uint32_t ids[CLUSTER_NEAR + 1];
+    uint32_t ids[CLUSTER_NEAR + 1], n_ids = 1 + s->n_near;
     int32_t dots[CLUSTER_NEAR + 1];
     float distances[CLUSTER_NEAR + 1];
     struct row_query query;
@@ -226,14 +286,17 @@ static int choose_range(void *context, uint64_t begin, uint64_t end)
     if (!levels)
         return QUIRE_ENOMEM;
     for (uint64_t i = begin; i < end; i++) {
-        uint32_t row = job->first + (uint32_t)i, cluster = s->cluster_of[row];
+        uint32_t in_rows = job->begin + (uint32_t)i, row = job->first + in_rows, cluster = s->cluster_of[row];
         s->targets[row] = CLUSTER_NONE;
         if (!s->active[cluster])
             continue;
         ids[0] = cluster;
         memcpy(ids + 1, s->near + (size_t)cluster * CLUSTER_NEAR, sizeof *ids * s->n_near);
-        row_query_set(&query, job->rows, (uint32_t)i, levels);
-        row_query_among(&query, &s->centres, ids, 1 + s->n_near, dots, distances);
+        row_query_set(&query, job->rows, in_rows, levels);
+        if (job->device)
+            row_query_finish_among(&query, &s->centres, ids, n_ids, job->device->dots + i * n_ids, distances);
+        else
+            row_query_among(&query, &s->centres, ids, n_ids, dots, distances);
         choose(s, row, ids, distances);
     }
     free(levels);
@@ -242,8 +305,15 @@ static int choose_range(void *context, uint64_t begin, uint64_t end)
 
 static int choose_window(struct clustering *s, const struct rows *rows, uint32_t first)
 {
-    struct choice_job job = {s, rows, first};
-    return parallel_for(s->config->threads, rows->n, 1024, choose_range, &job, NULL);
+    struct choice_job job = {s, rows, first, 0, NULL};
+    int rc = 0;
+    for (uint32_t n; rc == 0 && job.begin < rows->n; job.begin += n) {
+        bool asks = s->choice.offload != NULL;
+        n = asks && rows->n - job.begin > DEVICE_ROWS ? DEVICE_ROWS : rows->n - job.begin;
+        job.device = asks && device_ask(s, &job, n) ? &s->choice : NULL;
+        rc = parallel_for(s->config->threads, n, 1024, choose_range, &job, NULL);
+    }
+    return rc;
 }
 
 static int refine(struct clustering *s)
@@ -255,8 +325,11 @@ static int refine(struct clustering *s)
     if (rc == 0)
         rc = clusters_near_all(&near, s->n_near, CLUSTER_NEAR, s->config->threads, s->near);
     clusters_near_fini(&near);
-    if (rc == 0)
+    if (rc == 0) {
+        device_init(s);
         rc = clusters_pass(s, choose_window);
+        device_fini(&s->choice);
+    }
     if (rc < 0)
         return rc;
     for (uint32_t row = 0; row < s->store->n; row++) { /* the moves that still pay, in order of rows */

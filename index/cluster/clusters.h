@@ -13,6 +13,7 @@
 #ifndef QUIRE_INDEX_CLUSTERS_H
 #define QUIRE_INDEX_CLUSTERS_H
 
+#include "index/offload/offload.h"
 #include "index/vector/parallel.h"
 #include "index/vector/row_store.h"
 
@@ -28,6 +29,8 @@ struct clusters_config {
     unsigned threads;
     uint64_t seed;
     uint32_t window_rows; /* of a file: in memory at once */
+    /* NULL, or a device for the products between rows and centroids; the clusters are the same */
+    struct offload *offload;
 };
 
 struct clusters {

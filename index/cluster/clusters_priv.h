@@ -15,6 +15,16 @@ struct clusters_near {
     uint32_t *iota;
 };
 
+/* What a device does for rows that choose a cluster. */
+struct choice_device {
+    struct offload *offload;     /* NULL: nothing, or no more */
+    struct offload_block *block; /* the centroids */
+    uint32_t *ids;               /* per cluster: itself and n_near others */
+    int8_t *queries;             /* of some rows */
+    struct offload_run *runs;    /* per row */
+    int32_t *dots;               /* per row 1 + n_near */
+};
+
 struct clustering {
     struct row_store *store, *spare;
     const struct clusters_config *config;
@@ -34,6 +44,7 @@ struct clustering {
     uint32_t *near;      /* per cluster: CLUSTER_NEAR others, nearest first */
     uint32_t n_near;     /* of them there are */
     struct rows window;  /* rows of a file that are looked at */
+    struct choice_device choice;
     struct clusters_near assigned; /* the centres, while rows are assigned to them */
 };
 

@@ -23,6 +23,11 @@
  * A row may bring candidates of its own, edges that it had in another index (merge_edges.c). It then searches fewer
  * groups: what is near lies there, and what is farther is what the edges were kept for.
  *
+ * A device (index/offload) may have the products of a row with the rows of its groups, which are whole numbers and most
+ * of the work: groups are ranked for all rows of some groups, the device multiplies, and the rest goes on from its
+ * numbers. Distances are computed from them by the same lines as without a device, so the edges are the same. When it
+ * fails, the rows at hand and all after them are done here.
+ *
  * Rejected: edges without reverse ones (recall .944 instead of .954 at the same reads on the text set); degree 32
  * instead of 24 (+.001).
  */
@@ -41,6 +46,18 @@
 #define BATCH_GROUPS 512u       /* groups of a batch at most, */
 #define BATCH_EDGES  (1u << 20) /* of so many edges, but for small groups' sake */
 #define BATCH_LEAST  16u
+#define DEVICE_DOTS  (4u << 20) /* products that a device returns at once */
+
+/* What a device does for the rows of some groups of the batch. */
+struct device {
+    struct offload *offload;     /* NULL: nothing, or no more */
+    struct offload_block *block; /* all rows */
+    uint32_t most;               /* groups at once */
+    bool has_dots;               /* of groups first_linked .. of the batch */
+    int8_t *queries;             /* per row of theirs */
+    struct offload_run *runs;    /* per row config->groups; those without rows are not used */
+    int32_t *dots;               /* per run config->capacity */
+};
 
 struct job {
     const struct neighbours_config *config;
@@ -59,7 +76,9 @@ struct job {
     uint32_t *place;   /* per group: which of the loaded ones it is; all rows in memory: itself */
     uint32_t *loaded;  /* groups in the order of their places */
     uint32_t n_loaded;
-    uint32_t *edges; /* of the batch's rows */
+    uint32_t *edges;       /* of the batch's rows */
+    uint32_t first_linked; /* group of the batch from which on threads link */
+    struct device device;
 };
 
 struct scratch {
@@ -226,15 +245,18 @@ static void narrow_pool(const struct job *job, struct scratch *s, struct nearest
 }
 
 /* Of the rows of the groups in s->groups. Groups come nearest first, so that most rows of the later ones are beyond
- * the limit and cost one comparison. */
+ * the limit and cost one comparison. dots: products with the rows of each group, `capacity` apart; NULL: not known. */
 static struct nearest search_groups(const struct job *job, struct scratch *s, const struct row_query *query,
-                                    uint32_t n_groups)
+                                    uint32_t n_groups, const int32_t *dots)
 {
     struct nearest nearest = {0, FLT_MAX};
     for (uint32_t g = 0; g < n_groups; g++) {
         struct rows members = group_rows(job, (uint32_t)s->groups[g]);
         uint32_t first = (uint32_t)((members.codes - job->rows.codes) / job->code_dim), n = nearest.n;
-        row_query_range(query, &members, job->iota, s->dots, s->distances);
+        if (dots)
+            row_query_finish(query, &members, dots + (size_t)g * job->config->capacity, s->distances);
+        else
+            row_query_range(query, &members, job->iota, s->dots, s->distances);
         if (query->row - first < members.n)
             s->distances[query->row - first] = INFINITY;
         for (uint32_t i = 0; i < members.n; i++) {
@@ -299,20 +321,43 @@ static uint32_t prune(const struct job *job, struct scratch *s, uint32_t n, uint
     return n_kept;
 }
 
+/* What a device is asked for row i of a group of the batch: a run per group that it searches. */
+static struct offload_run *row_runs(const struct job *job, uint32_t in_batch, uint32_t i)
+{
+    uint32_t at = (in_batch - job->first_linked) * job->config->capacity + i;
+    return job->device.runs + (size_t)at * job->config->groups;
+}
+
+/* The groups that a row searches, into s->groups; returns how many. known: candidates that it brings, NEIGHBOUR_NONE of
+ * them if it does not. */
+static uint32_t choose_searched(const struct job *job, struct scratch *s, uint32_t in_batch, uint32_t i,
+                                const uint32_t **known, uint32_t *n_known)
+{
+    const struct device *device = &job->device;
+    uint32_t capacity = job->config->capacity, group = job->first_group + in_batch, n = 0;
+    *n_known = NEIGHBOUR_NONE;
+    if (job->source->known)
+        *n_known = job->source->known(job->source->context, group * capacity + i, known);
+    if (!device->has_dots)
+        return rank_groups(job, s, job->place[group] * capacity + i,
+                           job->near + in_batch * (size_t)NEIGHBOUR_GROUPS_MAX, job->n_near[in_batch],
+                           *n_known == NEIGHBOUR_NONE ? job->config->groups : job->config->groups_known);
+    const struct offload_run *runs = row_runs(job, in_batch, i);
+    for (; n < job->config->groups && runs[n].n > 0; n++)
+        s->groups[n] = runs[n].first / capacity;
+    return n;
+}
+
 /* Row i of group first_group + in_batch. */
 static void link_row(const struct job *job, struct scratch *s, uint32_t in_batch, uint32_t i, uint32_t *edges)
 {
-    uint32_t capacity = job->config->capacity, group = job->first_group + in_batch;
-    uint32_t row = job->place[group] * capacity + i, n_known = NEIGHBOUR_NONE;
+    uint32_t capacity = job->config->capacity, group = job->first_group + in_batch, n_known;
     const uint32_t *known = NULL;
+    const int32_t *dots = job->device.has_dots ? job->device.dots + row_runs(job, in_batch, i)->out : NULL;
     struct row_query query;
-    if (job->source->known)
-        n_known = job->source->known(job->source->context, group * capacity + i, &known);
-    uint32_t n_groups =
-        rank_groups(job, s, row, job->near + in_batch * (size_t)NEIGHBOUR_GROUPS_MAX, job->n_near[in_batch],
-                    n_known == NEIGHBOUR_NONE ? job->config->groups : job->config->groups_known);
-    row_query_set(&query, &job->rows, row, s->levels);
-    struct nearest nearest = search_groups(job, s, &query, n_groups);
+    uint32_t n_groups = choose_searched(job, s, in_batch, i, &known, &n_known);
+    row_query_set(&query, &job->rows, job->place[group] * capacity + i, s->levels);
+    struct nearest nearest = search_groups(job, s, &query, n_groups, dots);
     if (n_known != NEIGHBOUR_NONE)
         add_known(job, s, &query, group, n_groups, &nearest, known, n_known);
     assert(nearest.n <= pool_capacity(job->config));
@@ -332,7 +377,7 @@ static int link_groups(void *context, uint64_t begin, uint64_t end)
     int rc = scratch_init(&s, job);
     if (rc < 0)
         return rc;
-    for (uint64_t g = begin; g < end; g++) {
+    for (uint64_t g = job->first_linked + begin; g < job->first_linked + end; g++) {
         uint32_t group = job->first_group + (uint32_t)g, n = smaller(job->n - group * capacity, capacity);
         uint32_t *edges = job->edges + g * capacity * job->config->degree;
         const uint32_t *near = job->near + g * NEIGHBOUR_GROUPS_MAX;
@@ -343,6 +388,105 @@ static int link_groups(void *context, uint64_t begin, uint64_t end)
     }
     scratch_fini(&s);
     return 0;
+}
+
+/* ---- with a device ----------------------------------------------------------------------------------------------- */
+
+static void device_fini(struct device *device)
+{
+    if (device->offload)
+        offload_unload(device->offload, device->block);
+    array_free_all(device->queries, device->runs, device->dots);
+    *device = (struct device){0};
+}
+
+/* All rows to the device. Without one, or where that fails, the processor does its part. */
+static void device_init(struct job *job)
+{
+    struct device *device = &job->device;
+    const struct rows *rows = job->source->all;
+    size_t group_dots = (size_t)job->config->capacity * job->config->groups * job->config->capacity;
+    if (!job->config->offload || !rows || job->source->known)
+        return;
+    struct offload_rows codes = {OFFLOAD_CODE8, rows->n, rows->code_dim, rows->codes, NULL};
+    if (offload_load(job->config->offload, &codes, &device->block, NULL) < 0)
+        return;
+    device->offload = job->config->offload;
+    device->most = (uint32_t)(DEVICE_DOTS / group_dots) + 1;
+    size_t n_rows = (size_t)device->most * job->config->capacity;
+    device->queries = malloc(n_rows * rows->code_dim);
+    device->runs = malloc(n_rows * job->config->groups * sizeof *device->runs);
+    device->dots = malloc(device->most * group_dots * sizeof *device->dots);
+    if (!device->queries || !device->runs || !device->dots)
+        device_fini(device);
+}
+
+static int rank_for_device(void *context, uint64_t begin, uint64_t end)
+{
+    struct job *job = context;
+    uint32_t capacity = job->config->capacity;
+    struct row_query query;
+    struct scratch s;
+    int rc = scratch_init(&s, job);
+    if (rc < 0)
+        return rc;
+    for (uint32_t g = job->first_linked + (uint32_t)begin; g < job->first_linked + end; g++) {
+        uint32_t first = (job->first_group + g) * capacity, n = smaller(job->n - first, capacity);
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t *known;
+            uint32_t n_known, n_groups = choose_searched(job, &s, g, i, &known, &n_known);
+            struct offload_run *runs = row_runs(job, g, i);
+            uint32_t at = (g - job->first_linked) * capacity + i;
+            row_query_set(&query, &job->rows, first + i, job->device.queries + (size_t)at * job->code_dim);
+            for (uint32_t k = 0; k < n_groups; k++) {
+                uint32_t from = (uint32_t)s.groups[k] * capacity;
+                runs[k] = (struct offload_run){at, from, smaller(job->n - from, capacity),
+                                               (at * job->config->groups + k) * capacity};
+            }
+        }
+    }
+    scratch_fini(&s);
+    return 0;
+}
+
+/* The products of all rows of groups first_linked .. first_linked + n of the batch. */
+static int ask_device(struct job *job, uint32_t n)
+{
+    struct device *device = &job->device;
+    uint32_t n_rows = n * job->config->capacity, n_runs = n_rows * job->config->groups;
+    struct offload_dots request = {.n_queries = n_rows,
+                                   .n_runs = n_runs,
+                                   .n_out = n_runs * job->config->capacity,
+                                   .queries = device->queries,
+                                   .runs = device->runs,
+                                   .out = device->dots};
+    assert(n > 0 && n <= device->most && !device->has_dots);
+    memset(device->runs, 0, n_runs * sizeof *device->runs);
+    memset(device->queries, 0, (size_t)n_rows * job->code_dim); /* the last group may have fewer rows */
+    int rc = parallel_for(job->config->threads, n, 4, rank_for_device, job, NULL);
+    if (rc < 0)
+        return rc;
+    if (offload_dots(device->offload, device->block, &request, NULL) == 0)
+        device->has_dots = true;
+    else
+        device_fini(device); /* its status says why */
+    return 0;
+}
+
+/* Edges of the batch's first n groups. */
+static int link_batch(struct job *job, uint32_t n)
+{
+    int rc = 0;
+    for (uint32_t at = 0, now; rc == 0 && at < n; at += now) {
+        job->first_linked = at;
+        now = job->device.offload ? smaller(n - at, job->device.most) : n - at;
+        if (job->device.offload)
+            rc = ask_device(job, now);
+        if (rc == 0)
+            rc = parallel_for(job->config->threads, now, 4, link_groups, job, NULL);
+        job->device.has_dots = false;
+    }
+    return rc;
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
@@ -467,7 +611,7 @@ static int run_batch(struct job *job, const struct neighbours_rows *rows)
         rc = n ? load_groups(job, rows) : QUIRE_EINTERNAL;
     }
     if (rc == 0)
-        rc = parallel_for(job->config->threads, n, 4, link_groups, job, NULL);
+        rc = link_batch(job, n);
     if (rc == 0)
         rc = rows->put(rows->context, first, smaller(job->n - first, n * capacity), job->edges);
     if (rc == 0)
@@ -484,12 +628,14 @@ int neighbours_build(const struct neighbours_rows *rows, uint32_t first_group, c
         return rc;
     parallel_for(config->threads, job.n_runs, 8, run_means, &job, NULL);
     job.first_group = first_group;
+    device_init(&job);
     while (rc == 0 && job.first_group < job.n_groups) {
         rc = run_batch(&job, rows);
         if (rc == 0 && progress && progress->report &&
             progress->report(progress->context, progress->phase, job.first_group, job.n_groups) != 0)
             rc = QUIRE_ECANCELLED;
     }
+    device_fini(&job.device);
     job_fini(&job, !rows->all);
     return rc;
 }

@@ -4,6 +4,7 @@
 #ifndef QUIRE_INDEX_NEIGHBOURS_H
 #define QUIRE_INDEX_NEIGHBOURS_H
 
+#include "index/offload/offload.h"
 #include "index/vector/parallel.h"
 #include "index/vector/rows.h"
 
@@ -18,6 +19,9 @@ struct neighbours_config {
     float alpha;       /* pruning on squared distances: c is dropped if alpha * d(kept, c) < d(row, c) */
     unsigned threads;
     uint32_t groups_known; /* groups searched for rows that bring candidates */
+    /* NULL, or a device for the products between rows, where all are in memory and none brings candidates; the edges
+     * are the same */
+    struct offload *offload;
 };
 
 /* Where the rows come from, in group order, and where their edges go. */

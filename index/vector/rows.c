@@ -100,10 +100,9 @@ static float constant_part(const struct row_query *query)
     return -127.5f * (float)query->sum - 63.75f * (float)query->rows->code_dim;
 }
 
-void row_query_among(const struct row_query *query, const struct rows *to, const uint32_t *ids, uint32_t n,
-                     int32_t *dots, float *out)
+void row_query_finish_among(const struct row_query *query, const struct rows *to, const uint32_t *ids, uint32_t n,
+                            const int32_t *dots, float *out)
 {
-    kernels()->code_dot[3](query->levels, to->codes, to->code_dim, ids, n, to->code_dim, dots);
     float fa = query->rows->f[query->row], na = query->rows->norm2[query->row], constant = constant_part(query);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t b = ids[i];
@@ -113,21 +112,33 @@ void row_query_among(const struct row_query *query, const struct rows *to, const
     }
 }
 
+void row_query_among(const struct row_query *query, const struct rows *to, const uint32_t *ids, uint32_t n,
+                     int32_t *dots, float *out)
+{
+    kernels()->code_dot[3](query->levels, to->codes, to->code_dim, ids, n, to->code_dim, dots);
+    row_query_finish_among(query, to, ids, n, dots, out);
+}
+
 void row_query_distances(const struct row_query *query, const uint32_t *ids, uint32_t n, int32_t *dots, float *out)
 {
     row_query_among(query, query->rows, ids, n, dots, out);
 }
 
-void row_query_range(const struct row_query *query, const struct rows *to, const uint32_t *iota, int32_t *dots,
-                     float *out)
+void row_query_finish(const struct row_query *query, const struct rows *to, const int32_t *dots, float *out)
 {
     const float *restrict f = to->f, *restrict norm2 = to->norm2;
     const int32_t *restrict level_sum = to->level_sum;
-    kernels()->code_dot[3](query->levels, to->codes, to->code_dim, iota, to->n, to->code_dim, dots);
     float fa = query->rows->f[query->row], na = query->rows->norm2[query->row], constant = constant_part(query);
     for (uint32_t i = 0; i < to->n; i++) {
         float dot = (float)dots[i] + constant + 0.5f * (float)level_sum[i];
         float d = na + norm2[i] - 2 * fa * f[i] * dot;
         out[i] = d > 0 ? d : 0;
     }
+}
+
+void row_query_range(const struct row_query *query, const struct rows *to, const uint32_t *iota, int32_t *dots,
+                     float *out)
+{
+    kernels()->code_dot[3](query->levels, to->codes, to->code_dim, iota, to->n, to->code_dim, dots);
+    row_query_finish(query, to, dots, out);
 }

@@ -60,6 +60,11 @@ void row_query_distances(const struct row_query *query, const uint32_t *ids, uin
 /* The same for rows ids[i] of `to`. */
 void row_query_among(const struct row_query *query, const struct rows *to, const uint32_t *ids, uint32_t n,
                      int32_t *dots, float *out);
+/* The same from dot products that are known: dots[i] = <levels, code ids[i] of `to`>. */
+void row_query_finish_among(const struct row_query *query, const struct rows *to, const uint32_t *ids, uint32_t n,
+                            const int32_t *dots, float *out);
+/* The same from dot products with the rows of `to` that are known: dots[i] = <levels, code i of `to`>. */
+void row_query_finish(const struct row_query *query, const struct rows *to, const int32_t *dots, float *out);
 /* The same for the rows of `to`, which are consecutive. iota: 0, 1, ... for at least to->n. */
 void row_query_range(const struct row_query *query, const struct rows *to, const uint32_t *iota, int32_t *dots,
                      float *out);

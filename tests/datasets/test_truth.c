@@ -3,9 +3,11 @@
  *
  * The naive search sorts all rows by (distance in double, row). Types and metrics are crossed in full; sets of
  * duplicates and of distances that f32 cannot tell apart make sure that the order does not come from rounded numbers.
+ * Where the machine has an OpenCL device (pocl), every set is computed on it as well: the bytes must be the same.
  */
 #include "datasets/vecfile.h"
 #include "index/kernels/kernels.h"
+#include "index/offload/offload.h"
 #include "index/vector/space.h"
 #include "io/random.h"
 #include <math.h>
@@ -20,10 +22,14 @@
 
 static char folder[256], path[300];
 static struct quire_error err;
+static struct offload *offload;
+static uint64_t n_on_device;
 
 static int setup(void **state)
 {
+    char note[512];
     (void)state;
+    offload = offload_open("", note, sizeof note);
     const char *tmp = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/quire-truth-XXXXXX", tmp ? tmp : "/tmp");
     return mkdtemp(folder) ? 0 : -1;
@@ -32,6 +38,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    offload_close(offload);
     return rmdir(folder);
 }
 
@@ -108,6 +115,25 @@ static struct naive *naive_search(const struct vectors *base, const struct vecto
     return all;
 }
 
+/* The same from a device. bf16 and mixed types of vectors stay on the processor. */
+static void expect_same(const struct vectors *base, const struct vectors *queries, enum quire_metric metric,
+                        unsigned threads, const struct truth *expected)
+{
+    struct truth truth;
+    bool on_device = false, same = base->type == queries->type && base->type != QUIRE_TYPE_BF16;
+    size_t n = (size_t)expected->n_queries * expected->k;
+    if (!offload)
+        return;
+    assert_int_equal(
+        truth_compute_on(offload, base, queries, metric, expected->k, threads, NULL, NULL, &truth, &on_device, &err),
+        0);
+    assert_true(on_device || !same);
+    n_on_device += on_device;
+    assert_memory_equal(truth.ids, expected->ids, n * sizeof *truth.ids);
+    assert_memory_equal(truth.distances, expected->distances, n * sizeof *truth.distances);
+    truth_free(&truth);
+}
+
 static void expect_truth(const struct vectors *base, const struct vectors *queries, enum quire_metric metric,
                          uint32_t k, unsigned threads)
 {
@@ -129,6 +155,7 @@ static void expect_truth(const struct vectors *base, const struct vectors *queri
         }
         free(all);
     }
+    expect_same(base, queries, metric, threads, &truth);
     truth_free(&truth);
     assert_null(truth.ids);
 }
@@ -286,6 +313,46 @@ static void test_progress(void **state)
                      QUIRE_ECANCELLED);
     assert_int_equal(seen, 40);
     assert_null(truth.ids);
+    free(base.data);
+    free(queries.data);
+}
+
+/* Lengths at which a device may lose what a float can hold; and it was used before that. */
+static void test_extremes(void **state)
+{
+    (void)state;
+    if (!offload)
+        skip();
+    assert_true(n_on_device > 0);
+    struct vectors base = made(70, 9, QUIRE_TYPE_F32, 31), queries = made(5, 9, QUIRE_TYPE_F32, 32);
+    struct truth truth;
+    bool on_device = true;
+    for (int i = 0; i < 9; i++)
+        ((float *)base.data)[i] *= 1e-20f;
+    for (int m = 0; m < 3; m++) {
+        assert_int_equal(
+            truth_compute_on(offload, &base, &queries, metrics[m], 7, 1, NULL, NULL, &truth, &on_device, &err), 0);
+        assert_false(on_device);
+        truth_free(&truth);
+    }
+    free(base.data);
+    free(queries.data);
+}
+
+/* A device is asked to stop as well. */
+static void test_stopped_on_device(void **state)
+{
+    (void)state;
+    if (!offload)
+        skip();
+    struct vectors base = made(50, 8, QUIRE_TYPE_U8, 1), queries = made(40, 8, QUIRE_TYPE_U8, 2);
+    struct truth truth = {0};
+    uint64_t seen = 0;
+    bool on_device = false;
+    assert_int_equal(
+        truth_compute_on(offload, &base, &queries, QUIRE_METRIC_L2, 3, 1, stop, &seen, &truth, &on_device, &err),
+        QUIRE_ECANCELLED);
+    assert_int_equal(seen, 40);
     free(base.data);
     free(queries.data);
 }
@@ -479,10 +546,19 @@ static void test_set_of_f32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_types),  cmocka_unit_test(test_shapes),        cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_near_ties),  cmocka_unit_test(test_refused),       cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_damaged),    cmocka_unit_test(test_save_and_load), cmocka_unit_test(test_set_of_u8),
-        cmocka_unit_test(test_set_of_f32), cmocka_unit_test(test_of_some_rows),
+        cmocka_unit_test(test_all_types),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_near_ties),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_save_and_load),
+        cmocka_unit_test(test_set_of_u8),
+        cmocka_unit_test(test_set_of_f32),
+        cmocka_unit_test(test_of_some_rows),
+        cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_stopped_on_device),
     };
     return cmocka_run_group_tests_name("truth", tests, setup, teardown);
 }

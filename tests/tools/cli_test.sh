@@ -190,6 +190,17 @@ expect "gen without --out" 2 "--out must be given" gen --rows 10
 expect "truth" 0 "^queries *200" truth --base a.fbin --queries a.query.fbin --k 20 --out a.truth.bin
 check "truth agrees with gen" cmp a.gt.bin a.truth.bin
 expect "truth as ivecs" 0 "^k *20" truth --base a.fbin --queries a.query.fbin --k 20 --out a.truth.ivecs
+expect "truth without a device" 0 "^device *processor" truth --base a.fbin --queries a.query.fbin --k 20 --out off.bin \
+    --gpu off
+check "it has the same answer" cmp a.gt.bin off.bin
+expect "work that is too small for auto" 0 "^device_note *auto: .* too few" truth --base a.fbin --queries a.query.fbin \
+    --k 20 --out auto.bin --gpu auto
+expect "truth on a device that is not there" 0 "^device *processor" truth --base a.fbin --queries a.query.fbin --k 20 \
+    --out none.bin --gpu 'no such device'
+check "it has the same answer, too" cmp a.gt.bin none.bin
+check "a line says so" grep -q "no such device: the processor does the work: " err
+expect "a probe without a device" 0 "^device *processor" probe --gpu off
+expect "a probe of a device that is not there" 0 "^device_note" probe --gpu 'no such device'
 expect "truth with k above rows" 1 "has 2000 rows only" truth --base a.fbin --queries a.query.fbin --k 2001 --out x.bin
 expect "truth in a folder that is not there" 1 "quire truth: " truth --base a.fbin --queries a.query.fbin --k 5 --out \
     no/x.bin
@@ -204,6 +215,7 @@ json "build reports" out 'j["slot"] == "q8" and j["raw_bytes"] == 256000 and j["
 json "few rows are not probed for" out 'j["block_bytes"] == 8192 and "100000 rows" in j["block_choice"] and
     "block_rates" not in j'
 check "build is silent without a terminal" test ! -s err
+json "it says what did the work" out 'j["device"] == "processor" and "too few" in j["device_note"]'
 expect "build with a block of its own" 0 '"block_bytes": 16384' build --base a.fbin --out big.index --block 16K --json
 json "it says whose choice that was" out '"asked" in j["block_choice"]'
 "$quire" gen --rows 60 --dim 2000 --queries 0 --clusters 2 --out broad >out 2>err

@@ -19,6 +19,8 @@
 #define CAPACITY 20u
 #define DIM      32u
 
+static struct offload *offload; /* or NULL */
+
 struct graph {
     struct support_data data; /* in group order */
     struct rows rows;
@@ -99,9 +101,21 @@ static struct edges_kept build_in(const struct graph *g, struct neighbours_confi
     return kept;
 }
 
+/* Where the machine has an OpenCL device, its graph must be the same. */
 static struct edges_kept build(const struct graph *g, struct neighbours_config config)
 {
-    return build_in(g, config, 0);
+    struct edges_kept kept = build_in(g, config, 0);
+    if (offload) {
+        struct offload_status before, after;
+        offload_get_status(offload, &before);
+        config.offload = offload;
+        struct edges_kept same = build_in(g, config, 0);
+        offload_get_status(offload, &after);
+        assert_true(after.calls >= before.calls + 2); /* rows went there, and products came back */
+        assert_memory_equal(kept.ids, same.ids, sizeof *kept.ids * g->rows.n * config.degree);
+        free(same.ids);
+    }
+    return kept;
 }
 
 /* Edges lead to other rows, each once, and unused places come last. */
@@ -144,7 +158,7 @@ static void test_unpruned_graph_is_nearest_rows(void **state)
     struct graph g;
     (void)state;
     make_graph(1500, &g);
-    struct neighbours_config config = {CAPACITY, 16, 16, g.n_groups, 1e9f, 2, 0};
+    struct neighbours_config config = {CAPACITY, 16, 16, g.n_groups, 1e9f, 2, 0, NULL};
     struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     assert_true(overlap(&g, &graph, 16) > 0.97); /* 8-bit codes swap a few near ties */
@@ -157,7 +171,7 @@ static void test_pruned_graph_keeps_nearest(void **state)
     struct graph g;
     (void)state;
     make_graph(4000, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0};
+    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0, NULL};
     struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     assert_true(overlap(&g, &graph, 1) > 0.95);
@@ -170,7 +184,7 @@ static void test_same_for_any_threads(void **state)
     struct graph g;
     (void)state;
     make_graph(3000, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 1, 0};
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 1, 0, NULL};
     struct edges_kept one = build(&g, config);
     for (unsigned threads = 2; threads <= 7; threads += 5) {
         config.threads = threads;
@@ -189,7 +203,7 @@ static void test_same_for_any_room(void **state)
     struct graph g;
     (void)state;
     make_graph(9990, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2, 0};
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2, 0, NULL};
     struct edges_kept whole = build(&g, config);
     for (size_t r = 0; r < SUPPORT_COUNT(rooms); r++) {
         struct edges_kept parts = build_in(&g, config, rooms[r]);
@@ -208,7 +222,7 @@ static void test_begin_later_and_fail(void **state)
     struct graph g;
     (void)state;
     make_graph(3000, &g);
-    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2, 0};
+    struct neighbours_config config = {CAPACITY, 24, 100, 20, 1.5f, 2, 0, NULL};
     struct edges_kept whole = build(&g, config), rest = {.graph = &g, .degree = 24, .next = FROM * CAPACITY};
     struct neighbours_rows rows = {g.rows.n, DIM, NULL, 2560, load_rows, put_edges, &rest, NULL};
     rest.ids = calloc((size_t)g.rows.n * 24, sizeof *rest.ids);
@@ -230,7 +244,7 @@ static void test_few_rows(void **state)
     for (size_t i = 0; i < SUPPORT_COUNT(counts); i++) {
         struct graph g;
         make_graph(counts[i], &g);
-        struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0};
+        struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0, NULL};
         struct edges_kept graph = build(&g, config);
         check_edges(&g, &graph);
         assert_true(counts[i] == 1 ? graph.ids[0] == NEIGHBOUR_NONE : graph.ids[0] != NEIGHBOUR_NONE);
@@ -248,11 +262,28 @@ static void test_equal_rows(void **state)
     g.centres = calloc((size_t)g.n_groups * DIM, sizeof(float));
     assert_non_null(g.centres);
     g.rows = support_rows(g.data.floats, N, DIM);
-    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0};
+    struct neighbours_config config = {CAPACITY, 24, 100, 48, 1.5f, 2, 0, NULL};
     struct edges_kept graph = build(&g, config);
     check_edges(&g, &graph);
     free(graph.ids);
     free_graph(&g);
+}
+
+static int open_device(void **state)
+{
+    char note[512];
+    (void)state;
+    offload = offload_open("", note, sizeof note);
+    if (!offload)
+        print_message("without a device: %s\n", note);
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    offload_close(offload);
+    return 0;
 }
 
 int main(void)
@@ -266,5 +297,5 @@ int main(void)
         cmocka_unit_test(test_few_rows),
         cmocka_unit_test(test_equal_rows),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -1,0 +1,380 @@
+/*
+ * kernels.cl - distances of many pairs, the nearest of them, and dot products of codes. OpenCL C 1.2.
+ *
+ * Compiled at run time, once per kind of work, with these definitions (opencl_program.c):
+ *   ELEMENT   0 f32, 1 f16, 2 u8, 3 i8    MEASURE   0 squared L2, 1 dot product    FACTORS   1: products times a factor
+ *   TILED     1: tiles in local memory, for devices that have it; 0: tiles in registers, for processors
+ *   SORT      what the tiled selection sorts at most, a power of two
+ *   BITS      1, 2, 4 or 8: of the codes of code_dots
+ *
+ * A key is a number that orders as the distance does, smaller is nearer: the whole number itself, or the bits of a
+ * float so that they order as unsigned numbers. Key and row together are one number of 64 bits: no two are equal, so
+ * what is selected does not depend on the order in which work-items run.
+ */
+
+#define NONE 0xfffffffffffffffful
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+/* Both zeros have one key where the value is a difference from zero. */
+uint key_of_float(float value)
+{
+    uint bits = as_uint(value);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+#ifdef ELEMENT
+
+#if ELEMENT == 0 || ELEMENT == 1
+typedef float sum_t;
+typedef float16 lanes_t;
+typedef float word_t; /* what a tile in local memory holds: one element, or four bytes */
+#define PER_WORD 1u
+#else
+typedef uint word_t;
+#define PER_WORD 4u
+#if ELEMENT == 3 && MEASURE == 1
+typedef int sum_t;
+#else
+typedef uint sum_t;
+#endif
+typedef int16 lanes_t;
+#endif
+
+#if ELEMENT == 0
+typedef float base_t;
+typedef float query_t;
+#elif ELEMENT == 1
+typedef half base_t;
+typedef float query_t;
+#elif ELEMENT == 2
+typedef uchar base_t;
+typedef uchar query_t;
+#else
+typedef char base_t;
+typedef char query_t;
+#endif
+
+uint key_of(sum_t sum, float factor)
+{
+#if MEASURE == 0 && (ELEMENT == 0 || ELEMENT == 1)
+    return as_uint(sum); /* never negative */
+#elif MEASURE == 0
+    return sum;
+#elif FACTORS
+    return key_of_float(0.0f - (float)sum * factor);
+#elif ELEMENT == 0 || ELEMENT == 1
+    return key_of_float(0.0f - sum);
+#elif ELEMENT == 2
+    return ~sum;
+#else
+    return ~((uint)sum ^ 0x80000000u);
+#endif
+}
+
+/* Takes a row as a candidate of its query where it is nearer than those that are enough already. count may go beyond
+ * what there is room for: the host then does the same rows again, fewer at a time. */
+void offer(uint query, uint row, uint key, __global const ulong *limits, __global uint *counts,
+           __global ulong *candidates, uint room)
+{
+    ulong candidate = (ulong)key << 32 | row;
+    if (candidate >= limits[query])
+        return;
+    uint at = atomic_inc(&counts[query]);
+    if (at < room)
+        candidates[(size_t)query * room + at] = candidate;
+}
+
+/* ---- distances, tiles in registers ------------------------------------------------------------------------------- */
+
+#if !TILED
+/* A work-item has 4 rows and 4 queries, and reads 16 elements of each at a time. dim is a multiple of 16; the buffers
+ * have whole tiles, whose surplus is not offered. */
+lanes_t load_row(__global const base_t *x, size_t at)
+{
+#if ELEMENT == 0
+    return vload16(0, x + at);
+#elif ELEMENT == 1
+    return vload_half16(0, x + at);
+#else
+    return convert_int16(vload16(0, x + at));
+#endif
+}
+
+lanes_t load_query(__global const query_t *x, size_t at)
+{
+#if ELEMENT < 2
+    return vload16(0, x + at);
+#else
+    return convert_int16(vload16(0, x + at));
+#endif
+}
+
+#if ELEMENT < 2
+#define ADD_PRODUCT(sum, a, b) sum = fma(a, b, sum)
+#else
+#define ADD_PRODUCT(sum, a, b) sum += (a) * (b)
+#endif
+#if MEASURE == 0
+#define ADD(sum, a, b)               \
+    do {                             \
+        lanes_t apart = (a) - (b);   \
+        ADD_PRODUCT(sum, apart, apart); \
+    } while (0)
+#else
+#define ADD(sum, a, b) ADD_PRODUCT(sum, a, b)
+#endif
+
+sum_t total(lanes_t v)
+{
+#if ELEMENT < 2
+    float8 a = v.lo + v.hi;
+    float4 b = a.lo + a.hi;
+#else
+    int8 a = v.lo + v.hi;
+    int4 b = a.lo + a.hi;
+#endif
+    return (sum_t)(b.x + b.y + b.z + b.w);
+}
+
+__kernel void distances(__global const base_t *base, __global const query_t *queries, __global const float *factors,
+                        uint first, uint n_rows, uint n_queries, uint dim, __global const ulong *limits,
+                        __global uint *counts, __global ulong *candidates, uint room)
+{
+    uint r = first + get_global_id(0) * 4, q = get_global_id(1) * 4;
+    if (r >= first + n_rows || q >= n_queries)
+        return;
+    lanes_t sums[4][4];
+#pragma unroll
+    for (uint i = 0; i < 4; i++)
+#pragma unroll
+        for (uint j = 0; j < 4; j++)
+            sums[i][j] = (lanes_t)0;
+    for (uint d = 0; d < dim; d += 16) {
+        lanes_t x0 = load_row(base, (size_t)r * dim + d), x1 = load_row(base, (size_t)(r + 1) * dim + d);
+        lanes_t x2 = load_row(base, (size_t)(r + 2) * dim + d), x3 = load_row(base, (size_t)(r + 3) * dim + d);
+#pragma unroll
+        for (uint j = 0; j < 4; j++) {
+            lanes_t y = load_query(queries, (size_t)(q + j) * dim + d);
+            ADD(sums[0][j], y, x0);
+            ADD(sums[1][j], y, x1);
+            ADD(sums[2][j], y, x2);
+            ADD(sums[3][j], y, x3);
+        }
+    }
+    for (uint i = 0; i < 4 && r + i < first + n_rows; i++)
+        for (uint j = 0; j < 4 && q + j < n_queries; j++) {
+            float factor = FACTORS ? factors[r + i] : 1.0f;
+            offer(q + j, r + i, key_of(total(sums[i][j]), factor), limits, counts, candidates, room);
+        }
+}
+
+/* One work-item per query: `best` is a heap of the nearest, the farthest first. */
+__kernel void keep_nearest(__global const ulong *candidates, uint room, uint n_queries, uint k, uint kept,
+                           __global const uint *counts, __global ulong *best, __global ulong *limits)
+{
+    uint q = get_global_id(0);
+    if (q >= n_queries)
+        return;
+    __global ulong *heap = best + (size_t)q * k;
+    __global const ulong *from = candidates + (size_t)q * room;
+    uint n = kept;
+    for (uint i = 0; i < counts[q]; i++) {
+        ulong item = from[i];
+        uint at;
+        if (n < k) {
+            at = n++;
+            while (at > 0 && heap[(at - 1) / 2] < item) {
+                heap[at] = heap[(at - 1) / 2];
+                at = (at - 1) / 2;
+            }
+        } else if (item < heap[0]) {
+            at = 0;
+            for (uint child = 1; child < n; child = 2 * at + 1) {
+                child += child + 1 < n && heap[child + 1] > heap[child] ? 1 : 0;
+                if (heap[child] <= item)
+                    break;
+                heap[at] = heap[child];
+                at = child;
+            }
+        } else
+            continue;
+        heap[at] = item;
+    }
+    limits[q] = n < k ? NONE : heap[0];
+}
+#else
+
+/* ---- distances, tiles in local memory ---------------------------------------------------------------------------- */
+
+/* A work-group of 16 x 16 has 64 rows and 64 queries, a work-item 4 x 4 of these. 16 words of each vector are in local
+ * memory at a time, transposed, so that neighbouring work-items read neighbouring words. dim is a multiple of 16 words.
+ * The buffers have whole tiles, whose surplus is not offered. */
+#define SIDE  64
+#define DEPTH 16
+
+word_t load_row(__global const base_t *x, size_t word)
+{
+#if ELEMENT == 1
+    return vload_half(word, x);
+#elif ELEMENT == 0
+    return x[word];
+#else
+    return ((__global const uint *)x)[word];
+#endif
+}
+
+word_t load_query(__global const query_t *x, size_t word)
+{
+#if ELEMENT < 2
+    return x[word];
+#else
+    return ((__global const uint *)x)[word];
+#endif
+}
+
+#if ELEMENT == 2
+#define BYTES(word) convert_int4(as_uchar4(word))
+#else
+#define BYTES(word) convert_int4(as_char4(word))
+#endif
+
+sum_t add(sum_t sum, word_t a, word_t b)
+{
+#if ELEMENT < 2 && MEASURE == 0
+    float apart = a - b;
+    return fma(apart, apart, sum);
+#elif ELEMENT < 2
+    return fma(a, b, sum);
+#else
+    int4 x = BYTES(a), y = BYTES(b);
+#if MEASURE == 0
+    x -= y;
+    y = x;
+#endif
+    int4 products = x * y;
+    return sum + (sum_t)(products.x + products.y + products.z + products.w);
+#endif
+}
+
+__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void
+distances(__global const base_t *base, __global const query_t *queries, __global const float *factors, uint first,
+          uint n_rows, uint n_queries, uint dim, __global const ulong *limits, __global uint *counts,
+          __global ulong *candidates, uint room)
+{
+    __local word_t rows_tile[DEPTH][SIDE + 1], queries_tile[DEPTH][SIDE + 1];
+    uint x = get_local_id(0), y = get_local_id(1), words = dim / PER_WORD, lane = y * 16 + x;
+    uint r0 = first + get_group_id(0) * SIDE, q0 = get_group_id(1) * SIDE;
+    sum_t sums[4][4];
+    for (uint i = 0; i < 4; i++)
+        for (uint j = 0; j < 4; j++)
+            sums[i][j] = 0;
+    for (uint w = 0; w < words; w += DEPTH) {
+        for (uint i = lane; i < SIDE * DEPTH; i += 256) {
+            uint vector = i / DEPTH, word = i % DEPTH;
+            rows_tile[word][vector] = load_row(base, (size_t)(r0 + vector) * words + w + word);
+            queries_tile[word][vector] = load_query(queries, (size_t)(q0 + vector) * words + w + word);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint word = 0; word < DEPTH; word++) {
+            word_t a[4], b[4];
+            for (uint i = 0; i < 4; i++) {
+                a[i] = rows_tile[word][x + 16 * i];
+                b[i] = queries_tile[word][y + 16 * i];
+            }
+            for (uint i = 0; i < 4; i++)
+                for (uint j = 0; j < 4; j++)
+                    sums[i][j] = add(sums[i][j], b[j], a[i]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (uint i = 0; i < 4; i++)
+        for (uint j = 0; j < 4; j++) {
+            uint r = r0 + x + 16 * i, q = q0 + y + 16 * j;
+            if (r < first + n_rows && q < n_queries)
+                offer(q, r, key_of(sums[i][j], FACTORS ? factors[r] : 1.0f), limits, counts, candidates, room);
+        }
+}
+
+/* A work-group of 256 per query sorts what was kept and what was offered (Batcher's bitonic sort, 1968). */
+__kernel __attribute__((reqd_work_group_size(256, 1, 1))) void
+keep_nearest(__global const ulong *candidates, uint room, uint n_queries, uint k, uint kept,
+             __global const uint *counts, __global ulong *best, __global ulong *limits)
+{
+    __local ulong items[SORT];
+    uint q = get_group_id(0), lane = get_local_id(0), n = kept + counts[q], size = 2;
+    while (size < n)
+        size *= 2;
+    for (uint i = lane; i < size; i += 256)
+        items[i] = i < kept ? best[(size_t)q * k + i] : i < n ? candidates[(size_t)q * room + i - kept] : NONE;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint run = 2; run <= size; run *= 2)
+        for (uint step = run / 2; step > 0; step /= 2) {
+            for (uint i = lane; i < size / 2; i += 256) {
+                uint low = 2 * step * (i / step) + i % step, high = low + step;
+                ulong a = items[low], b = items[high];
+                if ((a > b) == ((low & run) == 0)) {
+                    items[low] = b;
+                    items[high] = a;
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+    uint left = n < k ? n : k;
+    for (uint i = lane; i < left; i += 256)
+        best[(size_t)q * k + i] = items[i];
+    if (lane == 0)
+        limits[q] = n < k ? NONE : items[k - 1];
+}
+#endif
+#endif
+
+/* ---- dot products of codes --------------------------------------------------------------------------------------- */
+
+#ifdef BITS
+/* Levels of 16 dimensions from the 2 * BITS bytes where they are. */
+short16 levels_at(__global const uchar *code)
+{
+#if BITS == 8
+    return convert_short16(vload16(0, code));
+#elif BITS == 4
+    uchar8 packed = vload8(0, code);
+    uchar16 levels;
+    levels.even = packed & (uchar8)15;
+    levels.odd = packed >> (uchar8)4;
+    return convert_short16(levels);
+#elif BITS == 2
+    uchar4 packed = vload4(0, code);
+    uchar16 levels;
+    levels.s048c = packed & (uchar4)3;
+    levels.s159d = packed >> (uchar4)2 & (uchar4)3;
+    levels.s26ae = packed >> (uchar4)4 & (uchar4)3;
+    levels.s37bf = packed >> (uchar4)6;
+    return convert_short16(levels);
+#else
+    ushort packed = (ushort)(code[0] | code[1] << 8);
+    ushort16 places = (ushort16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return convert_short16((ushort16)packed >> places & (ushort16)1);
+#endif
+}
+
+/* A work-group has a run (struct offload_run): query, first code, number of codes, where its results go. Codes have
+ * dim / 8 * BITS bytes, dim is a multiple of 32. */
+__kernel void code_dots(__global const uchar *codes, __global const char *queries, __global const uint4 *runs,
+                        __global const uint *ids, uint has_ids, uint dim, __global int *out)
+{
+    uint4 run = runs[get_group_id(0)];
+    __global const char *query = queries + (size_t)run.x * dim;
+    size_t bytes = dim / 8 * BITS;
+    for (uint i = get_local_id(0); i < run.z; i += get_local_size(0)) {
+        uint id = has_ids ? ids[run.y + i] : run.y + i;
+        __global const uchar *code = codes + (size_t)id * bytes;
+        int16 sums = (int16)0;
+        for (uint d = 0; d < dim; d += 16)
+            sums += convert_int16(levels_at(code + d / 8 * BITS)) * convert_int16(vload16(0, query + d));
+        int8 a = sums.lo + sums.hi;
+        int4 b = a.lo + a.hi;
+        out[run.w + i] = b.x + b.y + b.z + b.w;
+    }
+}
+#endif

@@ -1,0 +1,310 @@
+/*
+ * opencl_backend.c - devices, blocks and transfers: what the plug-in exports.
+ *
+ * Every platform's devices are listed, graphics cards first. A processor is listed too (pocl is one), and said to be
+ * one: it serves tests, and whoever names it.
+ *
+ * One queue per context, in order, and every call waits for its results: the engine calls one at a time. Transfers
+ * wait, too: a device that fails may not say any more when it has done with memory that is to be freed. Kernels and
+ * their tiles are of two kinds. Where a device has local memory of its own, tiles go there; where local memory is
+ * ordinary memory, as on a processor, registers are the better place. QUIRE_OPENCL_TILES=local|registers overrides
+ * that, so that one device tests both.
+ */
+#include "index/offload/opencl/opencl_priv.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLATFORMS_MAX 16u
+#define DEVICES_MAX   64u
+#define STAGE_BYTES   ((size_t)4 << 20)
+#define TILE_ROWS     64u /* kernels may read so many rows behind the last */
+#define SORT_LEAST    1024u
+#define SORT_MOST     4096u
+#define LOCAL_SPARED  1024u /* bytes of local memory that a driver may use itself */
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+/* All devices of a kind from place n on; returns how many there are then. */
+static uint32_t gather(const struct opencl_calls *calls, const cl_platform_id *platforms, cl_uint n_platforms,
+                       bool processors, cl_device_id *out, uint32_t n)
+{
+    cl_device_type type = processors ? CL_DEVICE_TYPE_CPU : CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR;
+    for (cl_uint i = 0; i < n_platforms && n < DEVICES_MAX; i++) {
+        cl_uint found = 0;
+        if (calls->clGetDeviceIDs(platforms[i], type, DEVICES_MAX - n, out + n, &found) == CL_SUCCESS)
+            n += found < DEVICES_MAX - n ? found : DEVICES_MAX - n;
+    }
+    return n;
+}
+
+static int find_devices(const struct opencl_calls *calls, cl_device_id *out, uint32_t *n, uint32_t *n_cards,
+                        struct quire_error *err)
+{
+    cl_platform_id platforms[PLATFORMS_MAX];
+    cl_uint n_platforms = 0;
+    cl_int status = calls->clGetPlatformIDs(PLATFORMS_MAX, platforms, &n_platforms);
+    if (status != CL_SUCCESS || n_platforms == 0) /* -1001 is the ICD loader's word for no driver */
+        return opencl_error(err, __func__, QUIRE_EUNSUPPORTED,
+                            "the OpenCL loader is here and no driver for a device (OpenCL error %d)", (int)status);
+    n_platforms = n_platforms < PLATFORMS_MAX ? n_platforms : PLATFORMS_MAX;
+    *n_cards = gather(calls, platforms, n_platforms, false, out, 0);
+    *n = gather(calls, platforms, n_platforms, true, out, *n_cards);
+    if (*n == 0)
+        return opencl_error(err, __func__, QUIRE_EUNSUPPORTED, "OpenCL has drivers here and no device");
+    return 0;
+}
+
+static void describe(const struct opencl_calls *calls, cl_device_id id, struct offload_device *out)
+{
+    cl_ulong memory = 0, buffer = 0;
+    cl_uint units = 0;
+    snprintf(out->backend, sizeof out->backend, "opencl");
+    calls->clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof out->name - 1, out->name, NULL);
+    calls->clGetDeviceInfo(id, CL_DRIVER_VERSION, sizeof out->driver - 1, out->driver, NULL);
+    calls->clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
+    calls->clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof buffer, &buffer, NULL);
+    calls->clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+    out->memory_bytes = memory;
+    out->buffer_bytes = buffer;
+    out->units = units;
+}
+
+static int list(struct offload_device *out, uint32_t max, uint32_t *n, struct quire_error *err)
+{
+    const struct opencl_calls *calls;
+    cl_device_id ids[DEVICES_MAX];
+    uint32_t found = 0, cards = 0;
+    int rc = opencl_load(&calls, err);
+    if (rc == 0)
+        rc = find_devices(calls, ids, &found, &cards, err);
+    if (rc < 0)
+        return rc;
+    *n = found < max ? found : max;
+    for (uint32_t i = 0; i < *n; i++) {
+        out[i] = (struct offload_device){.is_processor = i >= cards};
+        describe(calls, ids[i], &out[i]);
+    }
+    return 0;
+}
+
+static void close_context(void *context)
+{
+    struct opencl *cl = context;
+    opencl_program_fini(cl);
+    if (cl->queue)
+        cl->calls->clReleaseCommandQueue(cl->queue);
+    if (cl->context)
+        cl->calls->clReleaseContext(cl->context);
+    free(cl);
+}
+
+/* How tiles are made, and how much is sorted at once. */
+static void choose_shape(struct opencl *cl)
+{
+    const char *asked = getenv("QUIRE_OPENCL_TILES");
+    cl_device_local_mem_type type = CL_GLOBAL;
+    cl_ulong local = 0, buffer = 0;
+    size_t group = 0;
+    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_LOCAL_MEM_TYPE, sizeof type, &type, NULL);
+    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
+    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof buffer, &buffer, NULL);
+    cl->buffer_bytes = buffer;
+    cl->tiled = type == CL_LOCAL;
+    if (asked && strcmp(asked, "local") == 0)
+        cl->tiled = true;
+    if (asked && strcmp(asked, "registers") == 0)
+        cl->tiled = false;
+    for (cl->sort = SORT_MOST; cl->sort > SORT_LEAST && cl->sort * sizeof(cl_ulong) + LOCAL_SPARED > local;)
+        cl->sort /= 2;
+    if (group < 256 || cl->sort * sizeof(cl_ulong) > local)
+        cl->tiled = false;
+}
+
+static int open_device(uint32_t device, void **context, struct quire_error *err)
+{
+    cl_device_id ids[DEVICES_MAX];
+    uint32_t found = 0, cards = 0;
+    cl_int status = CL_SUCCESS;
+    struct opencl *cl = calloc(1, sizeof *cl);
+    int rc = cl ? opencl_load(&cl->calls, err) : opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a device");
+    if (rc == 0)
+        rc = find_devices(cl->calls, ids, &found, &cards, err);
+    if (rc == 0 && device >= found)
+        rc = opencl_error(err, __func__, QUIRE_EUNSUPPORTED, "device %u is not there any more", device);
+    if (rc == 0) {
+        cl->device = ids[device];
+        cl->context = cl->calls->clCreateContext(NULL, 1, &cl->device, NULL, NULL, &status);
+        if (!cl->context)
+            rc = opencl_failed(err, __func__, status, "clCreateContext");
+    }
+    if (rc == 0) {
+        cl->queue = cl->calls->clCreateCommandQueue(cl->context, cl->device, 0, &status);
+        if (!cl->queue)
+            rc = opencl_failed(err, __func__, status, "clCreateCommandQueue");
+    }
+    if (rc == 0) {
+        choose_shape(cl);
+        *context = cl;
+    } else if (cl)
+        close_context(cl);
+    return rc;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
+
+int opencl_buffer(struct opencl *cl, cl_mem_flags flags, size_t bytes, const void *host, cl_mem *out,
+                  struct quire_error *err)
+{
+    cl_int status;
+    if (bytes > cl->buffer_bytes)
+        return opencl_error(err, __func__, QUIRE_ENOMEM,
+                            "the device has not the memory for a buffer of %zu bytes, %llu at most", bytes,
+                            (unsigned long long)cl->buffer_bytes);
+    if (host)
+        flags |= CL_MEM_COPY_HOST_PTR;
+    union {
+        const void *from;
+        void *to;
+    } pointer = {host}; /* the call only reads with this flag, its prototype does not say so */
+    cl_mem made = cl->calls->clCreateBuffer(cl->context, flags, bytes ? bytes : 1, pointer.to, &status);
+    if (!made)
+        return opencl_failed(err, __func__, status, "clCreateBuffer");
+    *out = made;
+    return 0;
+}
+
+int opencl_write(struct opencl *cl, cl_mem to, size_t at, size_t bytes, const void *from, struct quire_error *err)
+{
+    cl_int status = cl->calls->clEnqueueWriteBuffer(cl->queue, to, CL_TRUE, at, bytes, from, 0, NULL, NULL);
+    return status == CL_SUCCESS ? 0 : opencl_failed(err, __func__, status, "clEnqueueWriteBuffer");
+}
+
+int opencl_read(struct opencl *cl, cl_mem from, size_t bytes, void *to, struct quire_error *err)
+{
+    cl_int status = cl->calls->clEnqueueReadBuffer(cl->queue, from, CL_TRUE, 0, bytes, to, 0, NULL, NULL);
+    return status == CL_SUCCESS ? 0 : opencl_failed(err, __func__, status, "clEnqueueReadBuffer");
+}
+
+void opencl_release(struct opencl *cl, cl_mem buffer)
+{
+    if (buffer)
+        cl->calls->clReleaseMemObject(buffer);
+}
+
+int opencl_run(struct opencl *cl, cl_kernel kernel, const struct opencl_argument *arguments, cl_uint n,
+               const size_t *global, const size_t *local, cl_uint axes, struct quire_error *err)
+{
+    for (cl_uint i = 0; i < n; i++) {
+        cl_int status = cl->calls->clSetKernelArg(kernel, i, arguments[i].bytes, arguments[i].value);
+        if (status != CL_SUCCESS)
+            return opencl_failed(err, __func__, status, "clSetKernelArg");
+    }
+    cl_int status = cl->calls->clEnqueueNDRangeKernel(cl->queue, kernel, axes, NULL, global, local, 0, NULL, NULL);
+    return status == CL_SUCCESS ? 0 : opencl_failed(err, __func__, status, "clEnqueueNDRangeKernel");
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void unload(void *context, void *block)
+{
+    struct opencl_block *b = block;
+    opencl_release(context, b->data);
+    opencl_release(context, b->factors);
+    free(b);
+}
+
+/* Rows with gaps of zeros between them go in pieces. */
+static int send_padded(struct opencl *cl, const struct opencl_block *b, const uint8_t *data, struct quire_error *err)
+{
+    size_t from_bytes = opencl_bytes(b->element, b->dim), to_bytes = opencl_bytes(b->element, b->padded);
+    size_t rows = STAGE_BYTES / to_bytes + 1;
+    uint8_t *stage = calloc(rows, to_bytes);
+    int rc = stage ? 0 : opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for rows on their way to a device");
+    for (size_t first = 0; rc == 0 && first < b->n; first += rows) {
+        size_t n = b->n - first < rows ? b->n - first : rows;
+        for (size_t i = 0; i < n; i++)
+            memcpy(stage + i * to_bytes, data + (first + i) * from_bytes, from_bytes);
+        rc = opencl_write(cl, b->data, first * to_bytes, n * to_bytes, stage, err);
+    }
+    free(stage);
+    return rc;
+}
+
+static int load(void *context, const struct offload_rows *rows, void **block, struct quire_error *err)
+{
+    struct opencl *cl = context;
+    struct opencl_block *b = calloc(1, sizeof *b);
+    if (!b)
+        return opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a block of rows");
+    *b = (struct opencl_block){.element = rows->element, .n = rows->n, .dim = rows->dim};
+    b->padded = opencl_padded(rows->element, rows->dim);
+    size_t row_bytes = opencl_bytes(b->element, b->padded);
+    assert(rows->n > 0 && rows->dim > 0 && (rows->element < OFFLOAD_CODE1 || rows->dim % 32 == 0));
+    int rc = opencl_buffer(cl, CL_MEM_READ_ONLY, ((size_t)b->n + TILE_ROWS) * row_bytes, NULL, &b->data, err);
+    if (rc == 0 && rows->factors)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, b->n * sizeof(float), rows->factors, &b->factors, err);
+    if (rc == 0 && b->padded == b->dim)
+        rc = opencl_write(cl, b->data, 0, b->n * row_bytes, rows->data, err);
+    else if (rc == 0)
+        rc = send_padded(cl, b, rows->data, err);
+    if (rc == 0)
+        *block = b;
+    else
+        unload(cl, b);
+    return rc;
+}
+
+int opencl_dots(void *context, void *block, const struct offload_dots *request, struct quire_error *err)
+{
+    struct opencl *cl = context;
+    const struct opencl_block *b = block;
+    const struct opencl_program *program;
+    cl_mem queries = NULL, runs = NULL, ids = NULL, out = NULL;
+    const cl_uint has_ids = request->ids != NULL;
+    int rc = opencl_program_dots(cl, b->element, &program, err);
+    if (rc == 0)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, (size_t)request->n_queries * b->dim, request->queries, &queries, err);
+    if (rc == 0)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, request->n_runs * sizeof *request->runs, request->runs, &runs, err);
+    if (rc == 0 && has_ids)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, request->n_ids * sizeof *request->ids, request->ids, &ids, err);
+    if (rc == 0)
+        rc = opencl_buffer(cl, CL_MEM_WRITE_ONLY, request->n_out * sizeof *request->out, NULL, &out, err);
+    if (rc == 0) {
+        const struct opencl_argument arguments[] = {
+            OPENCL_ARGUMENT(b->data), OPENCL_ARGUMENT(queries), OPENCL_ARGUMENT(runs), OPENCL_ARGUMENT(ids),
+            OPENCL_ARGUMENT(has_ids), OPENCL_ARGUMENT(b->dim),  OPENCL_ARGUMENT(out)};
+        size_t local = 32, global = request->n_runs * local;
+        rc = opencl_run(cl, program->kernels[0], arguments, sizeof arguments / sizeof *arguments, &global, &local, 1,
+                        err);
+    }
+    if (rc == 0)
+        rc = opencl_read(cl, out, request->n_out * sizeof *request->out, request->out, err);
+    opencl_release(cl, queries);
+    opencl_release(cl, runs);
+    opencl_release(cl, ids);
+    opencl_release(cl, out);
+    return rc;
+}
+
+/* ---- the plug-in ------------------------------------------------------------------------------------------------- */
+
+const struct offload_backend *quire_offload_backend(void);
+
+QUIRE_API const struct offload_backend *quire_offload_backend(void)
+{
+    static const struct offload_backend backend = {.abi = OFFLOAD_BACKEND_ABI,
+                                                   .name = "opencl",
+                                                   .list = list,
+                                                   .open = open_device,
+                                                   .close = close_context,
+                                                   .nearest_max = opencl_nearest_max,
+                                                   .load = load,
+                                                   .unload = unload,
+                                                   .nearest = opencl_nearest,
+                                                   .dots = opencl_dots};
+    return &backend;
+}

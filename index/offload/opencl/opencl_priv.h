@@ -1,0 +1,120 @@
+/*
+ * opencl_priv.h - what the files of the OpenCL plug-in share.
+ */
+#ifndef QUIRE_INDEX_OPENCL_PRIV_H
+#define QUIRE_INDEX_OPENCL_PRIV_H
+
+#include "index/offload/offload_backend.h"
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+/* The functions of the ICD loader that are used. */
+#define OPENCL_CALLS(X)                                                                                                \
+    X(clGetPlatformIDs)                                                                                                \
+    X(clGetDeviceIDs)                                                                                                  \
+    X(clGetDeviceInfo)                                                                                                 \
+    X(clCreateContext)                                                                                                 \
+    X(clReleaseContext)                                                                                                \
+    X(clCreateCommandQueue)                                                                                            \
+    X(clReleaseCommandQueue)                                                                                           \
+    X(clCreateProgramWithSource)                                                                                       \
+    X(clBuildProgram)                                                                                                  \
+    X(clGetProgramBuildInfo)                                                                                           \
+    X(clReleaseProgram)                                                                                                \
+    X(clCreateKernel)                                                                                                  \
+    X(clReleaseKernel)                                                                                                 \
+    X(clSetKernelArg)                                                                                                  \
+    X(clCreateBuffer)                                                                                                  \
+    X(clReleaseMemObject)                                                                                              \
+    X(clEnqueueWriteBuffer)                                                                                            \
+    X(clEnqueueReadBuffer)                                                                                             \
+    X(clEnqueueNDRangeKernel)
+
+struct opencl_calls {
+#define OPENCL_CALL(name) __typeof__(name) *name;
+    OPENCL_CALLS(OPENCL_CALL)
+#undef OPENCL_CALL
+};
+
+/* Loads libOpenCL.so.1, or what QUIRE_OPENCL_LIBRARY names, for the rest of the process: drivers start threads and
+ * do not bear to be unloaded. QUIRE_EUNSUPPORTED where there is none. Thread-safe. */
+int opencl_load(const struct opencl_calls **out, struct quire_error *err);
+
+/* Fills *err and returns code. */
+int opencl_error(struct quire_error *err, const char *where, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The same for what a call answered that should have answered CL_SUCCESS. */
+int opencl_failed(struct quire_error *err, const char *where, cl_int status, const char *call);
+
+/* A program of kernels.cl for one kind of work. */
+struct opencl_program {
+    cl_program program; /* NULL: not yet built */
+    cl_kernel kernels[2];
+};
+
+#define OPENCL_PROGRAMS 20u /* 16 kinds of nearest, 4 widths of codes */
+
+struct opencl {
+    const struct opencl_calls *calls;
+    cl_device_id device;
+    cl_context context;
+    cl_command_queue queue;
+    bool tiled;            /* tiles in local memory, or in registers */
+    uint32_t sort;         /* what the tiled selection sorts at most */
+    uint64_t buffer_bytes; /* of one buffer at most */
+    struct opencl_program programs[OPENCL_PROGRAMS];
+};
+
+/* Rows in the device's memory; behind the last is room for a tile. */
+struct opencl_block {
+    cl_mem data, factors; /* factors NULL: none */
+    enum offload_element element;
+    uint32_t n, dim, padded; /* padded: elements from one row to the next */
+};
+
+/* The kernels `distances` and `keep_nearest`, or `code_dots`; built when they are first asked for. */
+int opencl_program_nearest(struct opencl *cl, enum offload_element element, enum offload_measure measure, bool factors,
+                           const struct opencl_program **out, struct quire_error *err);
+int opencl_program_dots(struct opencl *cl, enum offload_element element, const struct opencl_program **out,
+                        struct quire_error *err);
+void opencl_program_fini(struct opencl *cl);
+
+/* The functions of struct offload_backend. */
+uint32_t opencl_nearest_max(void *context);
+int opencl_nearest(void *context, void *block, const struct offload_nearest *request, struct quire_error *err);
+int opencl_dots(void *context, void *block, const struct offload_dots *request, struct quire_error *err);
+
+/* Buffers and transfers. `bytes` 0 is made 1. host: copied into it, or NULL. */
+int opencl_buffer(struct opencl *cl, cl_mem_flags flags, size_t bytes, const void *host, cl_mem *out,
+                  struct quire_error *err);
+/* Waits until `from` may be used again. */
+int opencl_write(struct opencl *cl, cl_mem to, size_t at, size_t bytes, const void *from, struct quire_error *err);
+/* Waits for all that was asked for before. */
+int opencl_read(struct opencl *cl, cl_mem from, size_t bytes, void *to, struct quire_error *err);
+void opencl_release(struct opencl *cl, cl_mem buffer); /* NULL is fine */
+
+/* Arguments of a kernel, in order. */
+struct opencl_argument {
+    size_t bytes;
+    const void *value;
+};
+#define OPENCL_ARGUMENT(variable) ((struct opencl_argument){sizeof(variable), &(variable)})
+int opencl_run(struct opencl *cl, cl_kernel kernel, const struct opencl_argument *arguments, cl_uint n,
+               const size_t *global, const size_t *local, cl_uint axes, struct quire_error *err);
+
+/* Elements from one row to the next: whole steps of every kernel. */
+static inline uint32_t opencl_padded(enum offload_element element, uint32_t dim)
+{
+    uint32_t step = element == OFFLOAD_U8 || element == OFFLOAD_I8 ? 64 : element >= OFFLOAD_CODE1 ? 32 : 16;
+    return (dim + step - 1) / step * step;
+}
+
+/* Bytes of n elements. */
+static inline size_t opencl_bytes(enum offload_element element, size_t n)
+{
+    static const uint8_t bits[] = {32, 16, 8, 8, 1, 2, 4, 8};
+    return n / 8 * bits[element] + n % 8 * bits[element] / 8;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * fake_opencl.h - a loader of OpenCL that fails on demand, as tests/support/fault.h is a disk that does.
+ *
+ * libfake_opencl.so stands in for libOpenCL.so.1 where QUIRE_OPENCL_LIBRARY names it. Calls go on to the real loader,
+ * so that what does not fail works, and are counted. A test reaches its controls by dlopen and dlsym of
+ * fake_opencl_controls. Not thread-safe: one test thread.
+ */
+#ifndef QUIRE_TESTS_FAKE_OPENCL_H
+#define QUIRE_TESTS_FAKE_OPENCL_H
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct fake_opencl {
+    bool has_device;       /* the real loader is here and has one; set when the library is loaded */
+    uint64_t calls;        /* so far */
+    uint64_t fail_at;      /* this call of those to come fails, 1 is the next; 0: none */
+    bool stays;            /* and all after it, but for releases */
+    int status;            /* what they answer */
+    const char *only;      /* calls of this function alone count and fail; NULL: of all */
+    uint64_t memory_bytes; /* what the device has, and of one buffer at most; 0: as it is */
+    uint64_t held_bytes;   /* in buffers */
+    bool as_card;          /* the device says that it is a graphics card */
+    int64_t objects;       /* created and not released */
+};
+
+/* Puts it in the place of the real loader for this process, which has not opened a device yet. NULL: it was not built,
+ * because there are no headers of OpenCL. */
+static inline struct fake_opencl *fake_opencl_install(void)
+{
+    char folder[600] = "", path[700];
+    struct fake_opencl *(*controls)(void) = NULL;
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    char *slash = n > 0 ? strrchr(folder, '/') : NULL;
+    if (!slash)
+        return NULL;
+    *slash = '\0';
+    snprintf(path, sizeof path, "%s/libfake_opencl.so", folder);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *address = library ? dlsym(library, "fake_opencl_controls") : NULL;
+    if (!address)
+        return NULL;
+    memcpy(&controls, &address, sizeof address);
+    setenv("QUIRE_OPENCL_LIBRARY", path, 1);
+    return controls();
+}
+
+/* Nothing fails. */
+static inline void fake_opencl_reset(struct fake_opencl *fake)
+{
+    *fake =
+        (struct fake_opencl){.has_device = fake->has_device, .objects = fake->objects, .held_bytes = fake->held_bytes};
+}
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * cli_gpu.h - `--gpu off|auto|NAME` of the verbs that can have a device do the work.
+ */
+#ifndef QUIRE_TOOLS_CLI_GPU_H
+#define QUIRE_TOOLS_CLI_GPU_H
+
+#include "index/offload/offload_probe.h"
+#include "tools/cli.h"
+
+struct cli_gpu {
+    const char *wanted;
+    struct offload *offload; /* NULL: the processor */
+    char note[512];          /* why there is none, "" for off; or why auto took it */
+};
+
+#define CLI_GPU_OPTION(gpu)                                                                                            \
+    CLI_OPTION("gpu", CLI_TEXT, &(gpu)->wanted, "off|auto|NAME",                                                       \
+               "device for distances: a GPU if there is one, or what has NAME in its name")
+
+/* Opens what is wanted, "auto" where nothing is said. With auto the device is taken only where all of this work
+ * together pays on it by its measured rates; n_works 0: in any case. threads: of the processor, 0 for all. Never fails:
+ * without a device the processor does the work, and a line on standard error says so where a device was named. */
+void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu, const struct offload_work *works, unsigned n_works,
+                  unsigned threads);
+/* Who did the work, and why not the device. all: it counts only where it did all that it was asked for. */
+void cli_gpu_report(struct cli *cli, const struct cli_gpu *gpu, bool all);
+void cli_gpu_close(struct cli_gpu *gpu);
+
+#endif
