@@ -82,7 +82,7 @@ quire_bench(bench_publish)
 target_link_options(bench_publish PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock)
 if(TARGET PkgConfig::HIREDIS)
   file(GLOB cache_load_sources CONFIGURE_DEPENDS tests/bench/cache_load/*.c)
-  add_executable(bench_cache_load ${cache_load_sources} tools/cli.c tools/cli_files.c tools/figure.c
+  add_executable(bench_cache_load ${cache_load_sources} tools/cli.c tools/cli_files.c tools/measure/figure.c
                  tools/report.c)
   target_link_libraries(bench_cache_load PRIVATE quire_index quire_kernels quire_io PkgConfig::JANSSON PkgConfig::HIREDIS)
   quire_compile_options(bench_cache_load)

@@ -10,7 +10,7 @@
 #define QUIRE_TOOLS_EVAL_H
 
 #include "datasets/stream.h"
-#include "tools/figure.h"
+#include "tools/measure/figure.h"
 #include "tools/report.h"
 
 #define EVAL_SEEDS_MAX  64u

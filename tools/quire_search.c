@@ -23,7 +23,7 @@
 #include "io/histogram.h"
 #include "io/memory.h"
 #include "tools/cli.h"
-#include "tools/open_loop.h"
+#include "tools/measure/open_loop.h"
 #include <assert.h>
 #include <malloc.h>
 #include <math.h>

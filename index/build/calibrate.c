@@ -365,8 +365,8 @@ static void on_answer(struct search_request *request)
 
 /* The recall of the last point, for which so many were asked, less some standard errors of it: whoever asks for 0.95
  * is to get it rather than to get it every other time. The margin also makes up for what held-out rows find easier than
- * strangers do: their block was cut around them (0.003 on the text set, 0.008 on SIFT), which weighs more where rows are
- * not measured. */
+ * strangers do: their block was cut around them (0.003 on the text set, 0.008 on SIFT), which weighs more where rows
+ * are not measured. */
 static float recall_of(const struct ladder *l, uint32_t asked)
 {
     double margin = l->distance == QUIRE_DISTANCE_ESTIMATE ? MARGIN_ESTIMATES : MARGIN;

@@ -15,7 +15,7 @@
 #define QUIRE_TESTS_CACHE_LOAD_H
 
 #include "io/random.h"
-#include "tools/figure.h"
+#include "tools/measure/figure.h"
 #include "tools/report.h"
 #include <hiredis.h>
 

@@ -1,6 +1,6 @@
 /* figure.h - pictures of a run: an SVG of panels below each other with one horizontal axis, drawn here. */
-#ifndef QUIRE_TOOLS_FIGURE_H
-#define QUIRE_TOOLS_FIGURE_H
+#ifndef QUIRE_TOOLS_MEASURE_FIGURE_H
+#define QUIRE_TOOLS_MEASURE_FIGURE_H
 
 #include "quire.h"
 #include <stdio.h>

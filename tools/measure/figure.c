@@ -4,7 +4,7 @@
  * Of a picture the caller knows how many panels it has and what is in them; where things stand, colours, scales and
  * what happens when the disk is full are here. A picture never replaces a file, and none is left half written.
  */
-#include "tools/figure.h"
+#include "tools/measure/figure.h"
 #include "io/error.h"
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * open_loop.c - a thread per lane, each with a loop of its own and a share of the arrivals: a Poisson process of
  * rate / lanes, so that all together are one of `rate`.
  */
-#include "tools/open_loop.h"
+#include "tools/measure/open_loop.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/random.h"

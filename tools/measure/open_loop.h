@@ -5,8 +5,8 @@
  * process of a given rate, and the latency of a query counts from the moment it was to arrive at: what waits behind a
  * slow one counts in full.
  */
-#ifndef QUIRE_TOOLS_OPEN_LOOP_H
-#define QUIRE_TOOLS_OPEN_LOOP_H
+#ifndef QUIRE_TOOLS_MEASURE_OPEN_LOOP_H
+#define QUIRE_TOOLS_MEASURE_OPEN_LOOP_H
 
 #include "io/histogram.h"
 #include "quire.h"
