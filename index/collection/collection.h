@@ -162,7 +162,7 @@ struct collection_hit {
     const void *key;
     uint32_t key_bytes;
     float distance, deviation; /* deviation: 0, or the standard deviation of an estimate */
-    const char *attributes; /* NULL unless want_attributes and the element has some */
+    const char *attributes;    /* NULL unless want_attributes and the element has some */
     uint32_t attribute_bytes;
     const float *vector; /* NULL unless want_vectors */
 };

@@ -325,8 +325,8 @@ static struct search_request *request_of(struct task_ticket *ticket)
     return (struct search_request *)(void *)((char *)ticket - offsetof(struct search_request, ticket));
 }
 
-/* Whether rows can be answered without their blocks, as right as asked for: by their numbers, which are their keys where
- * the user has given none, or by their names. */
+/* Whether rows can be answered without their blocks, as right as asked for: by their numbers, which are their keys
+ * where the user has given none, or by their names. */
 static bool can_name(const struct segment *s, const struct search_request *request)
 {
     if (s->n_calibration > 0 && s->n_estimates == 0)
