@@ -169,6 +169,11 @@ void searcher_trim(struct searcher *s)
         f->far_ends = NULL;
         f->heads_capacity = f->far_ends_capacity = 0;
     }
+    if (f->known_capacity > 2 * K_KEPT) {
+        free(f->known);
+        f->known = NULL;
+        f->known_capacity = 0;
+    }
     if (f->gains_mask < GAINS_KEPT && f->nearest_capacity <= SCRATCH_KEPT)
         return;
     free(f->gains);
