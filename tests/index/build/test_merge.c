@@ -295,8 +295,8 @@ static uint64_t seal_and_prove(bool brief, const struct segment *like)
     return asked;
 }
 
-/* In brief: much fewer queries; by the curve of a segment of like rows fewer yet; the recall that is asked for comes
- * from each. */
+/* In brief: much fewer queries; by the curves of a segment of like rows fewer yet (that of estimates is short, and
+ * measured again); the recall that is asked for comes from each. */
 static void seals_are_calibrated_in_brief(void **state)
 {
     (void)state;
@@ -306,7 +306,7 @@ static void seals_are_calibrated_in_brief(void **state)
     scene_make(&other, &options, 1, false, rows, 0);
     uint64_t full = seal_and_prove(false, NULL), brief = seal_and_prove(true, NULL);
     uint64_t alike = seal_and_prove(true, other.segments[0]);
-    if (full == 0 || brief == 0 || alike == 0 || 2 * brief > full || 3 * alike > 2 * brief)
+    if (full == 0 || brief == 0 || alike == 0 || 2 * brief > full || 6 * alike > 5 * brief)
         fail_msg("queries: %llu, in brief %llu, with a curve %llu", (unsigned long long)full, (unsigned long long)brief,
                  (unsigned long long)alike);
     scene_free(&other);

@@ -619,7 +619,7 @@ static void test_explain_counts_no_others(void **state)
             reply_free(&r);
             r = ask(&admin, request);
             explained = many ? &r.items[0].items[1] : &r.items[1];
-            assert_int_equal(explained->n, 30);
+            assert_int_equal(explained->n, 32);
             reply_free(&r);
         }
     }
