@@ -355,11 +355,36 @@ uint32_t search_nearest_unread(const struct task *t, uint32_t *block)
     return nearest != NULL;
 }
 
-/* The k-th smallest of d[0..n), 1 <= k <= n, which is put in some other order. */
+/* Leaves those of d[0..n) that share a bin of a histogram with the k-th smallest; returns how many, and the rank of
+ * that one among them. */
+static uint32_t keep_bin_of(float *d, uint32_t n, uint32_t *k)
+{
+    uint32_t counts[SELECT_BINS] = {0}, bin = 0, kept = 0;
+    float least = d[0], most = least;
+    for (uint32_t i = 1; i < n; i++) {
+        least = d[i] < least ? d[i] : least;
+        most = d[i] > most ? d[i] : most;
+    }
+    float scale = (float)(SELECT_BINS - 1) / (most - least);
+    if (n < 2 * SELECT_BINS || !isfinite(scale) || !(scale > 0))
+        return n;
+    for (uint32_t i = 0; i < n; i++)
+        counts[(uint32_t)((d[i] - least) * scale)]++;
+    while (counts[bin] < *k)
+        *k -= counts[bin++];
+    for (uint32_t i = 0; i < n; i++) {
+        float value = d[i];
+        d[kept] = value;
+        kept += (uint32_t)((value - least) * scale) == bin;
+    }
+    return kept;
+}
+
+/* The k-th smallest of d[0..n), 1 <= k <= n, whose order and other values are lost. */
 static float kth_smallest(float *d, uint32_t n, uint32_t k)
 {
-    uint32_t begin = 0, end = n;
     assert(k > 0 && k <= n);
+    uint32_t begin = 0, end = keep_bin_of(d, n, &k);
     while (end - begin > 1) {
         float pivot = d[begin + (end - begin) / 2];
         uint32_t below = begin, above = end;
@@ -421,7 +446,7 @@ double search_compute_gains(struct task *t)
     struct search *q = &t->search;
     double sum = 0;
     forget_read(t);
-    if (q->repeats)
+    if (q->repeats && q->estimates) /* where all is measured a row that counts twice does no harm */
         search_drop_copies(t);
     q->tau = tau_of(t);
     clear_gains(&t->searcher->found);
