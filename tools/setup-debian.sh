@@ -14,6 +14,7 @@ run_packages=(
     libxxhash-dev                                # checksums and hashes
     libjansson-dev                               # JSON of the command line
     libroaring-dev                               # bitmaps of rows
+    libstemmer-dev                               # stems of words in documents
     libssl-dev                                   # the server's passwords and TLS
     libmimalloc-dev                              # the server's allocator
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
