@@ -34,9 +34,12 @@ static bool is_default_stopword(const char *word, size_t bytes)
     size_t low = 0, high = TEXT_STOPWORDS_COUNT;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        int order = strncmp(stopwords[middle], word, bytes);
-        if (order == 0 && stopwords[middle][bytes] == 0)
+        size_t length = strlen(stopwords[middle]);
+        int order = memcmp(stopwords[middle], word, length < bytes ? length : bytes);
+        if (order == 0 && length == bytes)
             return true;
+        if (order == 0)
+            order = length < bytes ? -1 : 1;
         if (order < 0)
             low = middle + 1;
         else

@@ -170,6 +170,8 @@ static void test_stopwords(void **state)
     assert_false(text_is_stopword(NULL, "th", 2));
     assert_false(text_is_stopword(NULL, "thee", 4));
     assert_false(text_is_stopword(NULL, "", 0));
+    assert_false(text_is_stopword(NULL, "a\0b", 3)); /* an escaped NUL may stand in a word */
+    assert_false(text_is_stopword(NULL, "\0", 1));
     schema_free(own);
     schema_free(none);
     schema_free(usual);
