@@ -23,6 +23,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/heap.h"
+#include "io/journal.h"
 #include "io/memory.h"
 #include "server/keys/keyspace_log.h"
 #include <assert.h>
@@ -209,6 +210,24 @@ struct key keyspace_key(const struct keyspace *k, struct resp_arg arg)
     return (struct key){arg.data, arg.bytes, XXH3_64bits_withSeed(arg.data, arg.bytes, k->seed)};
 }
 
+/* Appends what a change logs. Where the follower logs, too, all of this lock's is one frame, unless the caller has
+ * opened one. */
+static int commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *lsn, struct quire_error *err)
+{
+    const struct keyspace *k = lock->keyspace;
+    const struct keyspace_follower *follower = k->follower;
+    int rc = 0;
+    if (k->journal && !lock->in_batch && follower && follower->joins(follower->context) &&
+        !journal_in_batch(k->journal)) {
+        rc = journal_batch_begin(k->journal, err);
+        lock->in_batch = rc == 0;
+    }
+    if (rc == 0)
+        return keyspace_log_commit(log, lsn, err);
+    keyspace_log_abort(log);
+    return rc;
+}
+
 static void begin_lock(struct keyspace_lock *lock, struct keyspace *k)
 {
     *lock = (struct keyspace_lock){.keyspace = k};
@@ -293,6 +312,9 @@ static void run_later(const struct keyspace *k, void (*run)(void *argument), voi
 
 void keyspace_unlock(struct keyspace_lock *lock)
 {
+    uint64_t lsn = 0;
+    if (lock->in_batch && journal_batch_end(lock->keyspace->journal, &lsn, NULL) == 0)
+        lock->lsn = lsn;
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
         for (uint64_t rest = lock->shards[w]; rest; rest &= rest - 1)
             pthread_mutex_unlock(&lock->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
@@ -432,7 +454,7 @@ static int remove_over(struct keyspace_lock *lock, struct key_entry *e, struct q
     uint64_t lsn = 0;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_delete(&log, arg_of(e));
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     unlink_entry(lock, e);
@@ -493,7 +515,7 @@ int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struc
         keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_set(&log, (struct resp_arg){key->data, key->bytes}, (struct resp_arg){value->data, value->bytes},
                          expire_ms);
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = commit(lock, &log, &lsn, err);
     }
     if (rc == 0 && same) {
         swap_value(lock, same, &value);
@@ -549,7 +571,7 @@ int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pair
     keyspace_log_begin(&log, lock->keyspace);
     for (uint32_t i = 0; i < n_pairs; i++)
         keyspace_log_set(&log, pairs[2 * i], pairs[2 * i + 1], 0);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free_chain(fresh);
         return rc;
@@ -591,7 +613,7 @@ static int write_at(struct keyspace_lock *lock, struct key_entry *e, uint32_t of
         keyspace_log_abort(log);
         return no_memory(err);
     }
-    int rc = keyspace_log_commit(log, &lsn, err);
+    int rc = commit(lock, log, &lsn, err);
     if (rc == 0) {
         if (offset > value->bytes)
             memset(value->data + value->bytes, 0, offset - value->bytes);
@@ -638,7 +660,7 @@ int keyspace_write(struct keyspace_lock *lock, const struct key *key, struct key
     memset(e->string->data, 0, offset);
     if (bytes.bytes > 0)
         memcpy(e->string->data + offset, bytes.data, bytes.bytes);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = commit(lock, &log, &lsn, err);
     if (rc == 0)
         link_entry(lock, e, lsn);
     else
@@ -661,7 +683,7 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
     if (rc == 0) {
         keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = commit(lock, &log, &lsn, err);
     }
     *n_new = 0;
     for (uint32_t i = 0; i < n_pairs && rc == 0; i++)
@@ -695,7 +717,7 @@ int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *e, const 
         return 0;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_hash_delete(&log, arg_of(e), fields, n);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++)
@@ -718,7 +740,7 @@ int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, stru
         return no_memory(err);
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_vectors(&log, name, collection_uid(set));
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free(fresh);
         return rc;
@@ -810,7 +832,7 @@ int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uin
     if (rc < 0)
         keyspace_log_abort(&log);
     else
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {
@@ -835,7 +857,7 @@ int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
         return no_memory(err);
     keyspace_log_begin(&log, k);
     keyspace_log_flush(&log);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free(tables);
         return rc;
@@ -870,7 +892,7 @@ int keyspace_expire(struct keyspace_lock *lock, struct key_entry *e, uint64_t ex
         return rc;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_expire(&log, arg_of(e), expire_ms);
-    rc = keyspace_log_commit(&log, &lsn, err);
+    rc = commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     set_expiry(shard_of(lock->keyspace, e->node.hash), e, expire_ms);
@@ -890,7 +912,7 @@ static int log_transfer(struct keyspace_lock *lock, const struct key *to, const 
     keyspace_log_entry(&log, name, from);
     if (moved)
         keyspace_log_delete(&log, arg_of(from));
-    return keyspace_log_commit(&log, lsn, err);
+    return commit(lock, &log, lsn, err);
 }
 
 int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struct key *to, struct quire_error *err)
