@@ -376,7 +376,10 @@ static struct key_entry *find_any(const struct keyspace_lock *lock, const struct
 static void unlink_entry(struct keyspace_lock *lock, struct key_entry *e)
 {
     struct shard *s = shard_of(lock->keyspace, e->node.hash);
+    const struct keyspace_follower *follower = lock->keyspace->follower;
     uint64_t before = node_table_bytes(&s->table) + keyspace_entry_bytes(e);
+    if (follower)
+        follower->gone(follower->context, e);
     if (e->expire_ms)
         leave_queue(s, e);
     node_table_remove(&s->table, &e->node);
@@ -386,13 +389,22 @@ static void unlink_entry(struct keyspace_lock *lock, struct key_entry *e)
     lock->removed = e;
 }
 
-static void changed(struct keyspace_lock *lock, struct key_entry *e, uint64_t lsn)
+static void stamp(struct keyspace_lock *lock, struct key_entry *e, uint64_t lsn)
 {
     e->version = ++shard_of(lock->keyspace, e->node.hash)->version;
     e->lsn = lsn;
     e->restored = false;
     keyspace_used(lock, e);
     lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
+}
+
+/* The value is another than before. */
+static void changed(struct keyspace_lock *lock, struct key_entry *e, uint64_t lsn)
+{
+    const struct keyspace_follower *follower = lock->keyspace->follower;
+    stamp(lock, e, lsn);
+    if (follower)
+        follower->changed(follower->context, e);
 }
 
 /* Puts a fresh entry in its table, in place of what has its key; space in the queue was reserved. */
@@ -763,7 +775,7 @@ void keyspace_bind(struct keyspace *k, struct collection *(*find)(void *context,
 
 void keyspace_touch(struct keyspace_lock *lock, struct key_entry *entry, uint64_t lsn)
 {
-    changed(lock, entry, lsn);
+    stamp(lock, entry, lsn);
 }
 
 struct collection *keyspace_get_vectors(struct keyspace *k, struct resp_arg name, bool *other)
@@ -837,6 +849,8 @@ int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
         atomic_store_explicit(&s->n_keys, 0, memory_order_relaxed);
     }
     atomic_store_explicit(&k->used_bytes, 0, memory_order_relaxed);
+    if (k->follower)
+        k->follower->cleared(k->follower->context);
     lock->cleared = tables;
     lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
     return 0;
@@ -860,7 +874,7 @@ int keyspace_expire(struct keyspace_lock *lock, struct key_entry *e, uint64_t ex
     if (rc < 0)
         return rc;
     set_expiry(shard_of(lock->keyspace, e->node.hash), e, expire_ms);
-    changed(lock, e, lsn);
+    stamp(lock, e, lsn);
     return 0;
 }
 

@@ -88,6 +88,15 @@ struct shard {
     uint64_t version;
 };
 
+/* Who follows what becomes of values: told under the shard's lock, behind the change, which it cannot refuse. It may
+ * read the entry, and may call nothing of the keyspace. */
+struct keyspace_follower {
+    void (*changed)(void *context, const struct key_entry *entry); /* a value is there, or is another than before */
+    void (*gone)(void *context, const struct key_entry *entry);    /* leaves the table now */
+    void (*cleared)(void *context);                                /* all keys are gone */
+    void *context;
+};
+
 struct keyspace {
     struct shard *shards;
     struct journal *journal; /* NULL: nothing is logged */
@@ -100,6 +109,7 @@ struct keyspace {
     /* a collection has lost its key, which was logged; the reference is taken over; NULL: it is released */
     void (*unbind)(void *context, struct collection *collection);
     void *unbind_context;
+    const struct keyspace_follower *follower; /* NULL: nobody; set when the folder has been read, before lanes run */
     _Atomic uint64_t used_bytes; /* keys, values and tables */
     _Atomic uint64_t expired;    /* keys that were removed because their time was over */
     atomic_uint second;
