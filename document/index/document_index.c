@@ -342,18 +342,17 @@ void document_index_remove(struct document_index *x, const void *key, uint32_t k
     pthread_rwlock_unlock(&x->lock);
 }
 
-uint32_t document_index_key(struct document_index *x, uint32_t id, uint8_t *key)
+bool document_index_key(struct document_index *x, uint32_t id, uint8_t *key, uint32_t *key_bytes)
 {
-    uint32_t bytes = 0;
     pthread_rwlock_rdlock(&x->lock);
     uint32_t at = place_of_id(x, id);
     const struct document *d = at < x->n_by_id && x->by_id[at].id == id ? x->by_id[at].document : NULL;
     if (d) {
         memcpy(key, d->key, d->key_bytes);
-        bytes = d->key_bytes;
+        *key_bytes = d->key_bytes;
     }
     pthread_rwlock_unlock(&x->lock);
-    return bytes;
+    return d != NULL;
 }
 
 uint32_t document_index_keys(struct document_index *x, uint32_t from, uint8_t *out, size_t bytes, size_t *n_bytes)

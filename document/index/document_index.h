@@ -38,8 +38,8 @@ void document_index_put(struct document_index *index, const void *key, uint32_t 
                         const struct document_view *view, bool anew);
 void document_index_remove(struct document_index *index, const void *key, uint32_t key_bytes);
 
-/* The key of a document: into a buffer of QUIRE_KEY_BYTES_MAX bytes; 0: it is no longer there. */
-uint32_t document_index_key(struct document_index *index, uint32_t id, uint8_t *key);
+/* The key of a document: into a buffer of QUIRE_KEY_BYTES_MAX bytes; false: it is no longer there. */
+bool document_index_key(struct document_index *index, uint32_t id, uint8_t *key, uint32_t *key_bytes);
 /* Every document's key, in the order of ids, from id `from` on (0 at first): as many as fit in `bytes`, each with its
  * length in four bytes before it. Returns the id to go on from; 0: that was all. */
 uint32_t document_index_keys(struct document_index *index, uint32_t from, uint8_t *out, size_t bytes, size_t *n_bytes);
