@@ -120,7 +120,7 @@ static bool members_grow(struct members *members, struct datum_pool *pool)
 static void sketch_add(uint8_t *sketch, uint64_t mark)
 {
     uint64_t rest = mark << SKETCH_BITS;
-    uint8_t rank = (uint8_t)(rest ? __builtin_clzll(rest) + 1 : 64 - SKETCH_BITS + 1);
+    uint8_t rank = rest ? (uint8_t)(__builtin_clzll(rest) + 1) : (uint8_t)(64 - SKETCH_BITS + 1);
     uint8_t *held = &sketch[mark >> (64 - SKETCH_BITS)];
     if (*held < rank)
         *held = rank;
@@ -206,14 +206,14 @@ static bool add_number(const struct reducer *reducer, struct reducer_tally *tall
         break;
     }
     assert(reducer->kind == REDUCER_QUANTILE);
-    size_t before = tally->of.quantile.capacity;
+    if (isnan(number)) /* has no place among the others */
+        return true;
     if (!datum_pool_take(pool, sizeof number)) /* what is held; the array may have twice that */
         return false;
     if (!array_reserve(&tally->of.quantile.numbers, &tally->of.quantile.capacity, tally->of.quantile.n + 1)) {
         datum_pool_give(pool, sizeof number);
         return false;
     }
-    assert(tally->of.quantile.capacity >= before);
     tally->of.quantile.numbers[tally->of.quantile.n++] = number;
     return true;
 }
@@ -352,12 +352,34 @@ bool reducer_add(const struct reducer *reducer, struct reducer_tally *tally, str
     return true;
 }
 
-static int compare_numbers(const void *a, const void *b)
+/* The number that would stand at `rank` if all were sorted (Hoare 1961, "Find"); they are moved. */
+static double select_number(double *numbers, size_t n, size_t rank)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    if (isnan(x) || isnan(y)) /* NaN last: sorting needs an order of all */
-        return isnan(x) - isnan(y);
-    return (x > y) - (x < y);
+    struct random random;
+    random_init(&random, n);
+    for (size_t low = 0, high = n; high - low > 1;) {
+        double pivot = numbers[low + random_below(&random, high - low)];
+        size_t less = low, equal = low, more = high;
+        while (equal < more) {
+            double number = numbers[equal];
+            if (number < pivot) {
+                numbers[equal++] = numbers[less];
+                numbers[less++] = number;
+            } else if (number > pivot) {
+                numbers[equal] = numbers[--more];
+                numbers[more] = number;
+            } else {
+                equal++;
+            }
+        }
+        if (rank >= less && rank < more)
+            return pivot;
+        if (rank < less)
+            high = less;
+        else
+            low = more;
+    }
+    return numbers[rank];
 }
 
 /* The value that as large a share of the numbers as `quantile` does not exceed: the nearest rank. */
@@ -366,9 +388,9 @@ static double quantile_of(const struct reducer *reducer, struct reducer_tally *t
     size_t n = tally->of.quantile.n;
     if (n == 0)
         return (double)NAN;
-    qsort(tally->of.quantile.numbers, n, sizeof *tally->of.quantile.numbers, compare_numbers);
     size_t rank = (size_t)ceil(reducer->quantile * (double)n);
-    return tally->of.quantile.numbers[rank > 0 ? rank - 1 : 0];
+    assert(rank <= n);
+    return select_number(tally->of.quantile.numbers, n, rank > 0 ? rank - 1 : 0);
 }
 
 static struct datum *array_of(struct datum **values, size_t n, struct datum_pool *pool)
