@@ -624,6 +624,59 @@ static void test_nodes_are_bounded(void **state)
     assert_null(query);
 }
 
+/* The example of docs/search.md. */
+static void test_explain(void **state)
+{
+    static const char text[] = "@title:(running shoes) @tag:{new | used} @n:[10 (50]";
+    struct query_context context = context_of();
+    (void)state;
+    context.verbatim = false;
+    char *shown = explain_of(&context, text, sizeof text - 1);
+    assert_string_equal(shown, "INTERSECT {\n"
+                               "  @title:INTERSECT {\n"
+                               "    @title:UNION {\n"
+                               "      @title:running\n"
+                               "      @title:+run(expanded)\n"
+                               "      @title:run(expanded)\n"
+                               "    }\n"
+                               "    @title:UNION {\n"
+                               "      @title:shoes\n"
+                               "      @title:+shoe(expanded)\n"
+                               "      @title:shoe(expanded)\n"
+                               "    }\n"
+                               "  }\n"
+                               "  TAG:@tag {\n"
+                               "    new\n"
+                               "    used\n"
+                               "  }\n"
+                               "  NUMERIC {10.000000 <= @n < 50.000000}\n"
+                               "}\n");
+    free(shown);
+}
+
+/* Deep and wide: the explanation would be larger than a reply should be. */
+static void test_explain_is_bounded(void **state)
+{
+    const struct query_context context = context_of();
+    struct query *query = NULL;
+    struct quire_error err = {0};
+    static char text[QUERY_BYTES_MAX];
+    char *out = NULL;
+    size_t n = 0, bytes;
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "~(y ");
+    for (; n < sizeof text - 300; n++)
+        text[n] = n % 2 ? 'x' : ' ';
+    for (uint32_t i = 0; i < 100; i++)
+        text[n++] = ')';
+    assert_int_equal(query_parse(&context, text, n, &query, NULL), 0);
+    assert_int_equal(query_explain(query_root(query), schema, &out, &bytes, &err), QUIRE_ELIMIT);
+    assert_non_null(strstr(err.message, "4194304 bytes"));
+    assert_null(out);
+    query_free(query);
+}
+
 /* What no explanation shows. */
 static void test_values(void **state)
 {
@@ -684,6 +737,8 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_nodes_are_bounded),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_explain_is_bounded),
     };
     return cmocka_run_group_tests(tests, make, unmake);
 }
