@@ -7,7 +7,7 @@
  * are words again by themselves.
  */
 #include "document/text/fold.h"
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "tests/document/support_query.h"
 #include <stdio.h>
 

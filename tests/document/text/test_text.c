@@ -2,7 +2,7 @@
  * test_text.c - words: separators, escapes, lower case (against libc's table), stop words, positions, stems, languages.
  */
 #include "document/text/fold.h"
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "quire.h"
 #include "tests/document/support_query.h"
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /*
- * text.c - a text into words: separators, escapes, lower case, stop words, stems.
+ * text_words.c - a text into words: separators, escapes, lower case, stop words, stems.
  *
  * The separators are RediSearch's, with two differences. Line ends and other control characters separate words here;
  * there they vanish, so that "one\ntwo" is the word "onetwo". And an ideograph of a text in Chinese is a word; there a
@@ -10,7 +10,7 @@
  * A stemmer (libstemmer, the Snowball stemmers) holds state while it works. Each reader of words makes its own when it
  * meets the first word that needs one; that costs a microsecond, and no lock.
  */
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "document/text/fold.h"
 #include "document/text/text_priv.h"
 #include <assert.h>
