@@ -548,6 +548,49 @@ static void test_attributes(void **state)
     refused("(one (two | three))=>{$slop: 1}", "Slop and order hold for single words only at offset 21 near {");
 }
 
+/* What client libraries send: filters, caches, vector stores. */
+static void test_clients(void **state)
+{
+    static const char *const queries[] = {
+        "*=>[KNN 10 @v $vec HYBRID_POLICY BATCHES BATCH_SIZE 50 EF_RUNTIME $five SEARCH_WINDOW_SIZE $k "
+        "USE_SEARCH_HISTORY "
+        "$t SEARCH_BUFFER_CAPACITY $k AS vector_distance]",
+        "(@v:[VECTOR_RANGE $r $vec]=>{$YIELD_DISTANCE_AS: vector_distance; $EPSILON: 0.01} (@tag:{x} @n:[(5 +inf]))",
+        "@v:[VECTOR_RANGE $r $vec]=>{$YIELD_DISTANCE_AS: vector_distance}",
+        "@title:(quick | fox) => { $weight: 2.0 } AND @tag:{x}",
+        "(@title:(a1 | b1)=>{$weight:5.0} | @body:(a1 | b1)) AND @tag:{x}",
+        "@title:(a1=>{$weight: 2.0} | b1)",
+        "(~@title:(a1 | b1) AND (@tag:{x}))=>[KNN 3 @v $vec AS vector_distance]",
+        "@v:[VECTOR_RANGE 2.0 $vec]=>{$YIELD_DISTANCE_AS: distance_0} AND @bytes:[VECTOR_RANGE 2.0 "
+        "$b]=>{$YIELD_DISTANCE_AS: distance_1}",
+        "* => [KNN 4 @v $vec AS vector_score]",
+        "@title:(a1|b1) => [KNN 4 @v $vec AS vector_score]",
+        "(@tag:{a|b} (-@n:[1 1])) => [KNN 4 @v $vec AS vector_score]",
+        "(@title:(%%w1%%) | @title:(wor*))",
+        "@title:\"0b0ff1c3-9a4b-4f0e-8b6e-0c1d2e3f4a5b\"",
+        "(@tag:{gpt\\-4})=>[KNN 1 @v $vec AS vector_distance]",
+        "*=>[KNN 1 @v $vec as score]",
+        "(@tag:{a1 | b1} -@cased:{c})=>[KNN 4 @v $vec AS vector_score]",
+        "(-@n:[-inf +inf] -(@tag:{a} | @tag:{b}))=>[KNN 4 @v $vec AS score]",
+        "(@tag:{a} @n:[(1 +inf] -@gone:* @title:*)=>[KNN 2147483647 @v $vec AS score]",
+        "(@n:[1 inf] @n:[-inf 3])",
+        "(-@g:[1.5 2.5 10 km])",
+        "@title:(\"two words\")",
+        "(-ismissing(@gone))",
+        "(@tag:{a} | (-@tag:{b} @title:(x1 y1)))",
+    };
+    const struct query_context context = context_of();
+    (void)state;
+    for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
+        struct query *query = NULL;
+        struct quire_error err = {0};
+        if (query_parse(&context, queries[i], strlen(queries[i]), &query, &err) < 0)
+            fail_msg("%s: %s", queries[i], err.message);
+        assert_true(query_root(query)->kind != QUERY_NONE);
+        query_free(query);
+    }
+}
+
 /* ---- limits ---- */
 
 static char *append(char *to, const char *text)
@@ -736,6 +779,7 @@ int main(void)
         cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_nodes_are_bounded),
+        cmocka_unit_test(test_clients),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_explain),
         cmocka_unit_test(test_explain_is_bounded),
