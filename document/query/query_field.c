@@ -212,7 +212,9 @@ static int parse_interval(struct parser *p, const struct token *name, const stru
         return rc;
     (*out)->low_open = bounds[0].open;
     (*out)->high_open = bounds[1].open;
-    return query_expect(p, TOKEN_RIGHT_BRACKET, "] behind two numbers, or a radius and a unit");
+    assert(p->token.kind == TOKEN_RIGHT_BRACKET);
+    query_advance(p);
+    return 0;
 }
 
 /* Behind @name: at [. */
@@ -234,8 +236,10 @@ static int parse_brackets(struct parser *p, const struct token *name, const stru
     }
     if ((rc = parse_bound(p, &bounds[1])) < 0)
         return rc;
-    if (p->token.kind != TOKEN_RIGHT_BRACKET)
+    if (p->token.kind == TOKEN_NUMBER || p->token.kind == TOKEN_MINUS || p->token.kind == TOKEN_PARAM)
         return parse_geo(p, name, field, bounds, out);
+    if (p->token.kind != TOKEN_RIGHT_BRACKET)
+        return query_fail(p, &p->token, "] behind two numbers, or a radius and a unit");
     return parse_interval(p, name, field, bounds, out);
 }
 
