@@ -33,8 +33,17 @@ for script in "$here"/as_*.py; do
     name=$(basename "$script" .py)
     wanted "$name" && part "$name" /usr/bin/python3 "$script"
 done
-for name in redis4 redis6 ioredis_search langchain; do
+for name in redis4 ioredis_search; do
     wanted "$name" && with_node "$name" node "$here/node/$name.js"
+done
+node_major=$(node --version | sed 's/^v\([0-9]*\).*/\1/')
+for name in redis6 langchain; do
+    wanted "$name" || continue
+    if [ "$node_major" -ge 20 ]; then
+        with_node "$name" node "$here/node/$name.js"
+    else
+        skip_part "$name" "its client library needs node 20 or later, and this is $(node --version)"
+    fi
 done
 
 end_parts "$server_pid"
