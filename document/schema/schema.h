@@ -86,7 +86,8 @@ void schema_free(struct schema *schema); /* NULL is fine */
 const struct schema_field *schema_find(const struct schema *schema, const char *name, size_t bytes);
 /* By name, otherwise by identifier. */
 const struct schema_field *schema_find_any(const struct schema *schema, const char *name, size_t bytes);
-bool schema_follows(const struct schema *schema, const void *key, size_t bytes);      /* whether a prefix fits */
-bool schema_is_stopword(const struct schema *schema, const char *word, size_t bytes); /* in lower case */
+bool schema_follows(const struct schema *schema, const void *key, size_t bytes); /* whether a prefix fits */
+const char *schema_algorithm_name(enum schema_algorithm algorithm);              /* "HNSW" */
+size_t schema_element_bytes(enum schema_element element);
 
 #endif
