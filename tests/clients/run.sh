@@ -36,6 +36,7 @@ done
 for name in redis4 ioredis_search; do
     wanted "$name" && with_node "$name" node "$here/node/$name.js"
 done
+wanted examples && part examples /usr/bin/python3 "$here/examples.py" python
 node_major=$(node --version | sed 's/^v\([0-9]*\).*/\1/')
 for name in redis6 langchain; do
     wanted "$name" || continue
@@ -45,5 +46,8 @@ for name in redis6 langchain; do
         skip_part "$name" "its client library needs node 20 or later, and this is $(node --version)"
     fi
 done
+if wanted examples && [ "$node_major" -ge 20 ]; then
+    with_node examples /usr/bin/python3 "$here/examples.py" javascript
+fi
 
 end_parts "$server_pid"
