@@ -10,28 +10,20 @@ Vectors: --base and --queries (.fbin; text.fbin of real text, say); where there 
 rows of it with noise. Without --base `quire gen` makes clusters.
 
 The bars: 4,000 HSET per second, recall 0.95 at 24 reads under a tag, 3 s for a restart.
-"""
-import argparse
-import json
-import multiprocessing
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
-from pathlib import Path
+"""import argparse import json import multiprocessing import shutil import subprocess import sys import tempfile
+import time from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-from resp_client import Error, Stream, request
-from server_process import Server
+ROOT = Path(__file__).resolve().parents[2] sys.path.insert(0, str(ROOT / "tests")) from resp_client import Error,
+Stream, request from server_process import Server
 
 K, PIPELINE = 10, 16
 WORDS = "apple brook cedar delta ember fjord grove heath islet jetty".split()
-FILTERS = {"a tag, 5 %": ("@topic:{topic7}", lambda f: f["topic"] == 7), "a tag, 50 %": ("@lang:{lang0}", lambda f: f["lang"] == 0),
-           "a tag and a number, 1 %": ("(@topic:{topic7} @year:[2000 2009])", lambda f: (f["topic"] == 7) & (f["year"] < 2010)),
+FILTERS = {"a tag, 5 %": ("@topic:{topic7}", lambda f: f["topic"] == 7),
+           "a tag, 50 %": ("@lang:{lang0}", lambda f: f["lang"] == 0),
+           "a tag and a number, 1 %": ("(@topic:{topic7} @year:[2000 2009])",
+                                       lambda f: (f["topic"] == 7) & (f["year"] < 2010)),
            "no filter": ("*", lambda f: np.ones(len(f["topic"]), bool))}
 BARS = {"hset_per_second": 4000, "recall": 0.95, "reads": 24, "restart_seconds": 3}
 
@@ -53,21 +45,26 @@ def vectors(options, folder):
             base = np.concatenate([base, more])
         base = base[:options.rows]
     else:
-        subprocess.run([options.build_dir / "quire", "gen", "--rows", str(options.rows), "--dim", str(options.dim), "--clusters", "500",
-                        "--intrinsic", "24", "--queries", str(options.queries_asked), "--k", "10", "--metric", "cosine", "--out", folder / "base",
+        subprocess.run([options.build_dir / "quire", "gen", "--rows", str(options.rows), "--dim", str(options.dim),
+                        "--clusters", "500",
+                        "--intrinsic", "24", "--queries", str(options.queries_asked), "--k", "10", "--metric",
+                        "cosine", "--out", folder / "base",
                         "--progress", "never"], check=True, stdout=subprocess.DEVNULL)
         base, queries = read_fbin(folder / "base.fbin"), read_fbin(folder / "base.query.fbin")
-    return tuple((a / np.linalg.norm(a, axis=1, keepdims=True)).astype("<f4") for a in (base, queries[:options.queries_asked]))
+    return tuple((a / np.linalg.norm(a, axis=1, keepdims=True)).astype("<f4")
+                 for a in (base, queries[:options.queries_asked]))
 
 
 def fields(rows):
     generator = np.random.default_rng(2)
-    return {"topic": generator.integers(0, 20, rows), "lang": generator.integers(0, 2, rows), "year": generator.integers(2000, 2050, rows),
+    return {"topic": generator.integers(0, 20, rows), "lang": generator.integers(0, 2, rows),
+            "year": generator.integers(2000, 2050, rows),
             "price": generator.integers(1, 1000, rows), "word": generator.integers(0, len(WORDS), (rows, 5))}
 
 
 def document(base, f, i):
-    return request("HSET", "doc:%d" % i, "topic", "topic%d" % f["topic"][i], "lang", "lang%d" % f["lang"][i], "year", int(f["year"][i]), "price",
+    return request("HSET", "doc:%d" % i, "topic", "topic%d" % f["topic"][i], "lang", "lang%d" % f["lang"][i], "year",
+                   int(f["year"][i]), "price",
                    int(f["price"][i]), "title", " ".join(WORDS[w] for w in f["word"][i]), "v", base[i].tobytes())
 
 
@@ -92,7 +89,8 @@ def write(port, base, f, first, end, result):
 
 def fill(port, base, f, connections):
     result, step = multiprocessing.Queue(), (len(base) + connections - 1) // connections
-    workers = [multiprocessing.Process(target=write, args=(port, base, f, at, min(at + step, len(base)), result)) for at in range(0, len(base), step)]
+    workers = [multiprocessing.Process(target=write, args=(port, base, f, at, min(at + step, len(base)), result))
+               for at in range(0, len(base), step)]
     for worker in workers:
         worker.start()
     seconds = [result.get() for _ in workers]
@@ -127,7 +125,8 @@ def ask(stream, base, queries, f, name):
     near, before, right, seconds = truth(base, queries, holds(f)), search_counters(stream), 0, []
     for q, distances in zip(queries, near):
         begin = time.monotonic()
-        reply = stream.call("FT.SEARCH", "docs", "%s=>[KNN %d @v $q AS d]" % (text, K), "PARAMS", 2, "q", q.tobytes(), "SORTBY", "d", "RETURN", 1, "d",
+        reply = stream.call("FT.SEARCH", "docs", "%s=>[KNN %d @v $q AS d]" % (text, K), "PARAMS", 2, "q", q.tobytes(),
+                            "SORTBY", "d", "RETURN", 1, "d",
                             "DIALECT", 2)
         seconds.append(time.monotonic() - begin)
         if isinstance(reply, Error):
@@ -136,8 +135,10 @@ def ask(stream, base, queries, f, name):
         assert holds({n: v[found] for n, v in f.items()}).all(), "a document that does not pass"
         right += sum(1 - float(base[i] @ q) <= distances[-1] + 1e-6 for i in found)
     after, seconds = search_counters(stream), sorted(seconds)
-    return {"filter": name, "matches": int(holds(f).sum()), "recall": round(right / near.size, 4), "searches_counted": after[0] - before[0],
-            "reads": round((after[1] - before[1]) / len(queries), 2), "ms_median": round(1000 * seconds[len(seconds) // 2], 2),
+    return {"filter": name, "matches": int(holds(f).sum()), "recall": round(right / near.size, 4),
+            "searches_counted": after[0] - before[0],
+            "reads": round((after[1] - before[1]) / len(queries), 2),
+            "ms_median": round(1000 * seconds[len(seconds) // 2], 2),
             "ms_p99": round(1000 * seconds[len(seconds) * 99 // 100], 2)}
 
 
@@ -165,13 +166,15 @@ def restart(server, base, queries, how):
     want = int(np.argmax(base @ queries[0]))
     while True:
         count = stream.call("FT.SEARCH", "docs", "*", "LIMIT", 0, 0)
-        reply = stream.call("FT.SEARCH", "docs", "*=>[KNN 1 @v $q]", "PARAMS", 2, "q", base[want].tobytes(), "NOCONTENT", "DIALECT", 2)
+        reply = stream.call("FT.SEARCH", "docs", "*=>[KNN 1 @v $q]", "PARAMS", 2, "q", base[want].tobytes(),
+                            "NOCONTENT", "DIALECT", 2)
         if count == [len(base)] and reply == [1, b"doc:%d" % want]:
             break
         if time.monotonic() - begin > 300:
             sys.exit("no right answer within five minutes: %r %r" % (count, reply))
         time.sleep(0.005)
-    return stream, {"case": how, "accepts_seconds": round(accepts, 3), "right_seconds": round(time.monotonic() - begin, 3)}
+    return stream, {"case": how, "accepts_seconds": round(accepts, 3),
+                    "right_seconds": round(time.monotonic() - begin, 3)}
 
 
 def measure(options, folder):
@@ -180,8 +183,10 @@ def measure(options, folder):
     server = Server(options.build_dir, folder, "--appendfsync", "everysec", *options.setting)
     try:
         stream = Stream(server.port, 600)
-        reply = stream.call("FT.CREATE", "docs", "ON", "HASH", "PREFIX", 1, "doc:", "SCHEMA", "topic", "TAG", "lang", "TAG", "year", "NUMERIC", "SORTABLE",
-                            "price", "NUMERIC", "title", "TEXT", "v", "VECTOR", options.algorithm, 6, "TYPE", "FLOAT32", "DIM", base.shape[1],
+        reply = stream.call("FT.CREATE", "docs", "ON", "HASH", "PREFIX", 1, "doc:", "SCHEMA", "topic", "TAG", "lang",
+                            "TAG", "year", "NUMERIC", "SORTABLE",
+                            "price", "NUMERIC", "title", "TEXT", "v", "VECTOR", options.algorithm, 6, "TYPE",
+                            "FLOAT32", "DIM", base.shape[1],
                             "DISTANCE_METRIC", "COSINE")
         if reply != "OK":
             sys.exit("FT.CREATE: %s" % reply)
@@ -189,15 +194,18 @@ def measure(options, folder):
         count = stream.call("FT.SEARCH", "docs", "*", "LIMIT", 0, 0)
         settle(stream)
         memory = int(info(stream, "memory")["used_memory_rss"])
-        result = {"rows": len(base), "dim": int(base.shape[1]), "data": str(options.base or "quire gen"), "connections": options.connections,
-                  "hset_per_second": round(len(base) / seconds), "found": count[0] if isinstance(count, list) else str(count),
+        result = {"rows": len(base), "dim": int(base.shape[1]), "data": str(options.base or "quire gen"),
+                  "connections": options.connections,
+                  "hset_per_second": round(len(base) / seconds), "found": count[0] if isinstance(count, list)
+                  else str(count),
                   "resident_bytes": memory, "raw_vector_bytes": base.nbytes}
         print("%d documents: %d HSET/s on %d connections; %.0f MB resident, vectors alone %.0f MB" % (
             len(base), result["hset_per_second"], options.connections, memory / 1e6, base.nbytes / 1e6), flush=True)
         result["knn"] = [ask(stream, base, queries, f, name) for name in FILTERS]
         print("%-26s %10s %8s %8s %10s %8s" % ("KNN 10 under", "matches", "recall", "reads", "ms median", "ms p99"))
         for row in result["knn"]:
-            print("%-26s %10d %8.3f %8.1f %10.2f %8.2f" % (row["filter"], row["matches"], row["recall"], row["reads"], row["ms_median"], row["ms_p99"]))
+            print("%-26s %10d %8.3f %8.1f %10.2f %8.2f" % (row["filter"], row["matches"], row["recall"], row["reads"],
+                                                           row["ms_median"], row["ms_p99"]))
         result["restarts"] = []
         for how in ("SIGTERM", "kill -9"):
             stream, row = restart(server, base, queries, how)
@@ -214,10 +222,12 @@ def measure(options, folder):
 def verdict(result):
     tag = result["knn"][0]
     missed = []
-    for name, value, least in (("HSET/s", result["hset_per_second"], BARS["hset_per_second"]), ("recall under a tag", tag["recall"], BARS["recall"])):
+    for name, value, least in (("HSET/s", result["hset_per_second"], BARS["hset_per_second"]),
+                               ("recall under a tag", tag["recall"], BARS["recall"])):
         missed += ["%s %s, at least %s" % (name, value, least)] if value < least else []
     for name, value, most in (("reads under a tag", tag["reads"], BARS["reads"]),
-                              *(("restart after %s, s" % r["case"], r["right_seconds"], BARS["restart_seconds"]) for r in result["restarts"])):
+                              *(("restart after %s, s" % r["case"], r["right_seconds"], BARS["restart_seconds"])
+                                for r in result["restarts"])):
         missed += ["%s %s, at most %s" % (name, value, most)] if value > most else []
     return missed
 

@@ -1,5 +1,6 @@
-"""as_bifrost.py - the command lines of Bifrost's Redis vector store (go-redis 9 with RESP3: maps), and its reading of the
-replies. "All" is LIMIT 0 2147483647 and KNN 2147483647. Its tests for null (@f:*) are no query in RediSearch either.
+"""as_bifrost.py - the command lines of Bifrost's Redis vector store (go-redis 9 with RESP3: maps), and its reading of
+the replies. "All" is LIMIT 0 2147483647 and KNN 2147483647. Its tests for null (@f:*) are no query in RediSearch
+either.
 """
 from wire import Client, approximately, blob, check, cosine, embed, fails, hset, map_rows, script, text
 
@@ -12,10 +13,13 @@ def store():
     client = Client(3, "go-redis(,go1.24)")
     fails("FT.INFO of no index", client.call("FT.INFO", NAMESPACE), "unknown index name")
     check("CreateNamespace", client.call(
-        "FT.CREATE", NAMESPACE, "ON", "HASH", "PREFIX", 1, NAMESPACE + ":", "SCHEMA", "embedding", "VECTOR", "HNSW", 6, "TYPE", "FLOAT32", "DIM", 32,
+        "FT.CREATE", NAMESPACE, "ON", "HASH", "PREFIX", 1, NAMESPACE + ":", "SCHEMA", "embedding", "VECTOR", "HNSW", 6,
+        "TYPE", "FLOAT32", "DIM", 32,
         "DISTANCE_METRIC", "COSINE", "provider", "TAG", "params_hash", "TAG", "expires_at", "NUMERIC") == "OK")
     for key, (question, provider, expires) in CHUNKS.items():
-        client.call(*hset("%s:%s" % (NAMESPACE, key), {"embedding": blob(embed(question)), "provider": provider, "params_hash": "a-b:c", "question": question,
+        client.call(*hset("%s:%s" % (NAMESPACE, key),
+                          {"embedding": blob(embed(question)), "provider": provider, "params_hash": "a-b:c",
+                           "question": question,
                                                        "expires_at": expires}))
     chunk = client.call("HGETALL", NAMESPACE + ":c:1")
     check("GetChunk: HGETALL is a map", isinstance(chunk, dict) and chunk[b"provider"] == b"openai", chunk)
@@ -23,7 +27,8 @@ def store():
 
     def nearest(filters, limit, *fields):
         total, rows = map_rows(client.call(
-            "FT.SEARCH", NAMESPACE, "%s=>[KNN %d @embedding $vec AS score]" % (filters, limit), "PARAMS", 2, "vec", blob(asked), "SORTBY", "score",
+            "FT.SEARCH", NAMESPACE, "%s=>[KNN %d @embedding $vec AS score]" % (filters, limit), "PARAMS", 2, "vec",
+            blob(asked), "SORTBY", "score",
             "RETURN", 1 + len(fields), "score", *fields, "LIMIT", 0, limit, "DIALECT", 2))
         return [(":".join(key.split(":")[1:]), fields) for key, fields in rows]
     order = sorted(CHUNKS, key=lambda k: cosine(asked, embed(CHUNKS[k][0])))
@@ -40,7 +45,8 @@ def store():
     check("GetAll", len(everything("*", "LIMIT", 0, EVERYTHING)) == 3, everything("*", "LIMIT", 0, EVERYTHING))
     check("pages", len(everything("*", "LIMIT", 0, 2)) == 2 and len(everything("*", "LIMIT", 2, 2)) == 1)
     for filters, right in (("-@provider:{openai}", 1), ("@expires_at:[(10 +inf]", 2), ("@expires_at:[-inf (20]", 1),
-                           ("(@provider:{openai} | @provider:{anthropic})", 3), ("@provider:{openai} @expires_at:[20 20]", 1)):
+                           ("(@provider:{openai} | @provider:{anthropic})", 3),
+                           ("@provider:{openai} @expires_at:[20 20]", 1)):
         check("filter %s" % filters, len(everything(filters, "LIMIT", 0, 10)) == right, everything(filters))
     whole = client.call("FT.SEARCH", NAMESPACE, "@provider:{anthropic}")
     check("the map has what go-redis and others look for", {text(name) for name in whole} >= {

@@ -21,8 +21,10 @@ def redis_semantic():
     answer = json.dumps({"choices": [{"message": {"content": "4"}}]})
     key = cache.store("what is 2 + 2", answer, litellm_cache_key=SCOPE)
     hit = cache.check("what is 2 + 2", mine, fields=fields)
-    check("a hit has the key of its caller", len(hit) == 1 and hit[0]["litellm_cache_key"] == SCOPE and hit[0]["response"] == answer, hit)
-    check("another caller has none", cache.check("what is 2 + 2", "@litellm_cache_key:{%s}" % escape(SCOPE + "x")) == [])
+    check("a hit has the key of its caller", len(hit) == 1 and hit[0]["litellm_cache_key"] == SCOPE
+          and hit[0]["response"] == answer, hit)
+    check("another caller has none", cache.check("what is 2 + 2",
+                                                 "@litellm_cache_key:{%s}" % escape(SCOPE + "x")) == [])
     check("its time to live", 50 < client.call("TTL", key) <= 60)
     try:
         SemanticCache(client, "litellm_semantic_cache_index")
@@ -38,8 +40,10 @@ class ValkeySemanticCache:
         self.client, self.name, self.threshold, self.replies = client, name, threshold, []
 
     def ensure_index(self):
-        reply = self.client.call("FT.CREATE", self.name, "ON", "HASH", "PREFIX", 1, self.name + ":", "SCHEMA", "litellm_cache_key", "TAG",
-                                 "SEPARATOR", ",", "embedding", "VECTOR", "HNSW", 6, "TYPE", "FLOAT32", "DIM", 32, "DISTANCE_METRIC",
+        reply = self.client.call("FT.CREATE", self.name, "ON", "HASH", "PREFIX", 1, self.name + ":", "SCHEMA",
+                                 "litellm_cache_key", "TAG",
+                                 "SEPARATOR", ",", "embedding", "VECTOR", "HNSW", 6, "TYPE", "FLOAT32", "DIM", 32,
+                                 "DISTANCE_METRIC",
                                  "COSINE")
         self.replies.append(reply)
         if isinstance(reply, Error):
@@ -62,7 +66,8 @@ class ValkeySemanticCache:
         self.ensure_index()
         tag = hashlib.sha256(scope.encode()).hexdigest()
         _, rows = document_rows(self.client.call("FT.SEARCH", self.name, *query(
-            "(@litellm_cache_key:{%s})=>[KNN 1 @embedding $vec AS vector_distance]" % tag, fields=["response", "vector_distance"],
+            "(@litellm_cache_key:{%s})=>[KNN 1 @embedding $vec AS vector_distance]" % tag,
+            fields=["response", "vector_distance"],
             params={"vec": blob(embed(prompt))})))
         if not rows:
             return None
@@ -79,7 +84,8 @@ def valkey_semantic():
     check("a similar question", cache.get(SCOPE, "what is now the time") == "noon")
     check("another one", cache.get(SCOPE, "bake bread") is None)
     check("another caller", cache.get("other", "what is the time") is None)
-    check("the index was there after the first FT.CREATE", cache.replies[0] == "OK" and all(isinstance(r, Error) for r in cache.replies[1:]))
+    check("the index was there after the first FT.CREATE", cache.replies[0] == "OK"
+          and all(isinstance(r, Error) for r in cache.replies[1:]))
     fails("and the error says so", cache.replies[1], "already exists")
     info = client.call("FT.INFO", "litellm_valkey")
     check("FT.INFO: num_docs", info[[text(x) if isinstance(x, bytes) else x for x in info].index("num_docs") + 1] == 1)

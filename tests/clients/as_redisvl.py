@@ -8,7 +8,8 @@ import hashlib
 import re
 import time
 
-from wire import Client, Error, approximately, blob, check, cosine, document_rows, embed, fails, flat, plain, script, text
+from wire import (Client, Error, approximately, blob, check, cosine, document_rows, embed, fails, flat, plain, script,
+                  text)
 
 LIBRARY = "redis-py(redisvl_v0.26.0)"
 MISSING = ("unknown index name", "no such index", "search_index_not_found", "index not found")
@@ -23,7 +24,8 @@ def escape(value, wildcards=False):
                   lambda m: "\\" + m.group(0), value)
 
 
-def query(text_of_query, *, no_content=False, scorer=None, scores=False, fields=(), sort=None, limit=(0, 10), params=None):
+def query(text_of_query, *, no_content=False, scorer=None, scores=False, fields=(), sort=None, limit=(0, 10),
+          params=None):
     """The words behind FT.SEARCH index, in the order of redis-py."""
     words = [text_of_query]
     words += ["NOCONTENT"] if no_content else []
@@ -110,7 +112,8 @@ class SearchIndex:
 
     def vector_query(self, field, vector, k, filters="*", fields=(), extra=""):
         total, rows = self.search(*query(
-            "%s=>[KNN %d @%s $vector%s AS vector_distance]" % (filters, k, field, extra), params={"vector": blob(vector)},
+            "%s=>[KNN %d @%s $vector%s AS vector_distance]" % (filters, k, field, extra),
+            params={"vector": blob(vector)},
             fields=[*fields, "vector_distance"], sort=("vector_distance", True), limit=(0, k)))
         return [row for row in rows if "vector_distance" in row[1]]
 
@@ -118,7 +121,8 @@ class SearchIndex:
         words = "@%s:[VECTOR_RANGE $distance_threshold $vector]=>{$YIELD_DISTANCE_AS: vector_distance}" % field
         if filters != "*":
             words = "(%s %s)" % (words, filters)
-        _, rows = self.search(*query(words, fields=[*fields, "vector_distance"], sort=("vector_distance", True), limit=(0, k),
+        _, rows = self.search(*query(words, fields=[*fields, "vector_distance"], sort=("vector_distance", True),
+                                     limit=(0, k),
                                      params={"vector": blob(vector), "distance_threshold": radius}))
         return rows
 
@@ -154,7 +158,8 @@ class SemanticCache:
         self.wanted = {"index": {"name": name, "prefix": name, "storage_type": "hash"}, "fields": [
             {"name": "prompt", "type": "text", "attrs": {"weight": "1"}},
             {"name": "response", "type": "text", "attrs": {"weight": "1"}},
-            {"name": "inserted_at", "type": "numeric", "attrs": {}}, {"name": "updated_at", "type": "numeric", "attrs": {}},
+            {"name": "inserted_at", "type": "numeric", "attrs": {}},
+            {"name": "updated_at", "type": "numeric", "attrs": {}},
             {"name": "prompt_vector", "type": "vector", "attrs": {
                 "dims": dim, "distance_metric": "cosine", "algorithm": "flat", "datatype": "float32"}},
             *({"name": f, "type": "tag", "attrs": {"separator": ","}} for f in filters)]}
@@ -166,7 +171,8 @@ class SemanticCache:
 
     def store(self, prompt, response, metadata=None, **filters):
         entry = hashlib.sha256((prompt + repr(filters)).encode()).hexdigest()
-        fields = {"entry_id": entry, "prompt": prompt, "response": response, "prompt_vector": blob(embed(prompt, self.dim)),
+        fields = {"entry_id": entry, "prompt": prompt, "response": response,
+                  "prompt_vector": blob(embed(prompt, self.dim)),
                   "inserted_at": time.time(), "updated_at": time.time(), **filters}
         if metadata:
             fields["metadata"] = metadata
@@ -176,7 +182,8 @@ class SemanticCache:
     def check(self, prompt, filters="*", threshold=None, k=1, fields=None):
         """Every hit's time to live begins again."""
         rows = self.index.range_query("prompt_vector", embed(prompt, self.dim),
-                                      self.threshold if threshold is None else threshold, k, filters, fields or self.FIELDS)
+                                      self.threshold if threshold is None else threshold, k, filters, fields
+                                      or self.FIELDS)
         if self.ttl:
             self.index.client.pipeline(*(("EXPIRE", key, self.ttl) for key, _ in rows))
         return [fields for _, fields in rows]
@@ -185,11 +192,16 @@ class SemanticCache:
 # ---- what must come of it ------------------------------------------------------------------------------------------
 
 USERS = {
-    "john": {"user": "john", "age": 18, "job": "engineer", "credit": "high", "office": "-122.42,37.77", "bio": "he likes cats"},
-    "mary": {"user": "mary", "age": 14, "job": "doctor", "credit": "low", "office": "-122.42,37.77", "bio": "she likes dogs"},
-    "nancy": {"user": "nancy", "age": 94, "job": "doctor", "credit": "high", "office": "-122.42,37.77", "bio": "no pets"},
-    "tyler": {"user": "tyler", "age": 100, "job": "engineer", "credit": "high", "office": "-110.03,32.22", "bio": "cats, dogs"},
-    "tim": {"user": "tim", "age": 12, "job": "dermatologist", "credit": "medium-high", "office": "-110.03,32.22", "bio": "x"},
+    "john": {"user": "john", "age": 18, "job": "engineer", "credit": "high", "office": "-122.42,37.77",
+             "bio": "he likes cats"},
+    "mary": {"user": "mary", "age": 14, "job": "doctor", "credit": "low", "office": "-122.42,37.77",
+             "bio": "she likes dogs"},
+    "nancy": {"user": "nancy", "age": 94, "job": "doctor", "credit": "high", "office": "-122.42,37.77",
+              "bio": "no pets"},
+    "tyler": {"user": "tyler", "age": 100, "job": "engineer", "credit": "high", "office": "-110.03,32.22",
+              "bio": "cats, dogs"},
+    "tim": {"user": "tim", "age": 12, "job": "dermatologist", "credit": "medium-high", "office": "-110.03,32.22",
+            "bio": "x"},
 }
 VECTORS = {"john": [0.1, 0.1, 0.5], "mary": [0.1, 0.1, 0.5], "nancy": [0.7, 0.1, 0.5], "tyler": [0.1, 0.4, 0.5],
            "tim": [0.4, 0.4, 0.5]}
@@ -202,13 +214,15 @@ def connecting():
     modules = [dict(zip(map(text, m[::2]), map(text, m[1::2]))) for m in client.call("MODULE", "LIST")]
     check("MODULE LIST has search, as redisvl 0.4 to 0.8 demand", any(
         m["name"] in ("search", "searchlight") and m["ver"] >= 20600 for m in modules), modules)
-    check("INFO modules has search", b"name=search,ver=" in client.call("INFO", "modules"), client.call("INFO", "modules"))
+    check("INFO modules has search", b"name=search,ver=" in client.call("INFO", "modules"),
+          client.call("INFO", "modules"))
     check("FT._LIST of nothing", client.call("FT._LIST") == [])
 
 
 def users(client, algorithm=("FLAT", 6)):
     index = SearchIndex(client, "users", "user", [
-        "user", "TAG", "SEPARATOR", ",", "age", "NUMERIC", "SORTABLE", *tag_field("job"), "credit", "TAG", "SEPARATOR", ",",
+        "user", "TAG", "SEPARATOR", ",", "age", "NUMERIC", "SORTABLE", *tag_field("job"), "credit", "TAG", "SEPARATOR",
+        ",",
         "SORTABLE", "office", "GEO", *text_field("bio"), "vector", "VECTOR", *algorithm, "TYPE", "FLOAT32", "DIM", 3,
         "DISTANCE_METRIC", "COSINE"])
     index.create(overwrite=True)
@@ -238,9 +252,11 @@ def search_index():
                    {"name": "age", "type": "numeric", "attrs": {"sortable": True, "unf": True}},
                    {"name": "job", "type": "tag", "attrs": {"separator": ","}},
                    {"name": "credit", "type": "tag", "attrs": {"separator": ",", "sortable": True}},
-                   {"name": "office", "type": "geo", "attrs": {}}, {"name": "bio", "type": "text", "attrs": {"weight": "1"}},
+                   {"name": "office", "type": "geo", "attrs": {}},
+                   {"name": "bio", "type": "text", "attrs": {"weight": "1"}},
                    {"name": "vector", "type": "vector", "attrs": {
-                       "dims": 3, "distance_metric": "cosine", "algorithm": "flat", "datatype": "float32"}}]}, index.schema())
+                       "dims": 3, "distance_metric": "cosine", "algorithm": "flat", "datatype": "float32"}}]},
+                       index.schema())
     check("drop_keys", client.call("DEL", "user:john") == 1 and client.call("UNLINK", "user:mary", "user:tim") == 2
           and index.count("*") == 2)
     check("delete(drop=True)", client.call("FT.DROPINDEX", "users", "DD") == "OK" and client.call("DBSIZE") == 0)
@@ -266,14 +282,17 @@ def vector_query():
         rows = index.vector_query("vector", asked, 3, fields=["user", "age", "job"])
         check(kind + ": VectorQuery", len(rows) == 3 and all(
             approximately(fields["vector_distance"], cosine(asked, VECTORS[fields["user"]])) for _, fields in rows)
-            and [float(f["vector_distance"]) for _, f in rows] == sorted(float(f["vector_distance"]) for _, f in rows), rows)
+            and [float(f["vector_distance"]) for _, f in rows] == sorted(float(f["vector_distance"]) for _, f in rows),
+            rows)
         check(kind + ": the order", {f["user"] for _, f in rows} == set(nearest(asked)[:3]), rows)
         for words in (" HYBRID_POLICY BATCHES BATCH_SIZE 4", " HYBRID_POLICY ADHOC_BF", " EF_RUNTIME 20"):
             rows = index.vector_query("vector", asked, 5, "@credit:{high}", ["user"], words)
             check(kind + ": filter," + words, {f["user"] for _, f in rows} == {"john", "nancy", "tyler"}, rows)
-        total, rows = index.search(*query("*=>[KNN 2 @vector $vector AS vector_distance]", params={"vector": blob(asked)},
+        total, rows = index.search(*query("*=>[KNN 2 @vector $vector AS vector_distance]",
+                                          params={"vector": blob(asked)},
                                           fields=["user", "vector_distance"], sort=("age", False), limit=(0, 2)))
-        check(kind + ": sorted by a field", total == 2 and len(rows) == 2 and int(USERS[rows[0][1]["user"]]["age"]) >= int(
+        check(kind + ": sorted by a field", total == 2 and len(rows) == 2
+              and int(USERS[rows[0][1]["user"]]["age"]) >= int(
             USERS[rows[1][1]["user"]]["age"]), rows)
     params = {"vector": blob(asked), "EF": 50}
     _, rows = index.search(*query("*=>[KNN 3 @vector $vector EF_RUNTIME $EF AS vector_distance]", params=params,
@@ -288,7 +307,8 @@ def vector_range_query():
     index = users(client)
     near = {name for name in USERS if cosine(asked, VECTORS[name]) <= 0.2}
     rows = index.range_query("vector", asked, 0.2, 10, fields=["user"])
-    check("VectorRangeQuery", {f["user"] for _, f in rows} == near and float(rows[0][1]["vector_distance"]) < 1e-6, rows)
+    check("VectorRangeQuery", {f["user"] for _, f in rows} == near and float(rows[0][1]["vector_distance"]) < 1e-6,
+          rows)
     rows = index.range_query("vector", asked, 0.2, 10, "@credit:{low}", ["user"])
     check("with a filter", [f["user"] for _, f in rows] == ["mary"], rows)
     rows = index.range_query("vector", asked, 0, 10, fields=["user"])
@@ -315,7 +335,8 @@ def filter_query():
             ("Geo ==", "@office:[-122.4194 37.7749 1 km]", {"john", "mary", "nancy"}),
             ("Geo !=", "(-@office:[-122.4194 37.7749 10 mi])", {"tyler", "tim"}),
             ("Text ==", '@bio:("likes cats")', {"john"}), ("Text !=", '(-@bio:"likes cats")', set(USERS) - {"john"}),
-            ("Text %", "@bio:(cat*|pets)", {"john", "nancy", "tyler"}), ("Text % fuzzy", "@bio:(%dags%)", {"mary", "tyler"}),
+            ("Text %", "@bio:(cat*|pets)", {"john", "nancy", "tyler"}),
+            ("Text % fuzzy", "@bio:(%dags%)", {"mary", "tyler"}),
             ("and", "(@credit:{high} @age:[18 +inf])", {"john", "nancy", "tyler"}),
             ("or", "(@credit:{low} | @age:[94 94])", {"mary", "nancy"}),
             ("and of or", "((@credit:{low} | @age:[94 94]) @job:{doctor})", {"mary", "nancy"}), ("*", "*", set(USERS))):
@@ -334,7 +355,8 @@ def filter_query():
 def missing():
     client = Client(library=LIBRARY)
     index = SearchIndex(client, "m", "m", [
-        "brand", "TAG", "SEPARATOR", ",", "INDEXMISSING", "INDEXEMPTY", "title", "TEXT", "WEIGHT", 1, "INDEXMISSING", "price",
+        "brand", "TAG", "SEPARATOR", ",", "INDEXMISSING", "INDEXEMPTY", "title", "TEXT", "WEIGHT", 1, "INDEXMISSING",
+        "price",
         "NUMERIC", "INDEXMISSING", "v", "VECTOR", "FLAT", 8, "TYPE", "FLOAT32", "DIM", 2, "DISTANCE_METRIC", "COSINE",
         "INDEXMISSING", "True"])
     check("INDEXMISSING within the words of a vector", index.create() == "OK")
@@ -352,30 +374,36 @@ def text_query():
     index = users(client)
     total, rows = index.search(*query("@bio:(cats | dogs) AND @credit:{high}", scorer="BM25STD", scores=True,
                                       fields=["user", "bio"]), scores=True)
-    check("TextQuery: the word AND is dropped, scores are there", {f["user"] for _, f, _ in rows} == {"john", "tyler"} and all(
+    check("TextQuery: the word AND is dropped, scores are there", {f["user"] for _, f, _ in rows} == {"john", "tyler"}
+          and all(
         score > 0 for _, _, score in rows), rows)
     check("the better match first", rows[0][2] >= rows[1][2] and rows[0][1]["user"] == "tyler", rows)
-    _, rows = index.search(*query("(@bio:(cats=>{$weight: 5.0}) | @user:{mary})", scorer="BM25STD", scores=True), scores=True)
+    _, rows = index.search(*query("(@bio:(cats=>{$weight: 5.0}) | @user:{mary})", scorer="BM25STD", scores=True),
+                           scores=True)
     check("weights", {key for key, _, _ in rows} == {"user:john", "user:tyler", "user:mary"}, rows)
     reply = client.call("FT.AGGREGATE", "users", "(~@bio:(cats | dogs) AND @credit:{high})=>[KNN 2 @vector $vector AS "
-                        "vector_distance]", "SCORER", "BM25STD", "ADDSCORES", "LOAD", 2, "@user", "__key", "DIALECT", 2, "APPLY",
+                        "vector_distance]", "SCORER", "BM25STD", "ADDSCORES", "LOAD", 2, "@user", "__key", "DIALECT",
+                        2, "APPLY",
                         "(2 - @vector_distance)/2", "AS", "vector_similarity", "APPLY", "@__score", "AS", "text_score",
                         "APPLY", "0.3*@text_score + 0.7*@vector_similarity", "AS", "hybrid_score", "SORTBY", 2,
                         "@hybrid_score", "DESC", "MAX", 2, "PARAMS", 2, "vector", blob([0.1, 0.1, 0.5]))
     rows = [dict(zip(map(text, r[::2]), map(text, r[1::2]))) for r in reply[1:]] if isinstance(reply, list) else reply
     check("AggregateHybridQuery", isinstance(rows, list) and len(rows) == 2 and rows[0]["user"] == "john" and all(
-        approximately(r["hybrid_score"], 0.3 * float(r["text_score"]) + 0.7 * float(r["vector_similarity"])) for r in rows), rows)
+        approximately(r["hybrid_score"], 0.3 * float(r["text_score"]) + 0.7 * float(r["vector_similarity"]))
+        for r in rows), rows)
 
 
 def multi_vector_query():
     client = Client(library=LIBRARY)
     index = SearchIndex(client, "mv", "mv", [*tag_field("kind"), *flat_vector("a", 2), *flat_vector("b", 2)])
     index.create()
-    index.load({"1": {"kind": "x", "a": blob([1, 0]), "b": blob([1, 0])}, "2": {"kind": "x", "a": blob([1, 0]), "b": blob([0, 1])},
+    index.load({"1": {"kind": "x", "a": blob([1, 0]), "b": blob([1, 0])},
+                "2": {"kind": "x", "a": blob([1, 0]), "b": blob([0, 1])},
                 "3": {"kind": "y", "a": blob([0, 1]), "b": blob([0, 1])}})
     reply = client.call(
         "FT.AGGREGATE", "mv", "@a:[VECTOR_RANGE 2.0 $vector_0]=>{$YIELD_DISTANCE_AS: distance_0} AND "
-        "@b:[VECTOR_RANGE 2.0 $vector_1]=>{$YIELD_DISTANCE_AS: distance_1} AND @kind:{x}", "LOAD", 1, "__key", "DIALECT", 2,
+        "@b:[VECTOR_RANGE 2.0 $vector_1]=>{$YIELD_DISTANCE_AS: distance_1} AND @kind:{x}", "LOAD", 1, "__key",
+        "DIALECT", 2,
         "APPLY", "(2 - @distance_0)/2", "AS", "score_0", "APPLY", "(2 - @distance_1)/2", "AS", "score_1", "APPLY",
         "@score_0 * 0.5 + @score_1 * 0.5", "AS", "combined", "SORTBY", 2, "@combined", "DESC", "MAX", 10, "PARAMS", 4,
         "vector_0", blob([1, 0]), "vector_1", blob([1, 0]))
@@ -389,7 +417,8 @@ def bulk():
     index = SearchIndex(client, "bulk", "bulk", ["n", "NUMERIC", *tag_field("t")])
     index.create()
     index.load({str(i): {"n": i, "t": "even" if i % 2 == 0 else "odd"} for i in range(1200)})
-    keys, reply = [], client.call("FT.AGGREGATE", "bulk", "@t:{even}", "SCORER", "TFIDF", "WITHCURSOR", "COUNT", 500, "MAXIDLE", 300000,
+    keys, reply = [], client.call("FT.AGGREGATE", "bulk", "@t:{even}", "SCORER", "TFIDF", "WITHCURSOR", "COUNT", 500,
+                                  "MAXIDLE", 300000,
                                   "LOAD", 1, "__key")
     while True:
         rows, cursor = reply
@@ -397,7 +426,8 @@ def bulk():
         if not cursor:
             break
         reply = client.call("FT.CURSOR", "READ", "bulk", cursor)
-    check("all keys, page by page with a cursor", sorted(keys) == sorted("bulk:%d" % i for i in range(0, 1200, 2)), len(keys))
+    check("all keys, page by page with a cursor", sorted(keys) == sorted("bulk:%d" % i for i in range(0, 1200, 2)),
+          len(keys))
     reply = client.call("FT.AGGREGATE", "bulk", "*", "WITHCURSOR", "COUNT", 10, "LOAD", 1, "__key")
     if reply[1]:
         check("FT.CURSOR DEL", client.call("FT.CURSOR", "DEL", "bulk", reply[1]) == "OK")
@@ -417,7 +447,8 @@ def semantic_cache():
     check("a miss", cache.check("what is the capital of France?") == [])
     key = cache.store("what is the capital of France?", "Paris", '{"source": "atlas"}')
     hit = cache.check("what is the capital of France?")
-    check("the same question", len(hit) == 1 and hit[0]["response"] == "Paris" and abs(float(hit[0]["vector_distance"])) < 1e-6
+    check("the same question", len(hit) == 1 and hit[0]["response"] == "Paris"
+          and abs(float(hit[0]["vector_distance"])) < 1e-6
           and hit[0]["metadata"] == '{"source": "atlas"}', hit)
     hit = cache.check("what is really the capital of France", threshold=0.3)
     check("a similar one", len(hit) == 1 and 0 < float(hit[0]["vector_distance"]) <= 0.3, hit)
@@ -449,26 +480,33 @@ def semantic_cache():
 def message_history():
     client, name = Client(library=LIBRARY), "chat"
     index = SearchIndex(client, name, name, [
-        *tag_field("role"), *text_field("content"), *tag_field("tool_call_id"), "timestamp", "NUMERIC", *tag_field("session_tag"),
+        *tag_field("role"), *text_field("content"), *tag_field("tool_call_id"), "timestamp", "NUMERIC",
+        *tag_field("session_tag"),
         *text_field("metadata"), *flat_vector("vector_field", 32)])
     check("SemanticMessageHistory: the index", index.exists() is False and index.create() == "OK")
     session = "01JCM-session:1"
-    said = [("user", "where is my parcel"), ("llm", "it is on its way"), ("user", "and how is the weather"), ("llm", "sunny")]
+    said = [("user", "where is my parcel"), ("llm", "it is on its way"), ("user", "and how is the weather"),
+            ("llm", "sunny")]
     for i, (role, content) in enumerate(said):
         index.load({"%s:%d" % (session, i): {
-            "entry_id": "%s:%d" % (session, i), "role": role, "content": content, "session_tag": session, "timestamp": 1700000000.25 + i,
+            "entry_id": "%s:%d" % (session, i), "role": role, "content": content, "session_tag": session,
+            "timestamp": 1700000000.25 + i,
             "vector_field": blob(embed(content))}})
-    index.load({"other:1": {"entry_id": "other:1", "role": "user", "content": "where is my parcel", "session_tag": "other", "timestamp": 1,
+    index.load({"other:1": {"entry_id": "other:1", "role": "user", "content": "where is my parcel",
+                            "session_tag": "other", "timestamp": 1,
                             "vector_field": blob(embed("where is my parcel"))}})
     mine = "@session_tag:{%s}" % escape(session)
     fields = ["entry_id", "session_tag", "role", "content", "timestamp", "tool_call_id", "metadata"]
     _, rows = index.search(*query(mine, fields=fields, sort=("timestamp", False), limit=(0, 2)))
     check("get_recent", [f["content"] for _, f in rows[::-1]] == ["and how is the weather", "sunny"], rows)
-    check("fields that a message lacks are left out", set(rows[0][1]) == {"entry_id", "session_tag", "role", "content", "timestamp"}, rows)
-    _, rows = index.search(*query("(%s (@role:{user} | @role:{system}))" % mine, fields=fields, sort=("timestamp", True)))
+    check("fields that a message lacks are left out",
+          set(rows[0][1]) == {"entry_id", "session_tag", "role", "content", "timestamp"}, rows)
+    _, rows = index.search(*query("(%s (@role:{user} | @role:{system}))" % mine, fields=fields,
+                                  sort=("timestamp", True)))
     check("of some roles", [f["content"] for _, f in rows] == [c for r, c in said if r == "user"], rows)
     rows = index.range_query("vector_field", embed("where is the parcel"), 0.4, 5, mine, fields)
-    check("get_relevant", [f["content"] for _, f in rows] == ["where is my parcel"] and rows[0][1]["session_tag"] == session, rows)
+    check("get_relevant", [f["content"] for _, f in rows] == ["where is my parcel"]
+          and rows[0][1]["session_tag"] == session, rows)
     check("count", index.count(mine) == 4 and index.count("@session_tag:{other}") == 1)
     check("the schema comes back", [f["type"] for f in index.schema()["fields"]] == [
         "tag", "text", "tag", "numeric", "tag", "text", "vector"], index.schema())
@@ -478,38 +516,46 @@ def message_history():
 
 def semantic_router():
     client, name = Client(library=LIBRARY), "router"
-    routes = {"greeting": (0.5, ["hello there", "good morning to you"]), "farewell": (0.3, ["good bye now", "see you later"])}
-    index = SearchIndex(client, name, name, [*tag_field("reference_id"), *tag_field("route_name"), *text_field("reference"),
+    routes = {"greeting": (0.5, ["hello there", "good morning to you"]),
+              "farewell": (0.3, ["good bye now", "see you later"])}
+    index = SearchIndex(client, name, name, [*tag_field("reference_id"), *tag_field("route_name"),
+                                             *text_field("reference"),
                                              *flat_vector("vector", 32)])
     check("SemanticRouter: the index", index.create() == "OK")
     config = '{"name": "router", "routes": ["greeting", "farewell"]}'
     check("its settings as JSON", client.call("JSON.SET", name + ":route_config", ".", config) == "OK"
-          and client.call("JSON.GET", name + ":route_config", ".") == config.replace(": ", ":").replace(", ", ",").encode(),
+          and client.call("JSON.GET", name + ":route_config", ".") == config.replace(": ", ":").replace(", ",
+              ",").encode(),
           client.call("JSON.GET", name + ":route_config", "."))
     check("they are no document of the index, which is over hashes", index.count("*") == 0)
     for route, (_, references) in routes.items():
         for reference in references:
             reference_id = hashlib.sha256(reference.encode()).hexdigest()
-            index.load({"%s:%s" % (route, reference_id): {"reference_id": reference_id, "route_name": route, "reference": reference,
+            index.load({"%s:%s" % (route, reference_id): {"reference_id": reference_id, "route_name": route,
+                                                          "reference": reference,
                                                           "vector": blob(embed(reference))}})
 
     def classify(sentence, reducer="AVG", k=1):
         each = " || ".join("(@route_name == '%s' && @distance < %s)" % (r, t) for r, (t, _) in routes.items())
         reply = client.call(
             "FT.AGGREGATE", name, "@vector:[VECTOR_RANGE $distance_threshold $vector]=>{$YIELD_DISTANCE_AS: vector_distance}",
-            "SCORER", "TFIDF", "DIALECT", 2, "GROUPBY", 1, "@route_name", "REDUCE", reducer, 1, "vector_distance", "AS", "distance",
-            "SORTBY", 1, "@distance", "MAX", k, "FILTER", each, "PARAMS", 4, "vector", blob(embed(sentence)), "distance_threshold",
+            "SCORER", "TFIDF", "DIALECT", 2, "GROUPBY", 1, "@route_name", "REDUCE", reducer, 1, "vector_distance",
+            "AS", "distance",
+            "SORTBY", 1, "@distance", "MAX", k, "FILTER", each, "PARAMS", 4, "vector", blob(embed(sentence)),
+            "distance_threshold",
             max(t for t, _ in routes.values()))
         if isinstance(reply, Error):
             raise ValueError(reply)
         return [dict(zip(map(text, r[::2]), map(text, r[1::2]))) for r in reply[1:]]
     seen = classify("hello there", "MIN")
-    check("the route, by the nearest of its references", len(seen) == 1 and seen[0]["route_name"] == "greeting" and float(
+    check("the route, by the nearest of its references", len(seen) == 1 and seen[0]["route_name"] == "greeting"
+          and float(
         seen[0]["distance"]) < 1e-6, seen)
     seen = classify("see you later")
     check("by their mean", [s["route_name"] for s in seen] == ["farewell"], seen)
     check("none", classify("stock prices") == [])
-    distances = {r: [d for d in (cosine(embed("good morning"), embed(x)) for x in refs) if d <= 0.5] for r, (_, refs) in routes.items()}
+    distances = {r: [d for d in (cosine(embed("good morning"), embed(x)) for x in refs) if d <= 0.5] for r,
+                 (_, refs) in routes.items()}
     right = {r: sum(d) for r, d in distances.items() if d and sum(d) < routes[r][0]}
     seen = classify("good morning", "SUM", 10)
     check("several, by their sum", {s["route_name"] for s in seen} == set(right) and all(
@@ -526,7 +572,8 @@ def stopwords():
     index = SearchIndex(client, "s", "s", text_field("t"), options=("STOPWORDS", 0))
     index.create()
     index.load({"1": {"t": "the sea"}})
-    check("STOPWORDS 0: every word counts, and FT.INFO says so", index.count("@t:the") == 1 and index.schema()["index"].get(
+    check("STOPWORDS 0: every word counts, and FT.INFO says so", index.count("@t:the") == 1
+          and index.schema()["index"].get(
         "stopwords") == [], index.schema())
     index = SearchIndex(client, "s2", "s", text_field("t"), options=("STOPWORDS", 2, "sea", "lake"))
     index.create()
@@ -534,5 +581,6 @@ def stopwords():
 
 
 if __name__ == "__main__":
-    script(connecting, search_index, vector_query, vector_range_query, filter_query, missing, text_query, multi_vector_query, bulk,
+    script(connecting, search_index, vector_query, vector_range_query, filter_query, missing, text_query,
+           multi_vector_query, bulk,
            semantic_cache, message_history, semantic_router, stopwords)

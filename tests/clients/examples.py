@@ -1,5 +1,6 @@
-"""examples.py - the examples of docs/clients.md that can be run here: each must print what the comment in its last printing line
-says. Arguments: the languages, python and javascript; for javascript NODE_PATH leads to the npm packages.
+"""examples.py - the examples of docs/clients.md that can be run here: each must print what the comment in its last
+printing line says. Arguments: the languages, python and javascript; for javascript NODE_PATH leads to the npm
+packages.
 """
 import contextlib
 import re
@@ -12,12 +13,19 @@ from wire import PORT, Client, check, end
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 # heading: language, and the packages that stand for require('redis')
-RUNNABLE = {"redis-py": ("python", [None]), "node-redis": ("javascript", ["redis6", "redis4"]), "ioredis": ("javascript", [None]),
+RUNNABLE = {"redis-py": ("python", [None]), "node-redis": ("javascript", ["redis6", "redis4"]),
+            "ioredis": ("javascript", [None]),
             "@langchain/redis": ("javascript", ["redis4"])}
 EMBEDDINGS = """
 const { Embeddings } = require('@langchain/core/embeddings');
 class Letters extends Embeddings {
-    async embedQuery(text) { const v = new Array(26).fill(0.01); for (const c of text) if (c >= 'a' && c <= 'z') v[c.charCodeAt(0) - 97]++; return v; }
+    async embedQuery(text) {
+        const v = new Array(26).fill(0.01);
+        for (const c of text)
+            if (c >= 'a' && c <= 'z')
+                v[c.charCodeAt(0) - 97]++;
+        return v;
+    }
     async embedDocuments(texts) { return Promise.all(texts.map((t) => this.embedQuery(t))); }
 }
 const embeddings = new Letters({});
@@ -43,9 +51,11 @@ def blocks():
 def run(language, code):
     with tempfile.TemporaryDirectory(prefix="example.") as folder:
         path = Path(folder) / ("example.py" if language == "python" else "example.js")
-        path.write_text(code if language == "python" else EMBEDDINGS * ("embeddings" in code) + "(async () => {\n%s})().catch((e) => { "
+        path.write_text(code if language == "python"
+                        else EMBEDDINGS * ("embeddings" in code) + "(async () => {\n%s})().catch((e) => { "
                         "console.error(e); process.exit(1); });\n" % code, encoding="utf-8")
-        return subprocess.run(["/usr/bin/python3" if language == "python" else "node", path], capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(["/usr/bin/python3" if language == "python" else "node", path], capture_output=True,
+                              text=True, check=False, timeout=60)
 
 
 def main():

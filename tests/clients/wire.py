@@ -1,4 +1,5 @@
-"""wire.py - what the scripts here share: checks, a connection that says who it is, vectors, and replies read as clients do.
+"""wire.py - what the scripts here share: checks, a connection that says who it is, vectors, and replies read as
+clients do.
 
 Started by run.sh: QUIRE_PORT is a server that the script may empty.
 """
@@ -13,7 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from resp_client import Error, Set, Stream, request
 
-__all__ = ["Client", "Error", "Set", "approximately", "blob", "check", "cosine", "document_rows", "embed", "end", "fails",
+__all__ = ["Client", "Error", "Set", "approximately", "blob", "check", "cosine", "document_rows", "embed", "end",
+           "fails",
            "flat", "map_rows", "script", "text"]
 PORT = int(os.environ.get("QUIRE_PORT", "0"))
 DIM = 32

@@ -84,7 +84,8 @@ class Client:
 
     def document(self):
         pick = self.random
-        document = {"g": "tag%d" % pick.randrange(TAGS), "n": pick.randrange(NUMBERS), "t": "word%d and more" % pick.randrange(9),
+        document = {"g": "tag%d" % pick.randrange(TAGS), "n": pick.randrange(NUMBERS),
+                    "t": "word%d and more" % pick.randrange(9),
                     "v": [pick.randrange(256) for _ in range(DIM)]}
         if pick.random() < 0.2:
             del document[pick.choice("gntv")]
@@ -125,7 +126,8 @@ class Client:
             else:
                 words, changes = ("RENAME", key, other), [(other, old), (key, None)]
         else:
-            words, changes = (pick.choice(("DEL", "UNLINK", "JSON.DEL") if kind == "j" else ("DEL", "UNLINK")), key), [(key, None)]
+            words, changes = (pick.choice(("DEL", "UNLINK", "JSON.DEL") if kind == "j" else ("DEL", "UNLINK")),
+                              key), [(key, None)]
         self.apply(self.state, changes)
         return words, changes
 
@@ -183,13 +185,15 @@ class Client:
             if applied >= at_least:
                 if state == found:
                     break
-                differences = differences or [(k, found.get(k), state.get(k)) for k in sorted(state.keys() | found.keys())
+                differences = differences or [(k, found.get(k), state.get(k))
+                                              for k in sorted(state.keys() | found.keys())
                                               if found.get(k) != state.get(k)]
             if applied < len(self.window):
                 self.apply(state, self.window[applied].changes())
         else:
             raise Wrong("connection %d: no number of its commands (%d, %d acknowledged) explains its documents; after the "
-                        "acknowledged ones: (key, found, expected) %r" % (self.number, len(self.window), at_least, differences[:3]))
+                        "acknowledged ones: (key, found, expected) %r" % (self.number, len(self.window), at_least,
+                            differences[:3]))
         self.settled, self.state = state, dict(state)
         self.window, self.waiting = [], collections.deque()
 
@@ -205,8 +209,10 @@ class World:
 
     def settings(self):
         pick = self.random.choice
-        return ["--appendfsync", "always", "--memtable-memory", pick(("64kb", "256kb", "1mb")), "--segments-max", pick(("2", "4", "12")),
-                "--checkpoint-log", pick(("1mb", "1mb", "4mb")), "--engine", pick(("auto", "auto", "threads")), "--lanes", pick(("1", "2", "3"))]
+        return ["--appendfsync", "always", "--memtable-memory", pick(("64kb", "256kb", "1mb")), "--segments-max",
+                pick(("2", "4", "12")),
+                "--checkpoint-log", pick(("1mb", "1mb", "4mb")), "--engine", pick(("auto", "auto", "threads")),
+                "--lanes", pick(("1", "2", "3"))]
 
     def start(self):
         settings = self.settings()
@@ -220,7 +226,8 @@ class World:
 
     def make(self, port):
         stream = Stream(port)
-        for words in (("FT.CREATE", "ih", "ON", "HASH", "PREFIX", 1, "h:", *FIELDS), ("FT.CREATE", "ij", "ON", "JSON", "PREFIX", 1, "j:", *PATHS),
+        for words in (("FT.CREATE", "ih", "ON", "HASH", "PREFIX", 1, "h:", *FIELDS),
+                      ("FT.CREATE", "ij", "ON", "JSON", "PREFIX", 1, "j:", *PATHS),
                       ("FT.ALIASADD", "now", "ih")):
             reply = stream.call(*words)
             if reply != "OK":
@@ -233,7 +240,8 @@ class World:
         """Makes or drops the index `extra`, or moves the alias."""
         if self.random.random() < 0.6:
             there = next(iter(self.extra))
-            words = ("FT.DROPINDEX", "extra") if there else ("FT.CREATE", "extra", "ON", "HASH", "PREFIX", 1, "h:", *FIELDS)
+            words = ("FT.DROPINDEX", "extra") if there else ("FT.CREATE", "extra", "ON", "HASH", "PREFIX", 1, "h:",
+                                                             *FIELDS)
             self.extra = {there, not there}
             reply = self.maintenance.call(*words)
             self.extra = {not there}
@@ -260,7 +268,8 @@ class World:
             there = next(iter(self.extra))
             self.extra = {there, not there}
             self.maintenance.socket.sendall(request(*(("FT.DROPINDEX", "extra") if there else
-                                                      ("FT.CREATE", "extra", "ON", "HASH", "PREFIX", 1, "h:", *FIELDS))))
+                                                      ("FT.CREATE", "extra", "ON", "HASH", "PREFIX", 1, "h:",
+                                                       *FIELDS))))
             time.sleep(self.random.uniform(0, 0.02))
 
     # -- comparison --
@@ -268,7 +277,8 @@ class World:
     def read_all(self, stream):
         keys = sorted(stream.call("KEYS", "*"))
         found = {}
-        for key, reply in zip(keys, stream.ask([request("JSON.GET" if k.startswith(b"j:") else "HGETALL", k) for k in keys])):
+        for key, reply in zip(keys, stream.ask([request("JSON.GET" if k.startswith(b"j:") else "HGETALL", k)
+                                                for k in keys])):
             if reply is None or isinstance(reply, Error):
                 raise Wrong("%r is listed, but reads as %r" % (key, reply))
             found[key.decode()] = json.loads(reply) if key.startswith(b"j:") else from_hash(reply)
@@ -296,20 +306,24 @@ class World:
 
     def search(self, stream, index, documents):
         end = time.monotonic() + 30  # an index may still be filled from the keys
-        while (reply := stream.call("FT.SEARCH", index, "*", "LIMIT", 0, 0)) != [len(documents)] and time.monotonic() < end:
+        while (reply := stream.call("FT.SEARCH", index, "*", "LIMIT", 0,
+                                    0)) != [len(documents)] and time.monotonic() < end:
             time.sleep(0.01)
         if reply != [len(documents)]:
             raise Wrong("%s: %r documents, there are %d" % (index, reply, len(documents)))
         wanted = [("@g:{tag%d}" % i, lambda d, i=i: d.get("g") == "tag%d" % i) for i in range(TAGS)]
-        wanted += [("@n:[%d %d]" % (a, a + 9), lambda d, a=a: a <= d.get("n", -1) <= a + 9) for a in range(0, NUMBERS, 10)]
+        wanted += [("@n:[%d %d]" % (a, a + 9), lambda d, a=a: a <= d.get("n", -1) <= a + 9)
+                   for a in range(0, NUMBERS, 10)]
         wanted += [("@t:word%d" % i, lambda d, i=i: d.get("t", "").startswith("word%d " % i)) for i in range(9)]
         wanted += [("-@g:{tag0}", lambda d: d.get("g") != "tag0")]
-        replies = stream.ask([request("FT.SEARCH", index, q, "NOCONTENT", "LIMIT", 0, 100000, "DIALECT", 2) for q, _ in wanted])
+        replies = stream.ask([request("FT.SEARCH", index, q, "NOCONTENT", "LIMIT", 0, 100000, "DIALECT", 2) for q,
+                              _ in wanted])
         for (query, holds), reply in zip(wanted, replies):
             right = {k for k, d in documents.items() if holds(d)}
             seen = {k.decode() for k in reply[1:]} if isinstance(reply, list) else reply
             if seen != right:
-                raise Wrong("%s: %s finds %s; too many %r, missing %r" % (index, query, len(seen), sorted(set(seen) - right)[:3],
+                raise Wrong("%s: %s finds %s; too many %r, missing %r" % (index, query, len(seen),
+                    sorted(set(seen) - right)[:3],
                                                                          sorted(right - set(seen))[:3]))
         for _ in range(3):
             self.nearest(stream, index, documents)
@@ -317,8 +331,10 @@ class World:
 
     def nearest(self, stream, index, documents):
         asked, tag = [self.random.randrange(256) for _ in range(DIM)], "tag%d" % self.random.randrange(TAGS)
-        far = {k: sum((a - b) ** 2 for a, b in zip(asked, d["v"])) for k, d in documents.items() if "v" in d and d.get("g") == tag}
-        reply = stream.call("FT.SEARCH", index, "(@g:{%s})=>[KNN 5 @v $q AS d]" % tag, "PARAMS", 2, "q", struct.pack("<%df" % DIM, *asked),
+        far = {k: sum((a - b) ** 2 for a, b in zip(asked, d["v"])) for k, d in documents.items() if "v" in d
+               and d.get("g") == tag}
+        reply = stream.call("FT.SEARCH", index, "(@g:{%s})=>[KNN 5 @v $q AS d]" % tag, "PARAMS", 2, "q",
+                            struct.pack("<%df" % DIM, *asked),
                             "RETURN", 1, "d", "LIMIT", 0, 5, "DIALECT", 2)
         if isinstance(reply, Error):
             raise Wrong("%s: KNN: %s" % (index, reply))
@@ -341,7 +357,8 @@ class World:
         self.maintenance.socket.close()
 
     def summary(self, cycles, begin):
-        return {"cycles": cycles, "seed": self.options.seed, "seconds": round(time.monotonic() - begin, 1), "acknowledged": self.acknowledged,
+        return {"cycles": cycles, "seed": self.options.seed, "seconds": round(time.monotonic() - begin, 1),
+                "acknowledged": self.acknowledged,
                 "documents_compared": self.compared, "searches": self.searches, "indexes_filled": self.fills,
                 "kills_in_recovery": self.kills_in_recovery}
 

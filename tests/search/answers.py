@@ -13,27 +13,13 @@ millionth of their size, or are both smaller than a millionth (rounding of float
 reply is null): they are asked, and counted apart by whether the server answered rows or an error.
 
 Exit status 1 when less than 99 % of FT.SEARCH or 98 % of FT.AGGREGATE are equal.
-"""
-import argparse
-import collections
-import gzip
-import json
-import math
-import os
-import shutil
-import sys
-import tempfile
-from pathlib import Path
+"""import argparse import collections import gzip import json import math import os import shutil import sys import
+tempfile from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-from resp_client import Error, Stream, request
-from server_process import Failed, Server
+ROOT = Path(__file__).resolve().parents[2] sys.path.insert(0, str(ROOT / "tests")) from resp_client import Error,
+Stream, request from server_process import Failed, Server
 
-FILE = "ft-answers.jsonl.gz"
-WANTED = {"FT.SEARCH": 0.99, "FT.AGGREGATE": 0.98}
-TOLERANCE = 1e-6
-
+FILE = "ft-answers.jsonl.gz" WANTED = {"FT.SEARCH": 0.99, "FT.AGGREGATE": 0.98} TOLERANCE = 1e-6
 
 # ---- values --------------------------------------------------------------------------------------------------------
 
@@ -367,7 +353,8 @@ def run(options, path, folder):
                     continue
                 text = [plain(w) for w in words]
                 verdict = "different: the server ended" if reply is None else compare(
-                    text, record["fails"], recorded(record["reply"]), reply if isinstance(reply, Error) else plain(reply))
+                    text, record["fails"], recorded(record["reply"]), reply if isinstance(reply, Error)
+                    else plain(reply))
                 kind = text[0].upper()
                 for table, key in (("command", kind), ("set", "%s, %s" % (name, kind)),
                                    ("test", "%s, %s" % (record["test"].split("[")[0], kind))):
@@ -415,7 +402,8 @@ def report(options, tables, differing, reasons, unanswered, deaths):
     if options.json:
         result = {title: {key: {"total": t.total, "equal": t.equal, "ties": t.ties} for key, t in table.items()}
                   for title, table in tables.items()}
-        result.update({"differing": differing, "without_answer": unanswered, "server_ended": [show(w) for _, w in deaths]})
+        result.update({"differing": differing, "without_answer": unanswered,
+                       "server_ended": [show(w) for _, w in deaths]})
         options.json.write_text(json.dumps(result, indent=1) + "\n")
     return failed
 

@@ -1,6 +1,6 @@
-"""following.py - an index follows its keys: whatever command changes, makes or removes one, and however it ends, a search that
-begins after the reply sees it. After 3,000 random changes every search agrees with a model in Python; so it does when the server
-was stopped and started again.
+"""following.py - an index follows its keys: whatever command changes, makes or removes one, and however it ends, a
+search that begins after the reply sees it. After 3,000 random changes every search agrees with a model in Python; so
+it does when the server was stopped and started again.
 """
 import json
 import os
@@ -24,9 +24,11 @@ def found(client, query, index="i"):
 
 
 def make(client):
-    client.call("FT.CREATE", "i", "PREFIX", 1, "d:", "SCHEMA", "g", "TAG", "n", "NUMERIC", "t", "TEXT", "v", "VECTOR", "FLAT", 6, "TYPE", "FLOAT32", "DIM",
+    client.call("FT.CREATE", "i", "PREFIX", 1, "d:", "SCHEMA", "g", "TAG", "n", "NUMERIC", "t", "TEXT", "v", "VECTOR",
+                "FLAT", 6, "TYPE", "FLOAT32", "DIM",
                 2, "DISTANCE_METRIC", "L2")
-    client.call("FT.CREATE", "j", "ON", "JSON", "PREFIX", 1, "d:", "SCHEMA", "$.g", "AS", "g", "TAG", "$.n", "AS", "n", "NUMERIC")
+    client.call("FT.CREATE", "j", "ON", "JSON", "PREFIX", 1, "d:", "SCHEMA", "$.g", "AS", "g", "TAG", "$.n", "AS", "n",
+                "NUMERIC")
 
 
 def commands_of_hashes():
@@ -86,7 +88,8 @@ def commands_of_hashes():
     state("EXPIREAT in the past", [])
     client.call("HSET", "d:13", "g", "red")
     client.call("FLUSHALL")
-    check("FLUSHALL drops the index, too", "nknown" in found(client, "*") or "o such index" in found(client, "*"), found(client, "*"))
+    check("FLUSHALL drops the index, too", "nknown" in found(client, "*") or "o such index" in found(client, "*"),
+          found(client, "*"))
 
 
 def commands_of_documents():
@@ -110,7 +113,8 @@ def commands_of_documents():
     client.call("JSON.CLEAR", "d:1", "$.n")
     state("JSON.CLEAR", ["d:1"], "@n:[0 0]")
     client.call("HSET", "d:5", "g", "red")
-    check("a hash is not in an index over JSON, nor a document in one over hashes", "d:5" not in found(client, "*", "j") and found(client, "*", "i") == ["d:5"])
+    check("a hash is not in an index over JSON, nor a document in one over hashes",
+          "d:5" not in found(client, "*", "j") and found(client, "*", "i") == ["d:5"])
     client.call("JSON.DEL", "d:1")
     client.call("DEL", "d:2", "d:3")
     state("JSON.DEL, DEL", [], "*")
@@ -152,8 +156,10 @@ class Model:
         seen = found(client, "-@g:{red}")
         wrong += [("-red", len(seen))] if seen != sorted(k for k, v in self.keys.items() if v[0] != "red") else []
         for asked in ([50, 50], [0, 99]):
-            reply = client.call("FT.SEARCH", "i", "(@g:{red | green})=>[KNN 10 @v $q AS d]", "PARAMS", 2, "q", blob(asked), "RETURN", 1, "d", "DIALECT", 2)
-            right = sorted((a - asked[0]) ** 2 + (b - asked[1]) ** 2 for tag, _, (a, b) in self.keys.values() if tag in ("red", "green"))[:10]
+            reply = client.call("FT.SEARCH", "i", "(@g:{red | green})=>[KNN 10 @v $q AS d]", "PARAMS", 2, "q",
+                                blob(asked), "RETURN", 1, "d", "DIALECT", 2)
+            right = sorted((a - asked[0]) ** 2 + (b - asked[1]) ** 2 for tag, _, (a, b) in self.keys.values()
+                           if tag in ("red", "green"))[:10]
             distances = [float(fields[1]) for fields in reply[2::2]] if isinstance(reply, list) else reply
             wrong += [(asked, distances, right)] if distances != right else []
             for key, fields in zip(reply[1::2], reply[2::2]) if isinstance(reply, list) else ():
@@ -201,7 +207,8 @@ def over_a_restart():
             wire.PORT = server.port
             client = Client()
             model.compare(client, "after %s and a start" % how)
-            check("the indexes are there", sorted(client.call("FT._LIST")) == [b"i", b"j"] and client.call("FT.SEARCH", "also", "*", "LIMIT", 0, 0) == [len(model.keys)],
+            check("the indexes are there", sorted(client.call("FT._LIST")) == [b"i", b"j"]
+                  and client.call("FT.SEARCH", "also", "*", "LIMIT", 0, 0) == [len(model.keys)],
                   client.call("FT._LIST"))
             check("JSON documents as well", found(client, "@g:{red} @n:[5 5]", "j") == ["d:doc"])
             for _ in range(200):

@@ -1,14 +1,16 @@
-"""json_commands.py - JSON.*: what RedisJSON answers, by `$` paths (an array, an element for each match) and by old ones (one value).
+"""json_commands.py - JSON.*: what RedisJSON answers, by `$` paths (an array, an element for each match) and by old
+ones (one value).
 
-Written from RedisJSON's documentation; as_langchain_redis.py, as_spring_ai.py and the npm clients use the same commands
-through their own readers.
+Written from RedisJSON's documentation; as_langchain_redis.py, as_spring_ai.py and the npm clients use the same
+commands through their own readers.
 """
 import json
 
 import common  # noqa: F401
 from wire import Client, Error, check, fails, script
 
-DOCUMENT = {"a": 1, "f": 1.5, "s": "text", "t": True, "n": None, "o": {"x": 1, "y": [1, 2]}, "l": [1, "two", {"a": 3}, [4]], "e": []}
+DOCUMENT = {"a": 1, "f": 1.5, "s": "text", "t": True, "n": None, "o": {"x": 1, "y": [1, 2]},
+            "l": [1, "two", {"a": 3}, [4]], "e": []}
 
 
 class Asked(Client):
@@ -59,8 +61,10 @@ def reading_and_writing():
     c.json([1, 1.5], "JSON.GET", "d", "$['a','f']")
     c.json([{"a": 3}], "JSON.GET", "d", "$.l[?(@.a==3)]")
     c.json([2], "JSON.GET", "d", "$.o.y[?(@>1)]")
-    check("JSON.GET with INDENT, NEWLINE, SPACE", c.call("JSON.GET", "d", "INDENT", "  ", "NEWLINE", "\n", "SPACE", " ", "$.o") ==
-          b'[\n  {\n    "x": 1,\n    "y": [\n      1,\n      2\n    ]\n  }\n]', c.call("JSON.GET", "d", "INDENT", "  ", "NEWLINE", "\n", "SPACE", " ", "$.o"))
+    check("JSON.GET with INDENT, NEWLINE, SPACE", c.call("JSON.GET", "d", "INDENT", "  ", "NEWLINE", "\n", "SPACE",
+                                                         " ", "$.o") ==
+          b'[\n  {\n    "x": 1,\n    "y": [\n      1,\n      2\n    ]\n  }\n]',
+          c.call("JSON.GET", "d", "INDENT", "  ", "NEWLINE", "\n", "SPACE", " ", "$.o"))
     c.eq("OK", "JSON.SET", "d", "$.o.z", '"new"')
     c.json(["new"], "JSON.GET", "d", "$.o.z")
     c.eq(None, "JSON.SET", "d", "$.no.where", "1")
@@ -80,7 +84,8 @@ def reading_and_writing():
     check("129 levels: an answer or a reason", reply == "OK" or isinstance(reply, Error), reply)
     fails("1,000,000 levels are refused", c.call("JSON.SET", "deep", "$", "[" * 1000000), ".")
     c.eq("OK", "JSON.SET", "u", "$", '{"k":"\\u00e9\\ud83d\\ude00","z":1e3,"big":12345678901234567890,"i":-0}')
-    check("numbers and text come back as they were meant", json.loads(c.call("JSON.GET", "u"))["k"] == "é😀" and json.loads(c.call("JSON.GET", "u"))["z"] == 1000)
+    check("numbers and text come back as they were meant", json.loads(c.call("JSON.GET", "u"))["k"] == "é😀"
+          and json.loads(c.call("JSON.GET", "u"))["z"] == 1000)
 
 
 def removing():
@@ -168,7 +173,8 @@ def in_resp3():
     c.eq("OK", "JSON.SET", "d", "$", json.dumps(DOCUMENT))
     c.eq('[1]', "JSON.GET", "d", "$.a")
     c.eq([["integer"]], "JSON.TYPE", "d", "$.a")
-    check("JSON.NUMINCRBY is numbers", c.call("JSON.NUMINCRBY", "d", "$.a", 2) == [3], c.call("JSON.NUMINCRBY", "d", "$.a", 0))
+    check("JSON.NUMINCRBY is numbers", c.call("JSON.NUMINCRBY", "d", "$.a", 2) == [3],
+          c.call("JSON.NUMINCRBY", "d", "$.a", 0))
     c.eq([None], "JSON.NUMINCRBY", "d", "$.s", 2)
 
 
@@ -186,10 +192,12 @@ def as_keys():
     c.eq("OK", "SET", "f", "text")
     c.eq("string", "TYPE", "f")
     dump = c.call("DUMP", "d")
-    check("DUMP and RESTORE", isinstance(dump, bytes) and c.call("RESTORE", "g", 0, dump) == "OK" and c.call("JSON.GET", "g") == b'{"a":1}'
+    check("DUMP and RESTORE", isinstance(dump, bytes) and c.call("RESTORE", "g", 0, dump) == "OK"
+          and c.call("JSON.GET", "g") == b'{"a":1}'
           or isinstance(dump, Error), dump)
     check("SCAN TYPE", sorted(c.call("SCAN", 0, "TYPE", "ReJSON-RL", "COUNT", 1000)[1])[:1] == [b"d"])
-    check("MULTI", c.transaction(("JSON.SET", "m", "$", "1"), ("JSON.NUMINCRBY", "m", "$", 1), ("JSON.GET", "m")) == ["OK", b"[2]", b"2"])
+    check("MULTI", c.transaction(("JSON.SET", "m", "$", "1"), ("JSON.NUMINCRBY", "m", "$", 1),
+                                 ("JSON.GET", "m")) == ["OK", b"[2]", b"2"])
     check("MEMORY USAGE", c.call("MEMORY", "USAGE", "d") > 0)
     check("UNLINK", c.call("UNLINK", "d", "m") == 2)
 
