@@ -1,22 +1,34 @@
 #!/usr/bin/env python3
-"""documents.py - an index (FT.CREATE) over 200,000 hashes: HSET per second, KNN under filters (recall and reads), restarts.
+"""documents.py - an index (FT.CREATE) over 200,000 hashes: HSET per second, KNN under filters (recall and reads),
+restarts.
 
-A hash has five fields (two TAG, two NUMERIC, one TEXT) and a vector of 256 x f32. 4 connections, each a process of its
-own, write them with 16 requests on the way. Then KNN 10 is asked under a tag that 5 % of the documents have, under 50 %,
-under a tag and a number, and without a filter; recall is counted against all distances computed here (a document as near
-as the tenth is right). Reads are the growth of `search_reads` in INFO. Questions are held-out vectors.
+A hash has five fields (two TAG, two NUMERIC, one TEXT) and a vector of 256 x f32. 4 connections, each a process of
+its own, write them with 16 requests on the way. Then KNN 10 is asked under a tag that 5 % of the documents have,
+under 50 %, under a tag and a number, and without a filter; recall is counted against all distances computed here (a
+document as near as the tenth is right). Reads are the growth of `search_reads` in INFO. Questions are held-out
+vectors.
 
-Vectors: --base and --queries (.fbin; text.fbin of real text, say); where there are fewer rows than --rows, the others are
-rows of it with noise. Without --base `quire gen` makes clusters.
+Vectors: --base and --queries (.fbin; text.fbin of real text, say); where there are fewer rows than --rows, the others
+are rows of it with noise. Without --base `quire gen` makes clusters.
 
 The bars: 4,000 HSET per second, recall 0.95 at 24 reads under a tag, 3 s for a restart.
-"""import argparse import json import multiprocessing import shutil import subprocess import sys import tempfile
-import time from pathlib import Path
+"""
+import argparse
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2] sys.path.insert(0, str(ROOT / "tests")) from resp_client import Error,
-Stream, request from server_process import Server
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from resp_client import Error, Stream, request
+from server_process import Server
 
 K, PIPELINE = 10, 16
 WORDS = "apple brook cedar delta ember fjord grove heath islet jetty".split()

@@ -8,18 +8,32 @@ RediSearch (RESP2), recorded by valkey-search (BSD-3). The file is looked for in
 Equal means: an error where there was one; otherwise the same rows. A row is the same if its fields are, in any order.
 The rows are in the same order where SORTBY orders the answer; rows of equal sort keys may change places, and where
 LIMIT cuts through such rows, others of the same sort key may stand there (counted as "ties"). Numbers agree within a
-millionth of their size, or are both smaller than a millionth (rounding of float32); JSON agrees as JSON; lists within a row
-(TOLIST) agree in any order. FT.AGGREGATE's first number means nothing. Records with "excluded" have no answer (their
-reply is null): they are asked, and counted apart by whether the server answered rows or an error.
+millionth of their size, or are both smaller than a millionth (rounding of float32); JSON agrees as JSON; lists within
+a row (TOLIST) agree in any order. FT.AGGREGATE's first number means nothing. Records with "excluded" have no answer
+(their reply is null): they are asked, and counted apart by whether the server answered rows or an error.
 
 Exit status 1 when less than 99 % of FT.SEARCH or 98 % of FT.AGGREGATE are equal.
-"""import argparse import collections import gzip import json import math import os import shutil import sys import
-tempfile from pathlib import Path
+"""
+import argparse
+import collections
+import gzip
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2] sys.path.insert(0, str(ROOT / "tests")) from resp_client import Error,
-Stream, request from server_process import Failed, Server
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from resp_client import Error, Stream, request
+from server_process import Failed, Server
 
-FILE = "ft-answers.jsonl.gz" WANTED = {"FT.SEARCH": 0.99, "FT.AGGREGATE": 0.98} TOLERANCE = 1e-6
+FILE = "ft-answers.jsonl.gz"
+WANTED = {"FT.SEARCH": 0.99, "FT.AGGREGATE": 0.98}
+TOLERANCE = 1e-6
+
 
 # ---- values --------------------------------------------------------------------------------------------------------
 
