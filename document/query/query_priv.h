@@ -3,7 +3,7 @@
 #define QUIRE_DOCUMENT_QUERY_PRIV_H
 
 #include "document/query/query.h"
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "io/arena.h"
 
 enum token_kind {
