@@ -8,6 +8,7 @@
  * indexes costs less than any table.
  */
 #include "document/index/documents_priv.h"
+#include "document/text/text.h"
 #include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
@@ -357,6 +358,12 @@ int documents_add(struct documents *d, const struct schema_word *words, uint32_t
     int rc = schema_parse(words, n_words, &schema, err);
     if (rc < 0)
         return rc;
+    if (!text_language_find(schema->language, strlen(schema->language))) {
+        rc = error_set(err, QUIRE_EINVALID, "Invalid language: `%.64s` (docs/search.md lists those with stems)",
+                       schema->language);
+        schema_free(schema);
+        return rc;
+    }
     pthread_rwlock_wrlock(&d->lock);
     documents_place(d, schema->name, schema->name_bytes, &found);
     if (!found)
