@@ -151,7 +151,7 @@ int query_param_find(struct parser *p, const struct token *token, const struct q
 
 int query_token_text(struct parser *p, const struct token *token, struct query_text *out)
 {
-    const struct query_param *param;
+    const struct query_param *param = NULL;
     *out = (struct query_text){token->text, token->bytes};
     if (token->kind != TOKEN_PARAM && !token->is_param)
         return 0;
