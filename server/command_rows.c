@@ -10,6 +10,7 @@
 #include "server/commands/cmd_clients.h"
 #include "server/document/cmd_documents.h"
 #include "server/dump/cmd_dumps.h"
+#include "server/json/cmd_jsons.h"
 #include "server/strings/cmd_strings.h"
 #include "server/vector/cmd_vectors.h"
 

@@ -302,9 +302,17 @@ static void commit_words(struct fields *fields, struct document_info *info)
     fields->n_positions += fields->n_mentions;
 }
 
+static uint32_t score_bits(double score)
+{
+    float narrow = (float)score;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    return bits ^ DOCUMENT_SCORE_ONE;
+}
+
 static void commit(struct fields *fields, uint32_t id, const struct record *record)
 {
-    struct document_info *info = doc_pages_at(&fields->info, id), said = {.score = (float)record->score};
+    struct document_info *info = doc_pages_at(&fields->info, id), said = {.score_bits = score_bits(record->score)};
     bool appended = doc_set_append(&fields->living, id);
     for (uint32_t i = 0; i < fields->n_fields; i++)
         if (!record->fields[i].present && fields->schema->fields[i].index_missing)

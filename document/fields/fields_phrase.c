@@ -9,6 +9,7 @@
  * is in). Places go on from one field to the next, and a phrase may do so, too.
  */
 #include "document/fields/fields_priv.h"
+#include <math.h>
 
 /* One part of the phrase: the places, in this document, of the words it stands for. */
 struct part {
@@ -123,29 +124,56 @@ static bool is_near(struct phrase *phrase)
     }
 }
 
+/* The parts' places in the document: which of them have some. */
+static int find_parts(struct phrase *phrase, uint32_t id)
+{
+    uint32_t work = 4;
+    phrase->n_near = 0;
+    for (uint32_t i = 0; i < phrase->n; i++) {
+        struct part *part = &phrase->parts[i];
+        if (!find_positions(part, id))
+            return no_memory(phrase->task);
+        work += 10 * part->n + part->n_positions;
+        if (part->n_positions > 0)
+            phrase->near[phrase->n_near++] = part;
+    }
+    return fields_tick(phrase->task, work);
+}
+
 /* Of the documents in `among`, which have all parts, those that have them near each other go to *out. */
 static int test_documents(struct phrase *phrase, const struct doc_set *among, struct doc_set *out)
 {
     struct doc_walk walk = doc_walk(among);
-    for (uint32_t id; doc_walk_next(&walk, &id);) {
-        uint32_t work = 4;
-        phrase->n_near = 0;
-        for (uint32_t i = 0; i < phrase->n; i++) {
-            struct part *part = &phrase->parts[i];
-            if (!find_positions(part, id))
-                return no_memory(phrase->task);
-            work += 10 * part->n + part->n_positions;
-            if (part->n_positions > 0)
-                phrase->near[phrase->n_near++] = part;
-        }
-        bool found = phrase->n_near <= 1 || (phrase->in_order ? is_near_in_order(phrase) : is_near(phrase));
+    int rc = 0;
+    for (uint32_t id; rc == 0 && doc_walk_next(&walk, &id);) {
+        rc = find_parts(phrase, id);
+        bool found =
+            rc == 0 && (phrase->n_near <= 1 || (phrase->in_order ? is_near_in_order(phrase) : is_near(phrase)));
         if (found && !doc_set_append(out, id))
-            return no_memory(phrase->task);
-        int rc = fields_tick(phrase->task, work);
-        if (rc < 0)
-            return rc;
+            rc = no_memory(phrase->task);
     }
-    return 0;
+    return rc;
+}
+
+static int begin_parts(struct phrase *phrase, const struct query_node *node)
+{
+    int rc = 0;
+    phrase->parts = calloc(node->n_children + (size_t)1, sizeof *phrase->parts);
+    phrase->near = calloc(node->n_children + (size_t)1, sizeof *phrase->near);
+    if (!phrase->parts || !phrase->near)
+        return no_memory(phrase->task);
+    for (uint32_t i = 0; rc == 0 && i < node->n_children; i++) {
+        rc = add_words(phrase->task, node->children[i], &phrase->parts[phrase->n]);
+        phrase->n += phrase->parts[phrase->n].n > 0;
+    }
+    return rc;
+}
+
+static void end_parts(struct phrase *phrase, const struct query_node *node)
+{
+    for (uint32_t i = 0; phrase->parts && i < node->n_children; i++)
+        array_free_all(phrase->parts[i].cursors, phrase->parts[i].fields, phrase->parts[i].positions);
+    array_free_all(phrase->parts, phrase->near);
 }
 
 int fields_phrase(struct fields_task *task, const struct query_node *node, const struct doc_set *within,
@@ -162,23 +190,54 @@ int fields_phrase(struct fields_task *task, const struct query_node *node, const
     all.slop = -1;
     all.in_order = false;
     int rc = fields_node(task, &all, within, &among);
-    phrase.parts = calloc(node->n_children + (size_t)1, sizeof *phrase.parts);
-    phrase.near = calloc(node->n_children + (size_t)1, sizeof *phrase.near);
-    if (rc == 0 && (!phrase.parts || !phrase.near))
-        rc = no_memory(task);
-    for (uint32_t i = 0; rc == 0 && i < node->n_children; i++) {
-        rc = add_words(task, node->children[i], &phrase.parts[phrase.n]);
-        phrase.n += phrase.parts[phrase.n].n > 0;
-    }
+    if (rc == 0)
+        rc = begin_parts(&phrase, node);
     if (rc == 0 && phrase.n > 1) {
         rc = test_documents(&phrase, &among, out);
     } else if (rc == 0) {
         *out = among;
         among = (struct doc_set){0};
     }
-    for (uint32_t i = 0; phrase.parts && i < node->n_children; i++)
-        array_free_all(phrase.parts[i].cursors, phrase.parts[i].fields, phrase.parts[i].positions);
-    array_free_all(phrase.parts, phrase.near);
+    end_parts(&phrase, node);
     doc_set_fini(&among);
+    return rc;
+}
+
+/* ---- how far apart ----------------------------------------------------------------------------------------------- */
+
+static uint64_t least_distance(const struct part *a, const struct part *b)
+{
+    uint64_t least = UINT32_MAX;
+    for (uint32_t i = 0, k = 0; i < a->n_positions && k < b->n_positions;) {
+        uint32_t x = a->positions[i], y = b->positions[k];
+        uint64_t distance = x > y ? x - y : y - x;
+        least = distance < least ? distance : least;
+        i += y > x;
+        k += y <= x;
+    }
+    return least;
+}
+
+int fields_apart(struct fields_task *task, const struct query_node *node, const uint32_t *ids, size_t n,
+                 uint32_t *apart)
+{
+    bool has_parts = node->kind == QUERY_AND || node->kind == QUERY_OR || node->kind == QUERY_PHRASE;
+    struct phrase phrase = {.task = task};
+    int rc = has_parts ? begin_parts(&phrase, node) : 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        uint64_t squares = 0;
+        apart[i] = 1;
+        if (!has_parts || node->n_children < 2)
+            continue;
+        rc = find_parts(&phrase, ids[i]);
+        for (uint32_t k = 1; k < phrase.n_near; k++) {
+            uint64_t distance = least_distance(phrase.near[k - 1], phrase.near[k]);
+            squares += distance * distance;
+        }
+        double root = squares > 0 ? sqrt((double)squares) : node->n_children - 1;
+        apart[i] = root < UINT32_MAX ? (uint32_t)root : UINT32_MAX;
+    }
+    if (has_parts)
+        end_parts(&phrase, node);
     return rc;
 }

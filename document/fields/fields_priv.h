@@ -22,12 +22,20 @@ struct field {
     struct number_tree numbers; /* NUMERIC; GEO: points as numbers (geo.h) */
     struct doc_set missing;     /* INDEXMISSING */
 };
-/* What scores need of a document. */
+/* What scores need of a document. Zeroed: no words, and the score 1. */
 struct document_info {
-    uint32_t length; /* words, each as often as its field's weight says */
-    uint32_t most;   /* of its most frequent word or stem */
-    float score;
+    uint32_t length;     /* words, each as often as its field's weight says */
+    uint32_t most;       /* of its most frequent word or stem */
+    uint32_t score_bits; /* of a float, exclusive or those of 1 */
 };
+#define DOCUMENT_SCORE_ONE 0x3F800000u
+static inline float fields_info_score(const struct document_info *info)
+{
+    uint32_t bits = info->score_bits ^ DOCUMENT_SCORE_ONE;
+    float score;
+    memcpy(&score, &bits, sizeof score);
+    return score;
+}
 struct field_mention {
     struct word *word;
     struct words_place place;
@@ -104,7 +112,11 @@ int fields_tags_of(struct fields_task *task, const struct field *field, const st
 int fields_field_of(const struct fields_task *task, const struct query_node *node, enum schema_type type,
                     const struct field **out);
 
-/* fields_phrase.c: the documents of a PHRASE, or of an AND with slop or order. */
+/* fields_phrase.c: how far the parts of a node lie apart in n documents (ids ascending): the root of the sum of the
+ * squares of the least distances from each part to the next; at least 1. */
+int fields_apart(struct fields_task *task, const struct query_node *node, const uint32_t *ids, size_t n,
+                 uint32_t *apart);
+/* The documents of a PHRASE, or of an AND with slop or order. */
 int fields_phrase(struct fields_task *task, const struct query_node *node, const struct doc_set *within,
                   struct doc_set *out);
 

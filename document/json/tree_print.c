@@ -31,16 +31,28 @@ void tree_text_fini(struct tree_text *text)
     *text = (struct tree_text){.data = NULL};
 }
 
+static void fail(struct tree_text *text, bool too_long)
+{
+    size_t most = text->most;
+    tree_text_fini(text);
+    text->most = most;
+    text->failed = true;
+    text->too_long = too_long;
+}
+
 void tree_text_add(struct tree_text *text, const void *bytes, size_t n)
 {
     if (text->failed || n == 0)
         return;
+    if (text->most && n > text->most - text->bytes) {
+        fail(text, true);
+        return;
+    }
     if (text->capacity - text->bytes < n) {
         size_t capacity = text->bytes + n + (text->bytes + n) / 2 + 64;
         char *bigger = realloc(text->data, capacity);
         if (!bigger) {
-            tree_text_fini(text);
-            text->failed = true;
+            fail(text, false);
             return;
         }
         text->data = bigger;

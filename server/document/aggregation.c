@@ -105,7 +105,7 @@ static int load(void *context, uint64_t row, const struct pipeline_wanted *wante
                 struct datum **value, struct quire_error *err)
 {
     struct aggregation *a = context;
-    struct document_getter *getter;
+    struct document_getter *getter = NULL;
     struct schema_word word;
     int rc = 0;
     *value = NULL;
