@@ -40,11 +40,8 @@ static const struct {
     {"scripting", "scripting", 0},
     {"vectorset", "vector_set", 0},
     {"cache", "cache", 0},
-<<<<<<< HEAD
     {"search", "search", 0},
-=======
     {"json", "json", 0},
->>>>>>> json
 };
 
 const char *command_category_name(unsigned category)

@@ -169,9 +169,11 @@ static void put_sort_key(struct search_call *call, struct resp_buffer *out, uint
     }
     const struct search_row *row = &call->order.rows[place];
     if (row->kind == ORDER_NUMBER) {
-        /* a number of a hash that is not SORTABLE is a text to RediSearch, which sorts it as a number all the same */
+        /* RediSearch has a number of a hash that is not SORTABLE from the hash it has loaded as a whole: as a text, which
+         * it sorts as a number all the same */
+        const struct search_options *o = &call->options;
         bool is_text = call->sort == SORT_NUMBERS && call->base.schema->source == SCHEMA_HASH &&
-                       !call->sort_getter.field->sortable;
+                       !call->sort_getter.field->sortable && !o->returns && !o->no_content;
         int n = snprintf(text, sizeof text, "%c%.17g", is_text ? '$' : '#', row->number);
         resp_bulk(out, text, (size_t)n);
         return;
@@ -587,13 +589,15 @@ static int plan(struct search_call *call, struct quire_error *err)
         rc = plan_filters(call, err);
     if (rc == 0 && o->in_keys && !(call->only = query_call_keys(base, o->in_keys, o->n_in_keys)))
         rc = fail_memory(err);
+    if (rc < 0)
+        return rc;
     base->search.only = call->only;
     base->search.scorer = o->scorer;
     base->search.scored = o->with_scores || call->sort == SORT_SCORE ||
                           (call->sort == SORT_NOTHING && !o->no_content && document_search_has_words(base->query));
     if (o->timeout_ms > 0)
         base->search.deadline_us = clock_us() + 1000 * o->timeout_ms;
-    return rc;
+    return 0;
 }
 
 void cmd_ft_search(struct caller *c, const struct resp_arg *args, uint32_t n)

@@ -13,7 +13,7 @@
 enum { DEFAULT_LIMIT = 10 };
 
 struct reading {
-    const struct schema_word *words = NULL;
+    const struct schema_word *words;
     uint32_t n, at;
     struct search_options *o;
     struct quire_error *err;

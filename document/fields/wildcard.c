@@ -1,11 +1,11 @@
 /*
- * pattern.c - patterns of words and tags.
+ * wildcard.c - patterns of words and tags.
  *
  * Wildcards are matched with one place to come back to, the last *: time is at most text times pattern. Errors are
  * counted by the rows of the edit-distance table (Wagner and Fischer, 1974), only the band around its diagonal that
  * can stay within `distance`. Characters are those of UTF-8; a byte that begins none counts as one.
  */
-#include "document/fields/pattern.h"
+#include "document/fields/wildcard.h"
 
 /* Bytes of the character at text[0]; bytes > 0. */
 static uint32_t character_bytes(const char *text, uint32_t bytes)
@@ -35,7 +35,7 @@ static bool has_infix(const char *text, uint32_t bytes, struct query_text infix)
     return infix.bytes == 0 || memmem(text, bytes, infix.data, infix.bytes) != NULL;
 }
 
-static bool wildcard_matches(struct query_text pattern, const char *text, uint32_t bytes)
+static bool wild_matches(struct query_text pattern, const char *text, uint32_t bytes)
 {
     uint32_t at = 0, p = 0, star = UINT32_MAX, resume = 0;
     while (at < bytes) {
@@ -111,7 +111,7 @@ static bool fuzzy_matches(struct query_text pattern, uint32_t distance, const ch
     return row[n_b] <= distance;
 }
 
-bool pattern_matches(enum query_kind kind, struct query_text pattern, uint32_t distance, const char *text,
+bool wildcard_matches(enum query_kind kind, struct query_text pattern, uint32_t distance, const char *text,
                      uint32_t bytes)
 {
     switch (kind) {
@@ -122,14 +122,14 @@ bool pattern_matches(enum query_kind kind, struct query_text pattern, uint32_t d
     case QUERY_INFIX:
         return has_infix(text, bytes, pattern);
     case QUERY_WILDCARD:
-        return wildcard_matches(pattern, text, bytes);
+        return wild_matches(pattern, text, bytes);
     default:
         assert(kind == QUERY_FUZZY);
         return fuzzy_matches(pattern, distance, text, bytes);
     }
 }
 
-uint32_t pattern_literal_prefix(enum query_kind kind, struct query_text pattern, char *prefix, uint32_t prefix_max)
+uint32_t wildcard_literal_prefix(enum query_kind kind, struct query_text pattern, char *prefix, uint32_t prefix_max)
 {
     uint32_t n = 0;
     if (kind != QUERY_PREFIX && kind != QUERY_WILDCARD)
