@@ -124,12 +124,8 @@ static int load_value(struct pipeline_run *run, struct pipeline_row *row, uint32
     if (rc == 0 && value)
         rc = as_number(run, wanted->field, value, &value);
     if (rc == 0 && value && fold) {
-        struct datum *folded = datum_fold(&run->pool, value);
-        if (!folded) {
-            datum_release(&run->pool, value);
-            rc = pipeline_no_value(&run->pool, run->err);
-        }
-        value = folded;
+        value = datum_fold(&run->pool, value);
+        rc = value ? 0 : pipeline_no_value(&run->pool, run->err);
     }
     if (rc == 0)
         set_value(run, row, number, value);
