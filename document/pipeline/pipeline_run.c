@@ -376,6 +376,7 @@ int pipeline_run_create(const struct pipeline *pipeline, const struct pipeline_s
     run->pipeline = pipeline;
     run->source = *source;
     run->rows_max = limits && limits->rows_max ? limits->rows_max : PIPELINE_ROWS_MAX;
+    run->seed = limits ? limits->seed : 0;
     run->pool.bytes_max = limits && limits->bytes_max ? (size_t)limits->bytes_max : PIPELINE_BYTES_MAX;
     for (uint32_t i = 0; i < pipeline->n_steps; i++) {
         run->states[i].step = &pipeline->steps[i];
