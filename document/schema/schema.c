@@ -120,7 +120,7 @@ static int take_name(struct words *w, const char *what, char **out, uint32_t *n_
 static int take_list(struct words *w, const char *what, uint32_t n_max, bool lower, struct schema_word **list,
                      uint32_t *n_list)
 {
-    uint32_t n;
+    uint32_t n = 0;
     int rc = take_count(w, what, 0, n_max, &n);
     if (rc < 0)
         return rc;
@@ -203,7 +203,7 @@ static int take_vector(struct words *w, struct schema_field *f)
 {
     struct schema_vector *v = &f->vector;
     bool typed = false, measured = false;
-    uint32_t n;
+    uint32_t n = 0;
     const struct schema_word *word = next(w);
     *v = (struct schema_vector){.m = 16, .ef_construction = 200, .ef_runtime = 10, .epsilon = .01};
     if (word && word_is(word, "FLAT"))

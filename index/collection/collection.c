@@ -17,6 +17,7 @@
 #include "index/attribute/filter.h"
 #include "index/build/build.h"
 #include "index/collection/collection_priv.h"
+#include "index/collection/part_numbers.h"
 #include "index/format/format.h"
 #include "index/segment/block_cache.h"
 #include "io/array.h"
@@ -46,6 +47,7 @@ void collection_config_encode(const struct collection_config *config, uint8_t ou
     bytes_store_u32(out + 64, config->index);
     bytes_store_u32(out + 68, config->tenants);
     bytes_store_u32(out + 72, config->as_floats);
+    bytes_store_u32(out + 76, config->numbered);
 }
 
 enum quire_slot collection_slot(const struct collection_config *config)
@@ -75,10 +77,11 @@ int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct c
                                        .seed = bytes_load_u64(in + 56),
                                        .index = (enum quire_index_kind)bytes_load_u32(in + 64),
                                        .tenants = bytes_load_u32(in + 68) == 1,
-                                       .as_floats = bytes_load_u32(in + 72) == 1};
-    if (bytes_load_u32(in + 68) > 1 || bytes_load_u32(in + 72) > 1)
+                                       .as_floats = bytes_load_u32(in + 72) == 1,
+                                       .numbered = bytes_load_u32(in + 76) == 1};
+    if (bytes_load_u32(in + 68) > 1 || bytes_load_u32(in + 72) > 1 || bytes_load_u32(in + 76) > 1)
         return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
-    for (size_t i = 76; i < COLLECTION_CONFIG_BYTES; i++)
+    for (size_t i = 80; i < COLLECTION_CONFIG_BYTES; i++)
         if (in[i])
             return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
     int rc = collection_config_validate(&config, err);
@@ -158,6 +161,7 @@ int collection_create(const struct collection_host *host, size_t host_bytes, uin
                                                .slot = collection_slot(config),
                                                .seed = config->seed,
                                                .schema = schema,
+                                               .numbered = config->numbered,
                                                .epochs = host->epochs};
     int rc = view_create(&c->table_config, &c->view, err);
     if (rc < 0) {
@@ -329,6 +333,9 @@ int collection_check_key(uint32_t key_bytes, struct quire_error *err)
 static int admit(const struct collection *c, uint32_t key_bytes, uint32_t attribute_bytes, struct quire_error *err)
 {
     int rc = collection_check_key(key_bytes, err);
+    if (rc == 0 && c->config.numbered && key_bytes <= NUMBER_BYTES)
+        rc = error_set(err, QUIRE_ERANGE, "a name of %u bytes: more than the %u of its number are needed", key_bytes,
+                       NUMBER_BYTES);
     if (rc == 0 && attribute_bytes > ATTRIBUTE_BYTES_MAX)
         rc = error_set(err, QUIRE_ERANGE, "attributes of %u bytes: at most %u", attribute_bytes, ATTRIBUTE_BYTES_MAX);
     return rc == 0 && c->host->admit ? c->host->admit(c->host->context, c, err) : rc;
@@ -348,6 +355,15 @@ static bool is_somewhere(const struct place *place)
     return place->table || place->part;
 }
 
+/* (lock) The sealed row that has the number of a name. */
+static void find_number(const struct view *view, const void *key, struct place *out)
+{
+    for (uint32_t i = view->n_parts; i > 0 && !out->part; i--) {
+        out->part_row = part_row_of_number(view->parts[i - 1], number_of_name(key));
+        out->part = out->part_row != ROW_NONE ? view->parts[i - 1] : NULL;
+    }
+}
+
 /* (lock) QUIRE_ESTALE where `located` is of another generation. */
 static int find_place(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
                       struct place *out, struct quire_error *err)
@@ -357,7 +373,7 @@ static int find_place(struct collection *c, const void *key, uint32_t key_bytes,
     assert(lock_is_held(&c->lock));
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
-    if (located->generation != view->generation)
+    if (located->generation != view->generation && !c->config.numbered)
         return error_set(err, QUIRE_ESTALE, "the collection's segments have changed");
     for (uint32_t i = 0; i < view->n_memtables && !out->table; i++) {
         out->row = memtable_find(view->memtables[i]->memtable, key, key_bytes);
@@ -366,7 +382,9 @@ static int find_place(struct collection *c, const void *key, uint32_t key_bytes,
             out->newest = i == 0;
         }
     }
-    if (!out->table && located->segment_uid) {
+    if (c->config.numbered && !out->table)
+        find_number(view, key, out);
+    if (!out->table && !c->config.numbered && located->segment_uid) {
         struct part *part = view_part(view, located->segment_uid);
         if (part && !part_is_dead(part, located->row)) {
             out->part = part;
@@ -571,6 +589,17 @@ static int begin_memtable(struct collection *c, struct quire_error *err)
     rc = collection_freeze(c, err);
     journal_quiesce_end(c->host->journal);
     return rc;
+}
+
+int collection_admit(struct collection *c, const void *vector, struct quire_error *err)
+{
+    int rc = c->host->admit ? c->host->admit(c->host->context, c, err) : 0;
+    if (rc < 0 || !vector)
+        return rc;
+    pthread_mutex_lock(&c->lock);
+    rc = memtable_check_vector(c->view->memtables[0]->memtable, vector, err);
+    pthread_mutex_unlock(&c->lock);
+    return rc == MEMTABLE_TOO_LONG ? begin_memtable(c, err) : rc;
 }
 
 int collection_put(struct collection *c, struct collection_put *put, struct quire_error *err)

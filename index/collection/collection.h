@@ -24,6 +24,7 @@
 
 struct collection;
 struct filter;
+struct number_set;
 struct search_lane;
 struct view;
 struct store;
@@ -49,6 +50,10 @@ struct collection_config {
     /* Slot Q8 of COLLECTION_FLOATS_DIM dimensions or fewer under cosine: vectors are kept as they came, which takes no
      * more than their codes, padded to 32. Of new collections: collection_config_begin. */
     bool as_floats;
+    /* Names begin with NUMBER_BYTES of a number (number_set.h), which one living element has at most. Where such an
+     * element is is known in memory: what `located` of a write says is not looked at, and no write is stale. Searches
+     * may be restricted to numbers. */
+    bool numbered;
 };
 #define COLLECTION_FLOATS_DIM 8u
 /* What memtables and sealed segments hold. */
@@ -131,6 +136,9 @@ struct collection_put {
  * the vector's (EDIM is the caller's to check), the journal's, QUIRE_ELIMIT (a limit of the store: the sentence names
  * it), QUIRE_ENOMEM. */
 int collection_put(struct collection *collection, struct collection_put *put, struct quire_error *err);
+/* Before a batch in which an element will be put: 0, or why a put would be refused now. vector (elements of config.type;
+ * NULL: none): room is made for one of its length, which a batch cannot do. */
+int collection_admit(struct collection *collection, const void *vector, struct quire_error *err);
 /* *removed: whether there was one that the scope (NULL: all) lets be seen. */
 int collection_remove(struct collection *collection, const void *key, uint32_t key_bytes, const struct located *located,
                       const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err);
@@ -174,6 +182,9 @@ struct collection_search {
     struct quire_search_options options;
     struct filter *filter;            /* compiled with the collection's schema; a reference is taken; NULL: all */
     const struct tenant_scope *scope; /* copied; NULL: all. The options' filter and tenants are not looked at here */
+    /* Of a numbered collection, without filter and scope: the elements that may be answered; kept by the caller until
+     * done. NULL: all */
+    const struct number_set *numbers;
     bool want_vectors, want_attributes;
     uint32_t priority;                          /* of its searches in segments: search.h */
     const struct collection_snapshot *snapshot; /* NULL: the present; otherwise kept by the caller until done */
@@ -265,6 +276,11 @@ struct place_request {
     struct view *view;
 };
 int collection_place_start(struct searcher *searcher, struct place_request *request, struct quire_error *err);
+
+/* The name of each living element, in no order; blocks where names of sealed rows are not in memory. Of a numbered
+ * collection that nobody writes to meanwhile. Ends with what visit answers if that is not 0. */
+int collection_each_name(struct collection *collection, int (*visit)(void *context, const void *name, uint32_t bytes),
+                         void *context, struct quire_error *err);
 
 /* ---- tenants and sets of elements -------------------------------------------------------------------------------- */
 

@@ -67,7 +67,7 @@ bool collection_locate_now(struct collection *c, const void *key, uint32_t key_b
 {
     struct view *view = collection_view(c);
     bool maybe = false;
-    for (uint32_t i = 0; i < view->n_parts && !maybe; i++)
+    for (uint32_t i = 0; i < view->n_parts && !maybe && !c->config.numbered; i++)
         maybe = part_may_have(view->parts[i], key, key_bytes);
     *out = (struct located){.generation = view->generation};
     view_unref(view);
@@ -131,7 +131,7 @@ static int take_row(struct collection_fetch *f, const struct memtable *memtable,
     copied->links = calloc(f->links_max + 1, sizeof *copied->links);
     if (!copied->rows || !copied->links)
         return QUIRE_ENOMEM;
-    const struct memtable_test test = {is_allowed, f->resolved, NULL, f->resolved};
+    const struct memtable_test test = {.accepts = is_allowed, .context = f->resolved, .scope = f->resolved};
     int n = memtable_links(memtable, number, snapshot, f->resolved ? &test : NULL, copied->rows, f->links_max);
     for (int i = 0; i < n; i++) {
         struct memtable_row link;

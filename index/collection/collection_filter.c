@@ -9,10 +9,14 @@
  *      answers in the order of distance, what has been seen is nearer than what comes.
  *   4. rows of memtables are asked about one by one (memtable.h)
  *
+ * Or the caller names the elements by their numbers (number_set.h): then there is neither filter nor scope, the parts'
+ * tables of numbers give the rows, and nothing is left over.
+ *
  * The scope is never left over: columns know it exactly. All of it runs on the lane, some reads at a time; nothing
  * waits.
  */
 #include "index/collection/collection_search_priv.h"
+#include "index/collection/part_numbers.h"
 #include "index/segment/segment_view.h"
 #include "io/error.h"
 #include "io/memory.h"
@@ -51,9 +55,13 @@ static const struct filter_part *names_of(const struct search_work *w)
 int collection_filter_begin(struct search_work *w, struct quire_error *err)
 {
     const struct collection_search *search = w->search;
-    w->is_filtered = search->filter || search->scope;
+    w->is_filtered = search->filter || search->scope || search->numbers;
     if (!w->is_filtered)
         return 0;
+    if (search->numbers && (!search->collection->config.numbered || search->filter || search->scope)) {
+        w->is_filtered = false;
+        return error_set(err, QUIRE_EINVALID, "numbers are of numbered collections, and without filter and scope");
+    }
     int rc = collection_scope_resolve(search->collection, search->scope, &w->scope, err);
     if (rc < 0)
         return rc;
@@ -93,6 +101,8 @@ void collection_filter_end(struct search_work *w)
 bool collection_filter_accepts(void *context, const struct memtable_row *row)
 {
     const struct search_work *w = context;
+    if (w->search->numbers)
+        return number_set_has(w->search->numbers, number_of_name(row->key));
     return grants_allow(row->attributes, row->attribute_bytes, w->scope) &&
            collection_text_matches(w->filter, row->attributes, row->attribute_bytes, row->key, row->key_bytes);
 }
@@ -161,9 +171,19 @@ bool collection_filter_find_names(struct search_work *w)
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
 
+/* The rows of a part whose numbers the search names. */
+static int select_numbers(const struct part *part, const struct number_set *numbers, struct selection **out,
+                          struct quire_error *err)
+{
+    int rc = part_select_numbers(part, numbers, out);
+    return rc < 0 ? error_set(err, rc, "no memory to select rows") : 0;
+}
+
 int collection_filter_select(struct search_work *w, struct sub_search *sub, struct quire_error *err)
 {
-    int rc = selection_of(w->view->parts[sub->part]->segment, w->filter, w->scope, sub->keys, &sub->selection, err);
+    struct part *part = w->view->parts[sub->part];
+    int rc = w->search->numbers ? select_numbers(part, w->search->numbers, &sub->selection, err)
+                                : selection_of(part->segment, w->filter, w->scope, sub->keys, &sub->selection, err);
     if (rc < 0)
         return rc;
     uint64_t asked = w->k;

@@ -11,6 +11,7 @@
 #include "index/attribute/filter.h"
 #include "index/build/merge.h"
 #include "index/collection/collection_priv.h"
+#include "index/collection/part_numbers.h"
 #include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
@@ -217,5 +218,39 @@ int collection_scan(struct search_lane *lane, struct collection_scan *scan, stru
     collection_snapshot_close(s->snapshot);
     free(s->scope);
     free(s);
+    return rc;
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+struct name_visit {
+    int (*visit)(void *context, const void *name, uint32_t bytes);
+    void *context;
+};
+
+static int on_table_row(void *context, const struct memtable *memtable, uint32_t number, const struct memtable_row *row)
+{
+    const struct name_visit *v = context;
+    (void)memtable, (void)number;
+    return v->visit(v->context, row->key, row->key_bytes);
+}
+
+static int on_part_row(void *context, uint32_t row, const void *name, uint32_t bytes)
+{
+    const struct name_visit *v = context;
+    (void)row;
+    return v->visit(v->context, name, bytes);
+}
+
+int collection_each_name(struct collection *c, int (*visit)(void *context, const void *name, uint32_t bytes),
+                         void *context, struct quire_error *err)
+{
+    struct name_visit v = {visit, context};
+    struct view *view = collection_view(c);
+    assert(c->config.numbered);
+    int rc = view_each_row(view, c->host->epochs, MEMTABLE_LSN_MAX - 1, on_table_row, &v);
+    for (uint32_t i = 0; rc == 0 && i < view->n_parts; i++)
+        rc = part_each_name(view->parts[i], on_part_row, &v, err);
+    view_unref(view);
     return rc;
 }

@@ -300,7 +300,7 @@ static int keep_row(struct search_work *w, const struct memtable *memtable, cons
 static int search_memtable(struct search_work *w, const struct memtable_ref *table, uint64_t snapshot)
 {
     struct collection_search *search = w->search;
-    const struct memtable_test test = {collection_filter_accepts, w, w->filter, w->scope};
+    const struct memtable_test test = {collection_filter_accepts, w, w->filter, w->scope, search->numbers};
     struct memtable_query query = {.query = w->query,
                                    .k = w->k,
                                    .recall = search->options.recall,

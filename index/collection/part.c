@@ -16,6 +16,7 @@
  */
 #include "index/collection/part.h"
 #include "index/attribute/grants.h"
+#include "index/collection/part_numbers.h"
 #include "index/column/columns.h"
 #include "index/segment/segment_view.h"
 #include "io/error.h"
@@ -66,6 +67,7 @@ void part_free(struct part *part)
 {
     segment_unref(part->segment);
     part_rows_free(part->attributed);
+    part_numbers_free(part->numbers);
     free(part->filter);
     free(part->dead);
     free(part);
@@ -368,7 +370,8 @@ uint64_t part_bytes(const struct part *part)
     const struct columns *columns = part->segment ? part->segment->columns : NULL;
     uint64_t kept = columns ? columns_kept_bytes(columns) : 0;
     uint64_t attributed = part->attributed ? roaring_bitmap_portable_size_in_bytes(part->attributed) : 0;
-    return sizeof *part + part->dead_capacity / 8 + filter + attributed + segment + kept;
+    return sizeof *part + part->dead_capacity / 8 + filter + attributed + segment + kept +
+           part_numbers_bytes(part->numbers);
 }
 
 /* ---- what scopes let be seen ------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include <roaring/roaring.h>
 #include <stdatomic.h>
 
+struct part_numbers;
 struct tenant_scope;
 
 /* Rows of a part in the order in which they died: a piece of a list. */
@@ -39,6 +40,7 @@ struct part {
     atomic_uint_fast64_t n_dead;
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
     uint64_t filter_blocks;
+    struct part_numbers *numbers; /* of a numbered collection (part_numbers.h); otherwise NULL; owned */
     roaring_bitmap_t *attributed; /* rows with attributes, dead ones too; NULL: none; owned. Does not change */
     atomic_uint void_checked;     /* the collection's n_drops when rows that are nobody's were looked for */
     struct part_log *logs;        /* (lock) those that have begun */

@@ -12,6 +12,7 @@
  * rows taken out of the graph. A search that took its snapshot inside its epoch thus never misses a row that was
  * replaced while it was on its way.
  */
+#include "index/attribute/number_set.h"
 #include "index/kernels/kernels.h"
 #include "index/memtable/memtable_priv.h"
 #include "index/vector/unit_code.h"
@@ -182,6 +183,8 @@ static int make_record(struct memtable *table, const void *key, uint32_t key_byt
     if (rc == 0 && in_cell)
         rc = memtable_columns_prepare(table, memtable_cells(table)->columns, memtable_rows_next(table), attributes,
                                       attribute_bytes);
+    if (rc == 0 && in_cell && table->config.numbered)
+        rc = memtable_columns_reserve_number(table, memtable_cells(table)->columns, memtable_rows_next(table));
     if (rc == 0 && in_cell)
         rc = memtable_cells_reserve(table, vector, record);
     if (rc < 0) {
@@ -255,6 +258,9 @@ uint32_t memtable_commit(struct memtable *table, const struct memtable_pending *
     assert(lsn < MEMTABLE_LSN_MAX);
     if (memtable_cells(table))
         memtable_columns_commit(memtable_cells(table)->columns, memtable_rows_next(table), false);
+    if (memtable_cells(table) && table->config.numbered)
+        memtable_columns_set_number(memtable_cells(table)->columns, memtable_rows_next(table),
+                                    number_of_name(memtable_record_key(table, pending->record)));
     uint32_t row = memtable_rows_publish(table, pending->record, lsn);
     if (memtable_cells(table))
         memtable_cells_add(table, pending->record, row);

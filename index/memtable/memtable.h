@@ -30,6 +30,7 @@ struct memtable_record;
 struct memtable_text;
 struct attribute_schema;
 struct filter;
+struct number_set;
 struct tenant_scope;
 struct retired;
 
@@ -39,6 +40,7 @@ struct memtable_config {
     enum quire_metric metric;
     enum quire_slot slot; /* what a sealed segment will hold; Q8 under cosine: no vector is kept beside the code */
     uint64_t seed;        /* of the rotation */
+    bool numbered;        /* names begin with numbers (number_set.h), which tests may ask for */
     const struct attribute_schema *schema; /* the declared columns; NULL: none. Kept by the caller */
     struct epochs *epochs;
 };
@@ -128,6 +130,7 @@ struct memtable_test {
     void *context;
     const struct filter *filter;      /* a part of what accepts asks; NULL: none */
     const struct tenant_scope *scope; /* the same; resolved; NULL: none */
+    const struct number_set *numbers; /* the same, of a numbered table; NULL: none */
 };
 
 struct memtable_query {

@@ -18,6 +18,7 @@
  * whatever else changes makes new cells and a new directory, while the old ones go through the epochs as they are. Rows
  * that are put into a new cell later begin after the snapshot of whoever reads the old one.
  */
+#include "index/attribute/number_set.h"
 #include "index/memtable/memtable_priv.h"
 #include "index/vector/near.h"
 #include "io/bytes.h"
@@ -570,6 +571,12 @@ static int carry_rows(struct memtable *table, struct cells *cells, uint8_t *code
         if (rc < 0)
             return rc;
         memtable_columns_commit(cells->columns, row, false);
+        if (!table->config.numbered)
+            continue;
+        rc = memtable_columns_reserve_number(table, cells->columns, row);
+        if (rc < 0)
+            return rc;
+        memtable_columns_set_number(cells->columns, row, number_of_name(memtable_record_key(table, record)));
     }
     return 0;
 }

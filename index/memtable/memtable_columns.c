@@ -16,6 +16,7 @@
  */
 #include "index/attribute/filter_rows.h"
 #include "index/attribute/grants.h"
+#include "index/attribute/number_set.h"
 #include "index/memtable/memtable_priv.h"
 #include "io/array.h"
 #include "io/error.h"
@@ -313,6 +314,25 @@ void memtable_columns_commit(struct row_columns *columns, uint32_t row, bool is_
         atomic_fetch_add_explicit(&chunk->version, 1, memory_order_acq_rel);
 }
 
+int memtable_columns_reserve_number(struct memtable *table, struct row_columns *columns, uint32_t row)
+{
+    int rc = memtable_pointers_reserve(table, &columns->numbers, CHUNKS_FIRST, row / COLUMN_ROWS + 1);
+    if (rc < 0 || memtable_pointers_get(&columns->numbers, row / COLUMN_ROWS))
+        return rc;
+    void *chunk = zeroed(table, COLUMN_ROWS * sizeof(atomic_uint));
+    if (!chunk)
+        return QUIRE_ENOMEM;
+    memtable_pointers_set(&columns->numbers, row / COLUMN_ROWS, chunk);
+    return 0;
+}
+
+void memtable_columns_set_number(struct row_columns *columns, uint32_t row, uint32_t number)
+{
+    atomic_uint *chunk = memtable_pointers_get(&columns->numbers, row / COLUMN_ROWS);
+    assert(chunk);
+    atomic_store_explicit(&chunk[row % COLUMN_ROWS], number, memory_order_relaxed);
+}
+
 /* ---- a filter over all rows -------------------------------------------------------------------------------------- */
 
 /* Of one chunk, as filter_rows wants it. */
@@ -438,6 +458,18 @@ static void select_chunk(struct selecting *s, struct filter_rows *rows, const st
     memset(bits, 0xff, COLUMN_ROWS / 8);
 }
 
+/* Leaves the rows whose numbers are in the set. */
+static void keep_numbers(const struct row_columns *columns, const struct number_set *set, uint32_t first, uint32_t n,
+                         uint64_t *bits)
+{
+    const atomic_uint *numbers = memtable_pointers_get(&columns->numbers, first / COLUMN_ROWS);
+    assert(numbers); /* rows have numbers before they are seen */
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t out = !number_set_has(set, atomic_load_explicit(&numbers[i], memory_order_relaxed));
+        bits[i / 64] &= ~(out << i % 64);
+    }
+}
+
 /* Whether all fields of the filter are in columns, as far as any row has them. */
 static bool find_columns(struct selecting *s)
 {
@@ -486,6 +518,8 @@ int memtable_columns_select(const struct memtable *table, const struct row_colum
         uint32_t n = row_end - row < COLUMN_ROWS ? row_end - row : COLUMN_ROWS;
         s.first_row = row;
         select_chunk(&s, rows, walls, chunk ? chunk : &nothing, n, chunk_bits);
+        if (test->numbers)
+            keep_numbers(columns, test->numbers, row, n, chunk_bits);
         if (n % 64)
             chunk_bits[n / 64] &= (1ull << n % 64) - 1;
         memcpy(bits + row / 64, chunk_bits, (n + 63) / 64 * sizeof *bits);
@@ -508,6 +542,7 @@ void memtable_columns_free(struct memtable *table, struct row_columns *columns)
     if (!columns)
         return;
     struct pointers *chunks = atomic_load(&columns->chunks), *words = atomic_load(&columns->words);
+    struct pointers *numbers = atomic_load(&columns->numbers);
     for (uint32_t i = 0; chunks && i < chunks->capacity; i++) {
         struct column_chunk *chunk = memtable_pointers_get(&columns->chunks, i);
         for (uint32_t f = 0; chunk && f < COLUMNS_MAX; f++) {
@@ -522,8 +557,11 @@ void memtable_columns_free(struct memtable *table, struct row_columns *columns)
     }
     for (uint32_t i = 0; i < columns->n_words; i++)
         memtable_block_free(table, memtable_pointers_get(&columns->words, i));
+    for (uint32_t i = 0; numbers && i < numbers->capacity; i++)
+        memtable_block_free(table, memtable_pointers_get(&columns->numbers, i));
     for (uint32_t i = 0; i < atomic_load(&columns->n_fields); i++)
         memtable_block_free(table, columns->fields[i].name);
+    memtable_block_free(table, numbers);
     memtable_block_free(table, words);
     memtable_block_free(table, columns->word_places);
     memtable_block_free(table, chunks);

@@ -185,7 +185,8 @@ struct columns_pending {
 };
 
 struct row_columns {
-    _Atomic(struct pointers *) chunks; /* of columns */
+    _Atomic(struct pointers *) chunks;  /* of columns */
+    _Atomic(struct pointers *) numbers; /* of numbered rows: COLUMN_ROWS atomic_uint each */
     atomic_uint n_fields;
     atomic_bool incomplete; /* some row has a field that has no column */
     struct column_field fields[COLUMNS_MAX];
@@ -364,6 +365,9 @@ void memtable_columns_free(struct memtable *table, struct row_columns *columns);
 int memtable_columns_prepare(struct memtable *table, struct row_columns *columns, uint32_t row, const void *text,
                              uint32_t bytes);
 void memtable_columns_commit(struct row_columns *columns, uint32_t row, bool is_seen);
+/* The same of the number of a row that nobody sees yet: space for it, then the number. */
+int memtable_columns_reserve_number(struct memtable *table, struct row_columns *columns, uint32_t row);
+void memtable_columns_set_number(struct row_columns *columns, uint32_t row, uint32_t number);
 /* Bits of rows < row_end that may pass the test's filter and scope: (row_end + 63) / 64 words. 1; 0: columns do not
  * know all fields of it; QUIRE_ENOMEM. */
 int memtable_columns_select(const struct memtable *table, const struct row_columns *columns,

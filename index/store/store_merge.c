@@ -21,6 +21,7 @@
  * A budget of resident memory is a collection's; its parts share it. A part gets its share by rows, but at most three
  * quarters of what the others leave: the next one needs some, too. At opening all shares are dealt anew.
  */
+#include "index/collection/part_numbers.h"
 #include "index/memtable/memtable.h"
 #include "index/store/store_priv.h"
 #include "io/clock.h"
@@ -83,7 +84,8 @@ uint64_t store_share(const struct store *store, const struct collection *collect
     return share < left ? share : left;
 }
 
-int store_open_part(struct store *store, struct part *part, uint64_t memory_bytes, struct quire_error *err)
+int store_open_part(struct store *store, const struct collection *collection, struct part *part, uint64_t memory_bytes,
+                    struct quire_error *err)
 {
     struct segment_options options = {
         .fs = store->fs, .memory_bytes = memory_bytes ? memory_bytes : 1, .naming = SEGMENT_NAMES};
@@ -99,6 +101,8 @@ int store_open_part(struct store *store, struct part *part, uint64_t memory_byte
         rc = part_open(part, path, &options, &reason);
     }
     free(path);
+    if (rc == 0 && collection_config(collection)->numbered)
+        rc = part_number(part, &reason);
     return rc < 0 ? error_set(err, rc, "%s", reason.message) : 0;
 }
 
@@ -296,7 +300,7 @@ static int open_added(struct rebuild *r, struct quire_error *err)
     uint64_t share = store_share(r->store, r->collection, others, n, r->result.rows);
     int rc = part_create(r->uid, &r->added, err);
     if (rc == 0)
-        rc = store_open_part(r->store, r->added, share, err);
+        rc = store_open_part(r->store, r->collection, r->added, share, err);
     free(others);
     return rc;
 }

@@ -327,11 +327,11 @@ static int open_one(struct opening *o, const struct to_open *item, struct quire_
 {
     uint64_t budget = store_share(o->store, item->collection, NULL, 0, 1), total = 0;
     if (budget == UINT64_MAX || item->view->n_parts == 1)
-        return store_open_part(o->store, item->part, budget, err);
+        return store_open_part(o->store, item->collection, item->part, budget, err);
     for (uint32_t i = 0; i < item->view->n_parts; i++)
         total += blocks_bytes(o->store, item->view->parts[i]);
     double share = (double)blocks_bytes(o->store, item->part) / (double)total;
-    return store_open_part(o->store, item->part, (uint64_t)((double)budget * share), err);
+    return store_open_part(o->store, item->collection, item->part, (uint64_t)((double)budget * share), err);
 }
 
 const char *store_remedy(int code)

@@ -191,8 +191,10 @@ void store_unlock_folder(struct store *store); /* store_free does */
  * there is no budget. */
 uint64_t store_share(const struct store *store, const struct collection *collection, struct part *const *others,
                      uint32_t n, uint64_t rows);
-/* Opens a part's segment under a budget; one that is too small for its codes is exceeded, which is logged. */
-int store_open_part(struct store *store, struct part *part, uint64_t memory_bytes, struct quire_error *err);
+/* Opens the segment of a collection's part under a budget; one that is too small for its codes is exceeded, which is
+ * logged. Of a numbered collection the part gets its table of numbers. */
+int store_open_part(struct store *store, const struct collection *collection, struct part *part, uint64_t memory_bytes,
+                    struct quire_error *err);
 /* Which parts a merge should take: flags[i] for part i of the view; how many (0: nothing is due). */
 uint32_t store_plan_merge(const struct view *view, bool *flags);
 bool store_seal_is_due(const struct store *store, const struct view *view);

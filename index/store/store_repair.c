@@ -266,7 +266,7 @@ static int publish_part(struct repair *r, uint64_t uid)
             dead[n_dead++] = (uint32_t)row;
         }
     if (rc >= 0)
-        rc = store_open_part(r->to, added, UINT64_MAX, r->err);
+        rc = store_open_part(r->to, r->target, added, UINT64_MAX, r->err);
     if (rc == 0) {
         struct collection_edit edit = {.added = added, .dead = dead, .n_dead = n_dead};
         rc = store_publish(r->to, r->target, &edit, &lsn, r->err);

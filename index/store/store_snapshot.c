@@ -328,7 +328,7 @@ static int take_import(struct adoption *a, struct store_import *import, struct q
         view_unref(view);
         rc = part_create(uid, &a->part, err);
         if (rc == 0)
-            rc = store_open_part(a->store, a->part, share, err);
+            rc = store_open_part(a->store, a->collection, a->part, share, err);
         if (rc < 0)
             fs_remove_folder(fs, to, NULL);
     }

@@ -139,7 +139,7 @@ static unsigned check_filter(struct fixture *f, const char *expression, const st
     if (expression && filter_compile(expression, strlen(expression), NULL, &filter, &err) < 0)
         fail_msg("%s: %s", expression, err.message);
     struct asked asked = {.filter = filter, .scope = scope};
-    const struct memtable_test test = {accepts, &asked, filter, scope};
+    const struct memtable_test test = {accepts, &asked, filter, scope, NULL};
     float query[DIM] = {1};
     unsigned slot = epoch_enter(f->epochs);
     memtable_get_stats(f->table, &stats);
@@ -281,7 +281,7 @@ static void *search_always(void *context)
     struct filter *filter;
     float query[DIM] = {1};
     assert_int_equal(filter_compile(".a + .b == 1", 12, NULL, &filter, NULL), 0);
-    const struct memtable_test test = {a_plus_b_is_one, NULL, filter, NULL};
+    const struct memtable_test test = {a_plus_b_is_one, NULL, filter, NULL, NULL};
     while (!atomic_load(&live->stop)) {
         unsigned slot = epoch_enter(live->f->epochs);
         struct memtable_query q = {.query = query, .k = ROWS, .snapshot = live->f->lsn, .test = &test};
