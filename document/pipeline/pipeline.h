@@ -113,6 +113,7 @@ int pipeline_no_value(const struct datum_pool *pool, struct quire_error *err);
 struct pipeline_limits {
     uint64_t rows_max;  /* 0: PIPELINE_ROWS_MAX */
     uint64_t bytes_max; /* 0: PIPELINE_BYTES_MAX */
+    uint64_t seed;      /* of RANDOM_SAMPLE: the same seed, the same samples */
 };
 
 enum { PIPELINE_END = 0, PIPELINE_ROW = 1, PIPELINE_PAUSED = 2 };

@@ -143,7 +143,7 @@ struct pipeline_run {
     const struct pipeline *pipeline;
     struct pipeline_source source;
     struct datum_pool pool;
-    uint64_t rows_max, total, numbers;
+    uint64_t rows_max, seed, total, numbers;
     struct pipeline_state *states; /* one per step */
     struct pipeline_table own;     /* columns that LOAD * has added behind those of table 0 */
     uint32_t own_next;             /* where the next name is looked for first */
