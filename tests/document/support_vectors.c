@@ -121,9 +121,8 @@ static int open_store(struct world *w)
     struct engine_config config = {.kind = QUIRE_ENGINE_THREADS, .threads = 2};
     struct quire_error err = {0};
     struct store_host host = {.restore = restore, .replay = restore, .save = save, .context = w};
-    struct store_options options = {.fs = w->fs,
-                                    .no_maintenance = !w->maintained,
-                                    .memtable_bytes = w->memtable_bytes ? w->memtable_bytes : 1u << 20};
+    struct store_options options = {
+        .fs = w->fs, .no_maintenance = !w->maintained, .memtable_bytes = w->maintained ? 1u << 17 : 1u << 20};
     int rc = store_open(w->path, &options, &host, &w->store, NULL, &err);
     if (rc < 0) {
         fprintf(stderr, "open: %s\n", err.message);
