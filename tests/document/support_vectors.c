@@ -270,8 +270,6 @@ static void on_answer(struct vectors_search *search)
     memcpy(out->distances, search->distances, search->code == 0 ? sizeof *out->distances * out->n : 0);
     out->stats = search->stats;
     out->done = true;
-    if (search->code < 0)
-        fprintf(stderr, "search: %s\n", search->error.message);
 }
 
 void world_search(struct world *w, const void *query, const roaring_bitmap_t *set, uint32_t k, double radius,
@@ -288,9 +286,9 @@ void world_search(struct world *w, const void *query, const roaring_bitmap_t *se
                                     .owner = out};
     out->done = false;
     out->n = 0;
-    out->code = vectors_search_start(w->searcher, &search, &err);
-    if (out->code < 0) {
-        fprintf(stderr, "search: %s\n", err.message);
+    int rc = vectors_search_start(w->searcher, &search, &err); /* may have answered within */
+    if (rc < 0) {
+        out->code = rc;
         return;
     }
     while (!out->done)
