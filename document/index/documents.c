@@ -8,7 +8,7 @@
  * indexes costs less than any table.
  */
 #include "document/index/documents_priv.h"
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
