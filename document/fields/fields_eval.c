@@ -7,9 +7,9 @@
  * document instead of gathering all that are in the range or have the word. What such a node answers is exact within
  * that set; what it says of other documents does not count.
  */
+#include "document/fields/expansion.h"
 #include "document/fields/fields_priv.h"
 #include "document/fields/geo.h"
-#include "document/fields/wildcard.h"
 #include "document/text/fold.h"
 #include "index/column/row_set.h"
 
@@ -66,7 +66,7 @@ static int match_entries(struct fields_task *task, const struct vocabulary *voca
                          int (*take)(void *context, const struct vocabulary_entry *entry), void *context)
 {
     char prefix[256];
-    uint32_t prefix_bytes = wildcard_literal_prefix(kind, pattern, prefix, sizeof prefix);
+    uint32_t prefix_bytes = expansion_literal_prefix(kind, pattern, prefix, sizeof prefix);
     struct sorted_place at = vocabulary_lower_bound(vocabulary, prefix, prefix_bytes);
     struct vocabulary_entry *entry;
     if (kind != QUERY_WILDCARD && kind != QUERY_FUZZY && pattern.bytes < FIELDS_PREFIX_MIN)
@@ -75,7 +75,7 @@ static int match_entries(struct fields_task *task, const struct vocabulary *voca
         if (entry->bytes < prefix_bytes || memcmp(entry->text, prefix, prefix_bytes) != 0)
             break;
         int rc = fields_tick(task, kind == QUERY_FUZZY ? 20 : 2);
-        if (rc == 0 && wildcard_matches(kind, pattern, distance, entry->text, entry->bytes))
+        if (rc == 0 && expansion_matches(kind, pattern, distance, entry->text, entry->bytes))
             rc = take(context, entry);
         if (rc < 0)
             return rc;

@@ -11,16 +11,24 @@
 #include "document/fields/fields_priv.h"
 #include <math.h>
 
+/* One of the words that a part stands for. */
+struct part_word {
+    struct words_cursor cursor;
+    uint64_t fields;             /* in which it counts */
+    const struct doc_set *holds; /* not NULL: its part of the query need not hold, and does in these documents */
+};
 /* One part of the phrase: the places, in this document, of the words it stands for. */
 struct part {
-    struct words_cursor *cursors; /* owned */
-    uint64_t *fields;             /* owned: of each cursor */
-    uint32_t n, capacity, fields_capacity;
+    struct part_word *words; /* owned */
+    uint32_t n, capacity;
     uint32_t *positions; /* owned; ascending, of the document at hand */
     uint32_t n_positions, positions_capacity, at;
 };
 struct phrase {
     struct fields_task *task;
+    const struct doc_set *among; /* documents that will be asked for */
+    struct doc_set **holds;      /* owned, as the sets */
+    uint32_t n_holds, holds_capacity;
     struct part *parts; /* owned; those that have words */
     uint32_t n;
     struct part **near; /* owned; those of them that have places in the document at hand */
@@ -34,25 +42,44 @@ static int no_memory(struct fields_task *task)
     return error_set(task->err, QUIRE_ENOMEM, "no memory to look for a phrase");
 }
 
-/* The words of a node, and of what is below it, but for what a NOT excludes, are the part's. */
-static int add_words(struct fields_task *task, const struct query_node *node, struct part *part)
+/* The documents among `within` for which a node holds, kept as long as the phrase. */
+static int add_holds(struct phrase *phrase, const struct query_node *node, const struct doc_set *within,
+                     const struct doc_set **out)
 {
+    if (!array_reserve(&phrase->holds, &phrase->holds_capacity, (size_t)phrase->n_holds + 1))
+        return no_memory(phrase->task);
+    struct doc_set *holds = calloc(1, sizeof *holds);
+    if (!holds)
+        return no_memory(phrase->task);
+    phrase->holds[phrase->n_holds++] = holds;
+    int rc = fields_node(phrase->task, node, within, holds);
+    if (rc == 0)
+        doc_set_and(holds, within);
+    *out = holds;
+    return rc;
+}
+
+/* The words of a node, and of what is below it, but for what a NOT excludes, are the part's. Below an OR a node need not
+ * hold in a document that the phrase is looked for in, and its words count where it does; a leaf without its word has no
+ * places anyway. */
+static int add_words(struct phrase *phrase, const struct query_node *node, bool need_not_hold,
+                     const struct doc_set *holds, struct part *part)
+{
+    bool all = node->kind == QUERY_AND || node->kind == QUERY_PHRASE;
+    bool any = node->kind == QUERY_OR || node->kind == QUERY_OPTIONAL;
     struct fields_words words = {0};
-    if (node->kind == QUERY_OR || node->kind == QUERY_AND || node->kind == QUERY_PHRASE) {
-        int rc = 0;
-        for (uint32_t i = 0; rc == 0 && i < node->n_children; i++)
-            rc = add_words(task, node->children[i], part);
+    int rc = 0;
+    if (all && need_not_hold)
+        rc = add_holds(phrase, node, holds ? holds : phrase->among, &holds);
+    for (uint32_t i = 0; (all || any) && rc == 0 && i < node->n_children; i++)
+        rc = add_words(phrase, node->children[i], any, holds, part);
+    if (all || any || rc < 0)
         return rc;
-    }
-    int rc = fields_words_of(task, node, &words);
-    if (rc == 0 && words.n > 0 &&
-        (!array_reserve(&part->cursors, &part->capacity, (size_t)part->n + words.n) ||
-         !array_reserve(&part->fields, &part->fields_capacity, (size_t)part->n + words.n)))
-        rc = no_memory(task);
-    for (uint32_t i = 0; rc == 0 && i < words.n; i++) {
-        part->fields[part->n] = node->text_fields;
-        part->cursors[part->n++] = words_begin(words.at[i]);
-    }
+    rc = fields_words_of(phrase->task, node, &words);
+    if (rc == 0 && words.n > 0 && !array_reserve(&part->words, &part->capacity, (size_t)part->n + words.n))
+        rc = no_memory(phrase->task);
+    for (uint32_t i = 0; rc == 0 && i < words.n; i++)
+        part->words[part->n++] = (struct part_word){words_begin(words.at[i]), node->text_fields, holds};
     free(words.at);
     return rc;
 }
@@ -62,12 +89,13 @@ static bool find_positions(struct part *part, uint32_t id)
 {
     part->n_positions = part->at = 0;
     for (uint32_t i = 0; i < part->n; i++) {
-        struct words_cursor *cursor = &part->cursors[i];
-        if (!words_seek(cursor, id) || cursor->id != id)
+        struct words_cursor *cursor = &part->words[i].cursor;
+        const struct doc_set *holds = part->words[i].holds;
+        if (!words_seek(cursor, id) || cursor->id != id || (holds && !doc_set_has(holds, id)))
             continue;
         struct words_field field = words_first_field(cursor);
         while (words_next_field(&field)) {
-            if (!(part->fields[i] >> field.field & 1))
+            if (!(part->words[i].fields >> field.field & 1))
                 continue;
             if (!array_reserve(&part->positions, &part->positions_capacity, (size_t)part->n_positions + field.n))
                 return false;
@@ -163,7 +191,7 @@ static int begin_parts(struct phrase *phrase, const struct query_node *node)
     if (!phrase->parts || !phrase->near)
         return no_memory(phrase->task);
     for (uint32_t i = 0; rc == 0 && i < node->n_children; i++) {
-        rc = add_words(phrase->task, node->children[i], &phrase->parts[phrase->n]);
+        rc = add_words(phrase, node->children[i], node->kind == QUERY_OR, NULL, &phrase->parts[phrase->n]);
         phrase->n += phrase->parts[phrase->n].n > 0;
     }
     return rc;
@@ -172,8 +200,12 @@ static int begin_parts(struct phrase *phrase, const struct query_node *node)
 static void end_parts(struct phrase *phrase, const struct query_node *node)
 {
     for (uint32_t i = 0; phrase->parts && i < node->n_children; i++)
-        array_free_all(phrase->parts[i].cursors, phrase->parts[i].fields, phrase->parts[i].positions);
-    array_free_all(phrase->parts, phrase->near);
+        array_free_all(phrase->parts[i].words, phrase->parts[i].positions);
+    for (uint32_t i = 0; i < phrase->n_holds; i++) {
+        doc_set_fini(phrase->holds[i]);
+        free(phrase->holds[i]);
+    }
+    array_free_all(phrase->parts, phrase->near, phrase->holds);
 }
 
 int fields_phrase(struct fields_task *task, const struct query_node *node, const struct doc_set *within,
@@ -190,6 +222,7 @@ int fields_phrase(struct fields_task *task, const struct query_node *node, const
     all.slop = -1;
     all.in_order = false;
     int rc = fields_node(task, &all, within, &among);
+    phrase.among = &among;
     if (rc == 0)
         rc = begin_parts(&phrase, node);
     if (rc == 0 && phrase.n > 1) {
@@ -222,8 +255,11 @@ int fields_apart(struct fields_task *task, const struct query_node *node, const 
                  uint32_t *apart)
 {
     bool has_parts = node->kind == QUERY_AND || node->kind == QUERY_OR || node->kind == QUERY_PHRASE;
-    struct phrase phrase = {.task = task};
-    int rc = has_parts ? begin_parts(&phrase, node) : 0;
+    struct doc_set among;
+    struct phrase phrase = {.task = task, .among = &among};
+    int rc = doc_set_from(ids, n, &among) ? 0 : no_memory(task);
+    if (rc == 0 && has_parts)
+        rc = begin_parts(&phrase, node);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         uint64_t squares = 0;
         apart[i] = 1;
@@ -234,10 +270,12 @@ int fields_apart(struct fields_task *task, const struct query_node *node, const 
             uint64_t distance = least_distance(phrase.near[k - 1], phrase.near[k]);
             squares += distance * distance;
         }
-        double root = squares > 0 ? sqrt((double)squares) : node->n_children - 1;
-        apart[i] = root < UINT32_MAX ? (uint32_t)root : UINT32_MAX;
+        uint32_t n_parts = node->kind == QUERY_OR ? phrase.n_near : node->n_children;
+        double root = squares > 0 ? sqrt((double)squares) : n_parts - 1.0;
+        apart[i] = root < 1 ? 1 : root < UINT32_MAX ? (uint32_t)root : UINT32_MAX;
     }
     if (has_parts)
         end_parts(&phrase, node);
+    doc_set_fini(&among);
     return rc;
 }

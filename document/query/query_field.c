@@ -89,8 +89,8 @@ static int param_value(struct parser *p, const struct token *token, double *out)
     for (int i = 0; i < shown; i++)
         if ((unsigned char)param->value.data[i] < ' ')
             shown = i;
-    return error_set(p->err, QUIRE_EPARSE, "Invalid numeric value (%.*s) for parameter `%.*s`", shown,
-                     param->value.data, token->bytes < 40 ? (int)token->bytes : 40, token->text);
+    return error_set(p->err, QUIRE_EPARSE, "Invalid numeric value (%.*s) for parameter `%.*s` at offset %u", shown,
+                     param->value.data, token->bytes < 40 ? (int)token->bytes : 40, token->text, token->at);
 }
 
 int query_value(struct parser *p, double *out, struct token *first)

@@ -193,7 +193,7 @@ int query_words(struct parser *p, const char *text, size_t bytes, bool stems, st
     const struct text_rules rules = {.schema = p->context->schema,
                                      .language = p->language,
                                      .keep_stopwords = p->context->no_stopwords,
-                                     .no_stems = !stems || p->context->verbatim,
+                                     .no_stems = !stems || p->context->verbatim || !(p->text_fields & p->stem_fields),
                                      .query = true};
     uint32_t base = p->n_waiting;
     struct text_words words;

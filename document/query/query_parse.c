@@ -365,8 +365,10 @@ static int parse_all_of(struct parser *p)
 {
     const struct schema *s = p->context->schema;
     for (uint32_t i = 0; i < s->n_fields; i++)
-        if (s->fields[i].type == SCHEMA_TEXT)
+        if (s->fields[i].type == SCHEMA_TEXT) {
             p->all_fields |= 1ull << s->fields[i].text_bit;
+            p->stem_fields |= (uint64_t)!s->fields[i].no_stem << s->fields[i].text_bit;
+        }
     p->text_fields = p->all_fields;
     p->token = query_token(p->text, p->bytes, 0);
     int rc = find_language(p);

@@ -71,6 +71,7 @@ struct parser {
     uint32_t depth;
     uint32_t n_operands;  /* at depth 0; one with a sign counts twice */
     uint64_t all_fields;  /* a bit for each TEXT field */
+    uint64_t stem_fields; /* those without NOSTEM */
     uint64_t text_fields; /* those that words are looked for in at this place */
     bool in_field;        /* inside @f:(...): no other field may be named */
 };

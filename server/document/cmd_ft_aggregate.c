@@ -143,10 +143,14 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
     if (rc < 0)
         return rc;
     const struct pipeline_options *o = pipeline_options(call->pipeline);
+    uint64_t text_fields = 0;
+    rc = query_call_fields(base, o->in_fields, o->n_in_fields, &text_fields, err);
+    if (rc < 0)
+        return rc;
     struct query_context context = {.schema = base->schema,
                                     .params = o->params,
                                     .n_params = o->n_params,
-                                    .text_fields = query_call_fields(base, o->in_fields, o->n_in_fields),
+                                    .text_fields = text_fields,
                                     .verbatim = o->verbatim,
                                     .no_stopwords = o->no_stopwords,
                                     .language = o->language.bytes > 0 ? o->language.data : NULL, /* terminated */

@@ -216,13 +216,15 @@ void cmd_ft_alias(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_ft_aliasdel(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
+    struct document_index *index = NULL;
     struct quire_error err = {0};
     uint64_t lsn = 0;
     (void)n;
-    struct document_index *index = document_index_of(c, args[1]);
-    if (!index)
-        return;
+    bool may = documents_find(c->lane->service->documents, document_word(args[1]), &index, NULL) < 0 ||
+               document_may_read(c, document_index_schema(index));
     document_index_unref(index);
+    if (!may)
+        return;
     if (documents_alias_remove(c->lane->service->documents, document_word(args[1]), &lsn, &err) < 0) {
         resp_error(caller_reply(c), "ERR %s", err.message);
         return;

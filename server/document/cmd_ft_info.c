@@ -240,6 +240,9 @@ void cmd_ft_info(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     const struct schema *schema = document_index_schema(index);
     struct resp_buffer *out = caller_reply(c);
+    int protocol = out->protocol;
+    if (c->reads_arrays)
+        out->protocol = 2;
     document_index_get_stats(index, &stats);
     size_t n_options = options_of(schema, options);
     resp_map(out, 4 + FIGURES + REST + (size_t)schema->stopwords_given);
@@ -262,6 +265,7 @@ void cmd_ft_info(struct caller *c, const struct resp_arg *args, uint32_t n)
         for (uint32_t i = 0; i < schema->n_stopwords; i++)
             resp_bulk(out, schema->stopwords[i].data, schema->stopwords[i].bytes);
     }
+    out->protocol = protocol;
     document_index_unref(index);
 }
 

@@ -565,13 +565,16 @@ static int plan(struct search_call *call, struct quire_error *err)
     struct search_options *o = &call->options;
     struct query_text names[DOCUMENT_RANGES_MAX + 1];
     uint32_t n_names = 0;
+    uint64_t text_fields = 0;
     int rc = search_options_parse(base->words, base->n_words, o, err);
+    if (rc == 0)
+        rc = query_call_fields(base, o->in_fields, o->n_in_fields, &text_fields, err);
     if (rc < 0)
         return rc;
     struct query_context context = {.schema = base->schema,
                                     .params = o->params,
                                     .n_params = o->n_params,
-                                    .text_fields = query_call_fields(base, o->in_fields, o->n_in_fields),
+                                    .text_fields = text_fields,
                                     .verbatim = o->verbatim,
                                     .no_stopwords = o->no_stopwords,
                                     .language = o->language,

@@ -115,6 +115,8 @@ static int take_limit(struct reading *r)
         rc = take_number(r, "LIMIT", 0, 9e15, &limit);
     if (rc < 0)
         return rc;
+    if (offset > SEARCH_RESULTS_MAX)
+        return error_set(r->err, QUIRE_ELIMIT, "LIMIT: OFFSET exceeds maximum of %u", SEARCH_RESULTS_MAX);
     r->o->offset = offset < SEARCH_RESULTS_MAX ? (uint64_t)offset : SEARCH_RESULTS_MAX;
     r->o->limit = limit < SEARCH_RESULTS_MAX ? (uint64_t)limit : SEARCH_RESULTS_MAX;
     return 0;
@@ -126,7 +128,7 @@ static int take_params(struct reading *r)
     uint32_t n = 0;
     int rc = take_list(r, "PARAMS", &words, &n);
     if (rc == 0 && n % 2)
-        return error_set(r->err, QUIRE_EINVALID, "Parameters must be specified in PARAM VALUE pairs");
+        return error_set(r->err, QUIRE_EINVALID, "PARAMS: Parameters must be specified in PARAM VALUE pairs");
     if (rc < 0)
         return rc;
     struct query_param *list = calloc(n / 2 + (size_t)1, sizeof *list);

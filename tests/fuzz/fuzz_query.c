@@ -129,8 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(rc < 0 || (n > 0 && n == n_again && shown[n - 1] == '\n' && memcmp(shown, shown_again, n) == 0));
     } else {
         require((rc == QUIRE_EPARSE || rc == QUIRE_ELIMIT) && err.code == rc && !query);
-        require(strstr(err.message, "offset") || strstr(err.message, "twice") || strstr(err.message, "parameter `") ||
-                size - 1 > QUERY_BYTES_MAX);
+        require(strstr(err.message, "offset") || size - 1 > QUERY_BYTES_MAX);
     }
     const struct text_language *language =
         context.language ? text_language_find(context.language, strlen(context.language)) : NULL;

@@ -39,7 +39,7 @@ def texts_that_clients_match():
                                                                2, "LIMIT", 0, 0) == [3])
     fails("a step of FT.AGGREGATE over a property that is nowhere",
           client.call("FT.AGGREGATE", "i", "*", "APPLY", "@nothing + 1", "AS", "x"),
-          "Property `nothing` not loaded nor in schema")
+          "Property `nothing` not loaded nor in pipeline")
     fails("a cursor that is gone", client.call("FT.CURSOR", "READ", "i", 12345), "cursor not found")
 
 
@@ -52,7 +52,7 @@ def what_is_wrong_and_where():
                   "@v:[VECTOR_RANGE $q]",
                   "@v:[VECTOR_RANGE -1 $q]", "@v:{x}", "%%%%word%%%%", "ismissing(@g)", "ismissing(@nothing)", "@t:=>",
                   "word=>{$weight}", "word=>{$nonsense: 1}",
-                  "-", "|", "@", "@:x", "=>[KNN 1 @v $q]"):
+                  "-", "|", "@:x", "=>[KNN 1 @v $q]"):
         reply = client.call("FT.SEARCH", "i", query, "PARAMS", 2, "q", blob([1, 0, 0]), "DIALECT", 2)
         check("%s is an error with a reason" % query, isinstance(reply, Error) and len(reply) > 12, reply)
     fails("a syntax error says where", client.call("FT.SEARCH", "i", "word @g:{a} )", "DIALECT", 2),

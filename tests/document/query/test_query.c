@@ -216,6 +216,8 @@ static void test_stems(void **state)
     check_in(&context, "running", "UNION { running +run(expanded) run(expanded) }");
     check_in(&context, "run", "UNION { run +run(expanded) }");
     check_in(&context, "@title:Running", "@title:UNION { @title:running @title:+run(expanded) @title:run(expanded) }");
+    check_in(&context, "@plain:running", "@plain:running");
+    check_in(&context, "@title|plain:run", "@title|plain:UNION { @title|plain:run @title|plain:+run(expanded) }");
     check_in(&context, "2024", "2024");
     check_in(&context, "\"running men\"", "EXACT { running men }");
     check_in(&context, "\"running\"", "running");

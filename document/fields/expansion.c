@@ -1,11 +1,11 @@
 /*
- * wildcard.c - patterns of words and tags.
+ * expansion.c - patterns of words and tags.
  *
  * Wildcards are matched with one place to come back to, the last *: time is at most text times pattern. Errors are
  * counted by the rows of the edit-distance table (Wagner and Fischer, 1974), only the band around its diagonal that
  * can stay within `distance`. Characters are those of UTF-8; a byte that begins none counts as one.
  */
-#include "document/fields/wildcard.h"
+#include "document/fields/expansion.h"
 
 /* Bytes of the character at text[0]; bytes > 0. */
 static uint32_t character_bytes(const char *text, uint32_t bytes)
@@ -35,7 +35,7 @@ static bool has_infix(const char *text, uint32_t bytes, struct query_text infix)
     return infix.bytes == 0 || memmem(text, bytes, infix.data, infix.bytes) != NULL;
 }
 
-static bool wild_matches(struct query_text pattern, const char *text, uint32_t bytes)
+static bool wildcard_matches(struct query_text pattern, const char *text, uint32_t bytes)
 {
     uint32_t at = 0, p = 0, star = UINT32_MAX, resume = 0;
     while (at < bytes) {
@@ -67,11 +67,11 @@ static bool wild_matches(struct query_text pattern, const char *text, uint32_t b
     return p == pattern.bytes;
 }
 
-/* Characters of a text as numbers; false where there are more than PATTERN_FUZZY_BYTES. */
+/* Characters of a text as numbers; false where there are more than EXPANSION_FUZZY_BYTES. */
 static bool characters_of(const char *text, uint32_t bytes, uint32_t *characters, uint32_t *n)
 {
     *n = 0;
-    if (bytes > PATTERN_FUZZY_BYTES)
+    if (bytes > EXPANSION_FUZZY_BYTES)
         return false;
     for (uint32_t at = 0; at < bytes;) {
         uint32_t width = character_bytes(text + at, bytes - at);
@@ -86,8 +86,8 @@ static bool characters_of(const char *text, uint32_t bytes, uint32_t *characters
 
 static bool fuzzy_matches(struct query_text pattern, uint32_t distance, const char *text, uint32_t bytes)
 {
-    uint32_t a[PATTERN_FUZZY_BYTES], b[PATTERN_FUZZY_BYTES], n_a, n_b;
-    uint32_t row[PATTERN_FUZZY_BYTES + 1];
+    uint32_t a[EXPANSION_FUZZY_BYTES], b[EXPANSION_FUZZY_BYTES], n_a, n_b;
+    uint32_t row[EXPANSION_FUZZY_BYTES + 1];
     /* a character has at most four bytes, and so many errors at most */
     if (bytes > pattern.bytes + 4 * distance || pattern.bytes > bytes + 4 * distance ||
         !characters_of(pattern.data, pattern.bytes, a, &n_a) || !characters_of(text, bytes, b, &n_b) ||
@@ -111,8 +111,8 @@ static bool fuzzy_matches(struct query_text pattern, uint32_t distance, const ch
     return row[n_b] <= distance;
 }
 
-bool wildcard_matches(enum query_kind kind, struct query_text pattern, uint32_t distance, const char *text,
-                     uint32_t bytes)
+bool expansion_matches(enum query_kind kind, struct query_text pattern, uint32_t distance, const char *text,
+                       uint32_t bytes)
 {
     switch (kind) {
     case QUERY_PREFIX:
@@ -122,14 +122,14 @@ bool wildcard_matches(enum query_kind kind, struct query_text pattern, uint32_t 
     case QUERY_INFIX:
         return has_infix(text, bytes, pattern);
     case QUERY_WILDCARD:
-        return wild_matches(pattern, text, bytes);
+        return wildcard_matches(pattern, text, bytes);
     default:
         assert(kind == QUERY_FUZZY);
         return fuzzy_matches(pattern, distance, text, bytes);
     }
 }
 
-uint32_t wildcard_literal_prefix(enum query_kind kind, struct query_text pattern, char *prefix, uint32_t prefix_max)
+uint32_t expansion_literal_prefix(enum query_kind kind, struct query_text pattern, char *prefix, uint32_t prefix_max)
 {
     uint32_t n = 0;
     if (kind != QUERY_PREFIX && kind != QUERY_WILDCARD)
