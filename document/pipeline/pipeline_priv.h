@@ -123,8 +123,12 @@ struct pipeline_row {
 
 /* What a step keeps while a run goes on. */
 struct pipeline_groups;
+struct pipeline_ranked {
+    struct pipeline_row *row;
+    double first; /* its number to sort by first; NaN where that is none */
+};
 struct pipeline_heap {
-    struct pipeline_row **rows;
+    struct pipeline_ranked *rows;
     size_t n, capacity;
     size_t uncounted; /* of the capacity: what the pool has refused to count */
     size_t keep;      /* at most as many are kept */

@@ -42,13 +42,22 @@ static int gone(struct quire_error *err)
     return error_set(err, QUIRE_ENOTFOUND, "the document is gone");
 }
 
+/* Lets go of another document than that of this row. Behind a SORTBY, rows are asked for in any order. */
+static void turn_to(struct aggregation *a, uint64_t row)
+{
+    assert(row < a->row);
+    if (a->held != row)
+        let_go(a);
+}
+
 /* Holds the document of a row. */
 static int hold(struct aggregation *a, uint64_t row, struct quire_error *err)
 {
     uint32_t bytes;
-    assert(row + 1 == a->row);
+    turn_to(a, row);
     if (a->is_loaded)
         return 0;
+    a->held = row;
     if (!document_index_key(a->index, a->search.ids[row], a->key, &bytes))
         return gone(err);
     a->is_loaded =
@@ -96,6 +105,7 @@ static int load_key(struct aggregation *a, uint64_t row, struct datum_pool *pool
                     struct quire_error *err)
 {
     uint32_t bytes;
+    turn_to(a, row); /* its key is in a->key */
     if (!document_index_key(a->index, a->search.ids[row], a->key, &bytes))
         return gone(err);
     return give_string(pool, a->key, bytes, value, err);

@@ -23,7 +23,8 @@ struct aggregation {
     struct aggregation_field *fields;
     uint32_t n_fields, fields_capacity;
     struct document_loaded loaded;
-    bool is_loaded; /* the document of row - 1 is held */
+    uint64_t held;  /* the row whose document is held */
+    bool is_loaded; /* it is */
     uint8_t key[QUIRE_KEY_BYTES_MAX];
     /* of a cursor */
     uint64_t id, used_ms, idle_ms;

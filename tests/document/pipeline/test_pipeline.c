@@ -165,6 +165,7 @@ static void test_sort(void **state)
         {"LIMIT;1;2;FILTER;1;SORTBY;1;@age", "age=25; age=30"},
         {"LIMIT;0;0", ""},
         {"GROUPBY;1;@town;REDUCE;COUNT;0;AS;n;SORTBY;2;@n;DESC;MAX;1", "town=Bonn n=2"},
+        {"SORTBY;2;@age;DESC;MAX;2;LOAD;1;name;FILTER;@name != 'x'", "age=30 name=Cid; age=30 name=Ann"},
         {"SORTBY;1;@nothing", "! Property `nothing` not loaded nor in schema (SORTBY at position 3): LOAD it before"},
         {"SORTBY;1;@__key", "! Property `__key` not loaded nor in schema (SORTBY at position 3): LOAD it before"},
     };
