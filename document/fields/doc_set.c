@@ -138,6 +138,26 @@ bool doc_set_has(const struct doc_set *set, uint32_t id)
     return at < set->n_chunks && set->chunks[at].high == high_of(id) && chunk_has(&set->chunks[at], (uint16_t)id);
 }
 
+uint64_t doc_set_word(const struct doc_set *set, uint32_t word)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; !set->chunked && i < set->n; i++)
+        if (set->few[i] / 64 == word)
+            bits |= UINT64_C(1) << (set->few[i] & 63);
+    if (!set->chunked)
+        return bits;
+    uint32_t at = find_chunk(set, (uint16_t)(word / DOC_SET_WORDS));
+    const struct doc_chunk *chunk = at < set->n_chunks ? &set->chunks[at] : NULL;
+    if (!chunk || chunk->high != word / DOC_SET_WORDS)
+        return 0;
+    if (chunk->is_bits)
+        return chunk->bits[word % DOC_SET_WORDS];
+    uint16_t first = (uint16_t)(word % DOC_SET_WORDS * 64);
+    for (uint32_t i = lower_bound(chunk->lows, chunk->n, first); i < chunk->n && chunk->lows[i] - first < 64; i++)
+        bits |= UINT64_C(1) << (chunk->lows[i] & 63);
+    return bits;
+}
+
 uint32_t doc_set_last(const struct doc_set *set)
 {
     assert(set->n > 0);

@@ -42,6 +42,8 @@ struct doc_set {
 void doc_set_fini(struct doc_set *set);            /* the set is empty afterwards */
 uint64_t doc_set_bytes(const struct doc_set *set); /* memory besides the set itself */
 bool doc_set_has(const struct doc_set *set, uint32_t id);
+/* Which of the ids 64 * word .. + 63 are in the set, a bit each. */
+uint64_t doc_set_word(const struct doc_set *set, uint32_t word);
 uint32_t doc_set_last(const struct doc_set *set); /* of a set that is not empty */
 
 /* id is above all in the set. doc_set_reserve makes sure that doc_set_append succeeds next; false without memory. */

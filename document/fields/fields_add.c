@@ -125,6 +125,12 @@ static int compare_mentions(const void *a, const void *b)
     return (x->place.position > y->place.position) - (x->place.position < y->place.position);
 }
 
+static void sort_mentions(struct fields *fields)
+{
+    if (fields->n_mentions > 0)
+        qsort(fields->mentions, fields->n_mentions, sizeof *fields->mentions, compare_mentions);
+}
+
 /* Mentions of the same word from `first` on. */
 static size_t mentions_of_word(const struct fields *fields, size_t first)
 {
@@ -138,7 +144,7 @@ static size_t mentions_of_word(const struct fields *fields, size_t first)
 static bool prepare_postings(struct fields *fields, uint32_t id)
 {
     size_t n_words = 0, payload = 0;
-    qsort(fields->mentions, fields->n_mentions, sizeof *fields->mentions, compare_mentions);
+    sort_mentions(fields);
     for (size_t i = 0; i < fields->n_mentions; i += mentions_of_word(fields, i))
         n_words++;
     if (!array_reserve(&fields->postings, &fields->postings_capacity, n_words) ||
@@ -262,7 +268,7 @@ static void take_back(struct fields *fields, uint32_t id)
         doc_set_fini(&empty->documents);
         vocabulary_remove(&at->field->tags, &empty->entry, sizeof *empty);
     }
-    qsort(fields->mentions, fields->n_mentions, sizeof *fields->mentions, compare_mentions);
+    sort_mentions(fields);
     for (size_t i = 0, n; i < fields->n_mentions; i += n) {
         struct word *word = fields->mentions[i].word;
         n = mentions_of_word(fields, i);

@@ -542,24 +542,34 @@ int fields_node(struct fields_task *task, const struct query_node *node, const s
     return rc;
 }
 
+/* As Roaring has it: by bits where ids are dense, otherwise by numbers. */
+static int to_roaring(struct fields_task *task, const struct doc_set *set, roaring_bitmap_t **out)
+{
+    size_t n_words = set->n > 0 ? (size_t)doc_set_last(set) / 64 + 1 : 0;
+    bool dense = set->n > n_words;
+    uint64_t *bits = dense ? calloc(n_words, sizeof *bits) : NULL;
+    uint32_t *ids = dense ? NULL : malloc((set->n + (size_t)1) * sizeof *ids);
+    int rc = bits || ids ? 0 : QUIRE_ENOMEM;
+    if (bits)
+        doc_set_mark(set, bits, n_words);
+    else if (ids)
+        doc_set_ids(set, ids);
+    if (rc == 0)
+        rc = row_view_roaring(&(struct row_view){.rows = ids, .bits = bits, .n = dense ? n_words : set->n}, out);
+    array_free_all(bits, ids);
+    return rc == 0 ? 0 : no_memory(task);
+}
+
 int fields_eval(const struct fields *fields, const struct fields_request *request, roaring_bitmap_t **out,
                 struct quire_error *err)
 {
     struct fields_task task = {.fields = fields, .request = request, .err = err};
     struct doc_set found;
-    uint32_t *ids = NULL;
     int rc = fields_node(&task, request->root, NULL, &found);
     if (rc < 0)
         return rc;
     doc_set_and(&found, &fields->living);
-    ids = malloc((found.n + (size_t)1) * sizeof *ids);
-    if (ids) {
-        doc_set_ids(&found, ids);
-        rc = row_view_roaring(&(struct row_view){.rows = ids, .n = found.n}, out);
-    }
-    if (!ids || rc < 0)
-        rc = no_memory(&task);
-    free(ids);
+    rc = to_roaring(&task, &found, out);
     doc_set_fini(&found);
     return rc;
 }

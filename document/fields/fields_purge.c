@@ -13,7 +13,7 @@
 #define WORTH_PART   4u           /* 1 : this of the living */
 #define SLICE_BYTES  (128u << 10) /* of postings, in one slice */
 #define ENTRY_BYTES  64u          /* what an entry without postings counts */
-#define SLICE_PAGES  256u
+#define SLICE_PAGES  2048u
 #define RENUMBER_IDS (UINT32_C(1) << 31) /* from which id on ids are given anew */
 
 static bool begin(struct fields *fields)
@@ -106,7 +106,7 @@ static void purge_field(struct fields *fields)
 static void purge_info(struct fields *fields)
 {
     struct purge *purge = &fields->purge;
-    doc_pages_drop(&fields->info, (uint32_t)purge->at, SLICE_PAGES, &purge->living, purge->end);
+    doc_pages_purge(&fields->info, (uint32_t)purge->at, SLICE_PAGES, &purge->living, purge->end);
     purge->at += SLICE_PAGES;
     if (purge->at < fields->info.n_pages)
         return;
@@ -140,5 +140,5 @@ bool fields_purge(struct fields *fields)
 
 bool fields_want_renumber(const struct fields *fields)
 {
-    return fields->next_id >= RENUMBER_IDS || fields->next_id / 64 > fields->living.n + (1u << 20);
+    return fields->next_id >= RENUMBER_IDS || fields->next_id / 64 > fields->living.n + (1u << 16);
 }

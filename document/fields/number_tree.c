@@ -6,7 +6,7 @@
  * slot in the lower 32 bits.
  *
  * The order of ids in the sorted blocks is that of their numbers, which are looked up in the pages; so the number of a
- * dead id stays in its page until the id has left the blocks (number_purge), and a page is freed only after that.
+ * dead id stays in its page until the id has left the blocks (number_purge), and a page is cut down only after that.
  */
 #include "document/fields/number_tree.h"
 #include <math.h>
@@ -14,7 +14,7 @@
 #define NONE         UINT64_C(0x7FF8000000000001)
 #define SEVERAL      UINT64_C(0xFFF8000100000000)
 #define PURGE_BLOCKS 4u    /* sorted blocks of one slice */
-#define PURGE_PAGES  1024u /* pages of one slice */
+#define PURGE_PAGES  2048u /* pages of one slice */
 
 static uint64_t bits_of(double number)
 {
@@ -289,16 +289,24 @@ static bool purge_block(struct number_tree *tree, bool several, uint32_t at, con
     }
     sorted->n -= block->n - n;
     block->n = n;
-    if (n > 0)
+    /* what is left may go to the block before, which this purge has gone through */
+    struct number_sorted_block *before = at > 0 ? sorted->blocks[at - 1] : NULL;
+    if (before && before->n + n <= SORTED_BLOCK) {
+        memcpy(&before->items[before->n], block->items, n * sizeof *block->items);
+        before->n += n;
+        block->n = 0;
+    }
+    if (block->n > 0)
         return true;
     free(block);
     sorted->n_blocks--;
-    memmove(&sorted->blocks[at], &sorted->blocks[at + 1], (sorted->n_blocks - at) * sizeof *sorted->blocks);
+    memmove(&sorted->blocks[at], &sorted->blocks[at + 1], (sorted->n_blocks - at) * sizeof(void *));
     return false;
 }
 
 /* *at: twice the number of the next block, plus 1 for those of documents with several numbers; then PAGES and the
- * number of the next page. Blocks that are split meanwhile are gone through again; only the last can vanish. */
+ * number of the next page. Blocks that are split meanwhile are gone through again; only the last can vanish, or one
+ * that the purge has come to. */
 #define PAGES (UINT64_C(1) << 33)
 bool number_purge(struct number_tree *tree, const struct doc_set *kept, uint32_t end, uint64_t *at)
 {
@@ -315,7 +323,7 @@ bool number_purge(struct number_tree *tree, const struct doc_set *kept, uint32_t
     if (*at < PAGES)
         return false;
     uint32_t page = (uint32_t)(*at - PAGES);
-    doc_pages_drop(&tree->pages, page, PURGE_PAGES, kept, end);
+    doc_pages_purge(&tree->pages, page, PURGE_PAGES, kept, end);
     *at += PURGE_PAGES;
     return page + (uint64_t)PURGE_PAGES >= tree->pages.n_pages;
 }

@@ -9,7 +9,7 @@
  *                *or* | w'w?rd' | %wrod%
  *
  * This is what RediSearch's LALR grammar (DIALECT 2) accepts, read by descent: a function for each line. Descent is
- * bounded by QUERY_DEPTH_MAX; a row of equal signs ("---a") takes no level. In front of =>[KNN ...] stands one primary,
+ * bounded by QUERY_DEPTH_MAX; a row of equal signs ("---a") takes no level. In front of =>[KNN ...] stands one operand,
  * as there: "a b=>[KNN ...]" is refused, because it reads as if the vectors were asked for b alone.
  *
  * What stands for nothing (a stop word, a word of punctuation) is a NULL node, which AND, OR, NOT and OPTIONAL leave
@@ -253,7 +253,7 @@ int query_term(struct parser *p, struct query_node **out)
     bool is_signed = p->token.kind == TOKEN_MINUS || p->token.kind == TOKEN_TILDE;
     *out = NULL;
     if (p->depth == 0)
-        p->n_operands += is_signed ? 2 : 1;
+        p->n_operands++;
     if (is_signed)
         return parse_signed(p, out);
     int rc = parse_primary(p, out);

@@ -21,9 +21,12 @@
 #include <string.h>
 
 #define RECALL_DEFAULT 0.95f
-#define RANGE_FIRST    64u /* that a range begins with */
-#define RANGE_TIMES    4u
-#define MEASURED_MAX   4096u /* that many distances, or fewer, are computed once more */
+/* Asked for where only some documents may be answered: plans go by estimates of how these lie, and what they miss is
+ * more where the documents of a set lie together. Costs a read or none. */
+#define RECALL_RESTRICTED 0.97f
+#define RANGE_FIRST       64u /* that a range begins with */
+#define RANGE_TIMES       4u
+#define MEASURED_MAX      4096u /* that many distances, or fewer, are computed once more */
 
 struct answer {
     double distance;
@@ -245,7 +248,6 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
         vectors_unref(v);
         return rc;
     }
-    bool effort = search->ef > 0 && search->recall <= 0;
     w->inner = (struct collection_search){.collection = v->collection,
                                           .query = w->query,
                                           .numbers = w->restricted ? &w->numbers : NULL,
@@ -255,7 +257,7 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
                                           .may_hold = search->may_hold ? may_hold : NULL};
     quire_search_options_init(&w->inner.options);
     w->inner.options.effort = search->ef;
-    w->inner.options.recall = effort || search->recall <= 0 ? RECALL_DEFAULT : search->recall;
+    w->inner.options.recall = search->recall > 0 ? search->recall : w->restricted ? RECALL_RESTRICTED : RECALL_DEFAULT;
     w->inner.options.reads_max = search->reads_max;
     search->work = w;
     search->code = 0;

@@ -189,7 +189,7 @@ static uint64_t thread_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void search_share(struct bench *b, double share)
+static void search_share(struct bench *b, double share, float recall)
 {
     near_t *all = room(sizeof *all * (b->base.n + 1)), *spare = room(sizeof *spare * K);
     roaring_bitmap_t *set = share < 0 ? NULL : roaring_bitmap_create();
@@ -200,7 +200,9 @@ static void search_share(struct bench *b, double share)
             roaring_bitmap_add(set, i + 1);
     for (uint32_t q = 0; q < b->queries.n; q++) {
         const float *query = b->queries.at + (size_t)q * b->queries.dim;
-        struct asked a = {.search = {.vectors = b->field, .query = query, .allowed = set, .k = K, .done = on_answer}};
+        struct asked a = {
+            .search = {
+                .vectors = b->field, .query = query, .allowed = set, .k = K, .recall = recall, .done = on_answer}};
         struct quire_error err = {0};
         uint32_t n;
         a.search.owner = &a;
@@ -222,11 +224,12 @@ static void search_share(struct bench *b, double share)
     for (uint32_t i = 0; i < 16; i++)
         most = plans[i] > plans[most] ? i : most;
     double n = b->queries.n;
-    printf("{\"share\": %g, \"matches\": %llu, \"recall\": %.4f, \"reads\": %.1f, \"rounds\": %.1f, \"plan\": \"%s\", "
+    printf("{\"share\": %g, \"asked\": %g, \"matches\": %llu, \"recall\": %.4f, \"reads\": %.1f, \"rounds\": %.1f, "
+           "\"plan\": \"%s\", "
            "\"us\": %.0f, \"start_us\": %.0f, \"longest_start_us\": %.0f}\n",
-           share < 0 ? 1 : share, (unsigned long long)(set ? roaring_bitmap_get_cardinality(set) : b->base.n),
-           wanted > 0 ? right / wanted : 1, reads / n, rounds / n, quire_plan_name((enum quire_plan)most), us / n,
-           start_us / n, longest_start);
+           share < 0 ? 1 : share, (double)recall,
+           (unsigned long long)(set ? roaring_bitmap_get_cardinality(set) : b->base.n), wanted > 0 ? right / wanted : 1,
+           reads / n, rounds / n, quire_plan_name((enum quire_plan)most), us / n, start_us / n, longest_start);
     fflush(stdout);
     if (set)
         roaring_bitmap_free(set);
@@ -283,6 +286,7 @@ int main(int argc, char **argv)
                                             {0}};
     static const double shares[] = {-1, 1, .5, .2, .1, .05, .01, .001, .0001};
     struct bench b = {.what = {.metric = SCHEMA_COSINE}};
+    static const float recalls[] = {.9f, .97f, .98f, .99f};
     uint32_t n_rows = UINT32_MAX, n_queries = 200;
     struct quire_error err = {0};
     uint64_t lsn;
@@ -315,9 +319,11 @@ int main(int argc, char **argv)
     make_units(&b, &b.base); /* after they were put as they are */
     make_units(&b, &b.queries);
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
-        search_share(&b, shares[i]);
+        search_share(&b, shares[i], 0);
+    for (size_t i = 0; i < sizeof recalls / sizeof *recalls; i++)
+        search_share(&b, .1, recalls[i]);
     open_again(&b);
-    search_share(&b, .1);
+    search_share(&b, .1, 0);
     close_store(&b);
     free(b.base.at);
     free(b.queries.at);

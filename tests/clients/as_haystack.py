@@ -6,7 +6,7 @@ FT.CREATE has no PREFIX, and the vector's path no "$.".
 import json
 
 from as_semantic_router import array_rows
-from wire import Client, blob, check, cosine, embed, fails, script, text
+from wire import Client, approximately, blob, check, cosine, embed, fails, script, text
 
 INDEX = "haystack_document"
 DOCUMENTS = {"d1": ("the cat sleeps on the sofa", {"category": "pets", "score": 1}),
@@ -33,13 +33,15 @@ def document_store():
 
     def search(filters, k=4):
         return array_rows(client.call(
-            "FT.SEARCH", INDEX, "%s=>[KNN %d @vector $query_vector AS score]" % (filters, k), "PARAMS", 2,
-            "query_vector", blob(asked), "RETURN", 2,
-            "$.payload", "score", "LIMIT", 0, k, "DIALECT", 2))
+            "FT.SEARCH", INDEX, "%s=>[KNN %d @vector $query_vector]" % (filters, k), "RETURN", 12, "$.id", "AS", "id",
+            "$.payload", "AS", "payload", "__vector_score", "AS", "score", "$.vector", "AS", "vector", "PARAMS", 2,
+            "query_vector", blob(asked), "LIMIT", 0, k))
     total, rows = search("*")
     order = sorted(DOCUMENTS, key=lambda k: cosine(asked, embed(DOCUMENTS[k][0])))
     check("retrieval by embedding", total == 4 and [k for k, _ in rows] == ["%s:%s" % (INDEX, k) for k in order]
-          and json.loads(rows[0][1]["$.payload"])["content"] == DOCUMENTS[order[0]][0], rows)
+          and json.loads(rows[0][1]["payload"])["content"] == DOCUMENTS[order[0]][0], rows)
+    check("the score by the name that was given, the vector as JSON", approximately(
+        rows[0][1]["score"], cosine(asked, json.loads(rows[0][1]["vector"]))), rows[0])
     for filters, right in (
             ("@meta_category:{pets}", {"d1", "d2"}), ("@meta_category:{space\\-news}", {"d3"}),
             ("-@meta_category:{pets}", {"d3", "d4"}),

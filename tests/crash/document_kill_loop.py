@@ -118,7 +118,7 @@ class Client:
             name = pick.choice("gntv")
             words = ("JSON.DEL", key, "$." + name) if kind == "j" else ("HDEL", key, name)
             left = {k: v for k, v in (old or {}).items() if k != name}
-            changes = [] if old is None else [(key, left if left or kind == "j" else None)]
+            changes = [] if old is None else [(key, left or None)]  # what is empty is gone, in JSON as well
         elif dice < 0.80:
             other = self.key(kind)
             if old is None or other == key:

@@ -72,7 +72,7 @@ def what_is_wrong_and_where():
             (("GROUPBY", 1, "@g", "REDUCE", "NONSENSE", 0), "NONSENSE"),
             (("GROUPBY", 1, "@g", "REDUCE", "SUM", 0), "SUM"), (("APPLY", "1 +", "AS", "x"), "."),
             (("APPLY", "nonsense(1)", "AS", "x"), "nonsense"),
-            (("APPLY", "'open", "AS", "x"), "."), (("APPLY", "1"), "AS|APPLY"), (("FILTER",), "FILTER"),
+            (("APPLY", "'open", "AS", "x"), "."), (("FILTER",), "FILTER"),
             (("FILTER", "(@n"), "."), (("SORTBY", 1), "SORTBY"), (("SORTBY", 2, "@n", "UP"), "UP|ASC"),
             (("LOAD",), "LOAD"), (("LOAD", 5, "@n"), "LOAD"), (("NONSENSE",), "NONSENSE"),
             (("WITHCURSOR", "COUNT", "x"), "COUNT")):

@@ -194,7 +194,8 @@ async function others(client, label) {
         (await client.ft.aliasAdd('movies', 'films')) === 'OK' && (await client.ft.search('movies', '*')).total === 6);
     check(
         label + ': ft.aliasUpdate, ft.aliasDel',
-        (await client.ft.aliasUpdate('movies', 'films')) === 'OK' && (await client.ft.aliasDel('movies')) === 'OK');
+        (await client.ft.aliasUpdate('movies', 'films')) === 'OK' && 
+            (await client.sendCommand(['FT.ALIASDEL', 'movies'])) === 'OK'); // aliasDel of version 4 sends a word too many
     await rejects(
         label + ': an alias that is gone', client.ft.search('movies', '*'), /no such index|unknown index name/i);
     check(label + ': ft.explain', typeof (await client.ft.explain('films', '@genre:{horror}')) === 'string');

@@ -133,6 +133,62 @@ static void other_elements(void **state)
     searches_find_what_there_is(SCHEMA_COSINE, SCHEMA_UINT8);
 }
 
+/* Under IP a table knows how long its rows are; in a batch no other can begin. */
+static void rows_that_get_longer(void **state)
+{
+    struct schema_vector what = world_field(SCHEMA_IP, SCHEMA_FLOAT32);
+    struct world *w = begin(&what, 10);
+    float query[WORLD_DIM] = {1}, vector[WORLD_DIM];
+    static struct world_answer a;
+    struct quire_error err = {0};
+    uint64_t lsn;
+    (void)state;
+    for (uint32_t i = 0; i < 800; i++) {
+        char key[16];
+        world_vector(w, i, 1, vector);
+        for (uint32_t j = 0; j < WORLD_DIM && i >= 400; j++)
+            vector[j] *= 1 + (float)(i - 400) / 100; /* up to five times as long */
+        vector[0] = (float)i;
+        for (uint32_t j = 1; j < WORLD_DIM && i < 300; j++)
+            vector[j] = 100; /* so that the first ones are long, too */
+        vector[0] = i < 300 ? 0 : vector[0];
+        struct vectors_put put = {.key = key,
+                                  .key_bytes = (uint32_t)snprintf(key, sizeof key, "doc:%u", i),
+                                  .old_id = VECTORS_NO_ID,
+                                  .id = i + 1,
+                                  .vector = vector};
+        assert_int_equal(journal_batch_begin(store_journal(w->store), NULL), 0);
+        if (vectors_put(w->vectors, &put, &err) < 0)
+            fail_msg("row %u: %s", i, err.message);
+        assert_int_equal(journal_batch_end(store_journal(w->store), &lsn, NULL), 0);
+    }
+    for (unsigned sealed = 0; sealed < 2; sealed++) {
+        world_search(w, query, NULL, 10, -1, &a);
+        assert_int_equal(a.n, 10);
+        for (uint32_t i = 0; i < 10; i++)
+            assert_true(a.ids[i] == 800 - i && a.distances[i] == 1 - (799.0 - i));
+        seal(w);
+    }
+    /* much longer ones need a table of their own, for which there must be room before the batch */
+    for (uint32_t i = 0; i < 300; i++) {
+        char key[16];
+        world_vector(w, i, 2, vector);
+        struct vectors_put put = {.key = key,
+                                  .key_bytes = (uint32_t)snprintf(key, sizeof key, "new:%u", i),
+                                  .old_id = VECTORS_NO_ID,
+                                  .id = 1000 + i,
+                                  .vector = vector};
+        vector[0] = i == 299 ? 1e6f : vector[0];
+        assert_int_equal(vectors_admit(w->vectors, vector, NULL), 0);
+        assert_int_equal(journal_batch_begin(store_journal(w->store), NULL), 0);
+        assert_int_equal(vectors_put(w->vectors, &put, NULL), 0);
+        assert_int_equal(journal_batch_end(store_journal(w->store), &lsn, NULL), 0);
+    }
+    world_search(w, query, NULL, 1, -1, &a);
+    assert_true(a.n == 1 && a.ids[0] == 1299);
+    end(w);
+}
+
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 static void ranges_have_all_within(void **state)
@@ -380,6 +436,7 @@ int main(void)
         cmocka_unit_test(squared_l2_of_floats),
         cmocka_unit_test(products_of_floats),
         cmocka_unit_test(other_elements),
+        cmocka_unit_test(rows_that_get_longer),
         cmocka_unit_test(ranges_have_all_within),
         cmocka_unit_test(another_id_costs_no_write),
         cmocka_unit_test(what_changes_during_a_search),
