@@ -11,6 +11,8 @@
 
 #include "document/json/edit.h"
 #include "server/call/key_call.h"
+#include "server/keys/keyspace.h"
+#include "server/protocol/resp.h"
 
 struct json_call {
     struct caller *caller;

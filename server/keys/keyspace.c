@@ -23,6 +23,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/heap.h"
+#include "io/journal.h"
 #include "io/memory.h"
 #include "server/keys/keyspace_log.h"
 #include "server/keys/keyspace_priv.h"
@@ -200,6 +201,22 @@ struct key keyspace_key(const struct keyspace *k, struct resp_arg arg)
     return (struct key){arg.data, arg.bytes, XXH3_64bits_withSeed(arg.data, arg.bytes, k->seed)};
 }
 
+int keyspace_commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *lsn, struct quire_error *err)
+{
+    const struct keyspace *k = lock->keyspace;
+    const struct keyspace_follower *follower = k->follower;
+    int rc = 0;
+    if (k->journal && !lock->in_batch && follower && follower->joins(follower->context) &&
+        !journal_in_batch(k->journal)) {
+        rc = journal_batch_begin(k->journal, err);
+        lock->in_batch = rc == 0;
+    }
+    if (rc == 0)
+        return keyspace_log_commit(log, lsn, err);
+    keyspace_log_abort(log);
+    return rc;
+}
+
 static void begin_lock(struct keyspace_lock *lock, struct keyspace *k)
 {
     *lock = (struct keyspace_lock){.keyspace = k};
@@ -284,6 +301,9 @@ static void run_later(const struct keyspace *k, void (*run)(void *argument), voi
 
 void keyspace_unlock(struct keyspace_lock *lock)
 {
+    uint64_t lsn = 0;
+    if (lock->in_batch && journal_batch_end(lock->keyspace->journal, &lsn, NULL) == 0)
+        lock->lsn = lsn;
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
         for (uint64_t rest = lock->shards[w]; rest; rest &= rest - 1)
             pthread_mutex_unlock(&lock->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
@@ -424,7 +444,7 @@ static int remove_over(struct keyspace_lock *lock, struct key_entry *e, struct q
     uint64_t lsn = 0;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_delete(&log, arg_of(e));
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     keyspace_entry_unlink(lock, e);
@@ -486,7 +506,7 @@ static int set_value(struct keyspace_lock *lock, const struct key *key, struct k
         keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_bytes(&log, type, (struct resp_arg){key->data, key->bytes},
                            (struct resp_arg){value->data, value->bytes}, expire_ms);
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = keyspace_commit(lock, &log, &lsn, err);
     }
     if (rc == 0 && same) {
         swap_value(lock, same, &value);
@@ -563,7 +583,7 @@ static int set_values(struct keyspace_lock *lock, enum key_type type, const stru
     keyspace_log_begin(&log, lock->keyspace);
     for (uint32_t i = 0; i < n_pairs; i++)
         keyspace_log_bytes(&log, type, pairs[2 * i], pairs[2 * i + 1], kept_expiry(lock, type, pairs[2 * i]));
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free_chain(fresh);
         return rc;
@@ -618,7 +638,7 @@ static int write_at(struct keyspace_lock *lock, struct key_entry *e, uint32_t of
         keyspace_log_abort(log);
         return keyspace_no_memory(err);
     }
-    int rc = keyspace_log_commit(log, &lsn, err);
+    int rc = keyspace_commit(lock, log, &lsn, err);
     if (rc == 0) {
         if (offset > value->bytes)
             memset(value->data + value->bytes, 0, offset - value->bytes);
@@ -665,7 +685,7 @@ int keyspace_write(struct keyspace_lock *lock, const struct key *key, struct key
     memset(e->string->data, 0, offset);
     if (bytes.bytes > 0)
         memcpy(e->string->data + offset, bytes.data, bytes.bytes);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc == 0)
         keyspace_entry_link(lock, e, lsn);
     else
@@ -688,7 +708,7 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
     if (rc == 0) {
         keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = keyspace_commit(lock, &log, &lsn, err);
     }
     *n_new = 0;
     for (uint32_t i = 0; i < n_pairs && rc == 0; i++)
@@ -722,7 +742,7 @@ int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *e, const 
         return 0;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_hash_delete(&log, arg_of(e), fields, n);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++)
@@ -759,7 +779,7 @@ int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uin
     if (rc < 0)
         keyspace_log_abort(&log);
     else
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {
@@ -784,7 +804,7 @@ int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
         return keyspace_no_memory(err);
     keyspace_log_begin(&log, k);
     keyspace_log_flush(&log);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free(tables);
         return rc;
@@ -819,7 +839,7 @@ int keyspace_expire(struct keyspace_lock *lock, struct key_entry *e, uint64_t ex
         return rc;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_expire(&log, arg_of(e), expire_ms);
-    rc = keyspace_log_commit(&log, &lsn, err);
+    rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     set_expiry(shard_of(lock->keyspace, e->node.hash), e, expire_ms);
@@ -839,7 +859,7 @@ static int log_transfer(struct keyspace_lock *lock, const struct key *to, const 
     keyspace_log_entry(&log, name, from);
     if (moved)
         keyspace_log_delete(&log, arg_of(from));
-    return keyspace_log_commit(&log, lsn, err);
+    return keyspace_commit(lock, &log, lsn, err);
 }
 
 int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struct key *to, struct quire_error *err)

@@ -99,6 +99,8 @@ struct keyspace_follower {
     void (*changed)(void *context, const struct key_entry *entry); /* a value is there, or is another than before */
     void (*gone)(void *context, const struct key_entry *entry);    /* leaves the table now */
     void (*cleared)(void *context);                                /* all keys are gone */
+    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the journal. */
+    bool (*joins)(void *context);
     void *context;
 };
 
@@ -135,6 +137,7 @@ struct keyspace_lock {
     uint64_t lsn;               /* the highest of what was appended; 0: nothing was */
     struct key_entry *removed;  /* to be freed when nothing is held any more */
     struct node_table *cleared; /* the same, of all shards */
+    bool in_batch;              /* a batch of the journal was begun, and ends with the lock */
 };
 
 struct key keyspace_key(const struct keyspace *keyspace, struct resp_arg arg);

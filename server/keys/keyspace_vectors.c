@@ -19,7 +19,7 @@ int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, stru
         return keyspace_no_memory(err);
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_vectors(&log, name, collection_uid(set));
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free(fresh);
         return rc;
