@@ -11,7 +11,7 @@
 #include "document/schema/schema.h"
 
 #define QUERY_BYTES_MAX 65536u   /* of a query's text */
-#define QUERY_DEPTH_MAX 250u     /* of nesting */
+#define QUERY_DEPTH_MAX 250u     /* of nesting; a tree is at most three times as deep */
 #define QUERY_NODES_MAX 65536u   /* of a tree */
 #define QUERY_KNN_MAX   1000000u /* neighbours */
 
@@ -22,8 +22,9 @@ enum query_kind {
     QUERY_OR,       /* any child */
     QUERY_NOT,      /* child 0 does not hold */
     QUERY_OPTIONAL, /* child 0 may hold: changes no set, only scores */
-    QUERY_TERM,     /* a word */
-    QUERY_PHRASE,   /* children (TERMs) next to each other, in order; or by `slop` and `in_order` */
+    QUERY_TERM,     /* a word: `text` itself; where `stem` is set also each word that is it or has it as its stem */
+    QUERY_PHRASE,   /* children (TERMs, two or more) in one field, with at most `slop` words between them (-1: any
+                       number), and in order if `in_order`: "two words" has slop 0, in order */
     QUERY_PREFIX,   /* text* */
     QUERY_SUFFIX,   /* *text */
     QUERY_INFIX,    /* *text* */
@@ -32,9 +33,9 @@ enum query_kind {
     QUERY_TAG,      /* field: any child (TERM, PREFIX, SUFFIX, INFIX, WILDCARD) is among its tags */
     QUERY_NUMERIC,  /* field: low..high */
     QUERY_GEO,      /* field: within radius_m of a point */
-    QUERY_MISSING,  /* field is not in the document */
+    QUERY_MISSING,  /* field (of any type) is not in the document */
     QUERY_RANGE,    /* field: vector within radius */
-    QUERY_KNN       /* field: the k nearest of those for which child 0 holds; only at the root */
+    QUERY_KNN       /* field: the k nearest of those for which child 0 holds (always there); only at the root */
 };
 
 /* A string in the tree; not terminated. */
@@ -48,9 +49,11 @@ struct query_node {
     uint32_t n_children;
     struct query_node **children;
     /* TERM, PREFIX, SUFFIX, INFIX, WILDCARD, FUZZY: unescaped. In a TAG as it was written (the field says whether
-     * case counts); otherwise folded to lower case, and `stem` set where the word's stem is searched for, too. */
+     * case counts); otherwise in lower case (document/text/fold.h), and `stem` set where the word's stem is searched
+     * for, too. A TERM of 0 bytes looks for the empty value. */
     struct query_text text, stem;
-    /* Text: the fields it is searched in, a bit for each of the schema's TEXT fields (schema_field.text_bit). */
+    /* Text: the fields it is searched in, a bit for each of the schema's TEXT fields (schema_field.text_bit). What
+     * joins others has the fields that were written in front of it; those of its children count. */
     uint64_t text_fields;
     const struct schema_field *field; /* TAG, NUMERIC, GEO, MISSING, RANGE, KNN */
     uint32_t distance;                /* FUZZY: 1 to 3 */
@@ -67,6 +70,7 @@ struct query_node {
     uint32_t k;                    /* KNN */
     uint32_t ef;                   /* KNN: EF_RUNTIME; 0: none was given */
     struct query_text distance_as; /* RANGE, KNN: name of the distance in the answer; RANGE: empty: none */
+    struct query_text vector_name; /* RANGE, KNN: the parameter's, for query_explain */
 };
 
 struct query_param {
@@ -90,7 +94,7 @@ struct query_context {
 struct query; /* a tree and its memory */
 
 /* QUIRE_EPARSE: err->message names what was met at which offset; QUIRE_ELIMIT: with the limit; QUIRE_ENOMEM. What
- * params hold must live as long as the query. */
+ * params hold and the schema must live as long as the query; text need not. */
 int query_parse(const struct query_context *context, const char *text, size_t bytes, struct query **out,
                 struct quire_error *err);
 void query_free(struct query *query); /* NULL is fine */

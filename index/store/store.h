@@ -21,7 +21,7 @@
 #include "io/journal.h"
 
 /* Kinds of journal records, by who reads them. */
-enum store_record { STORE_KINDS = 1, HOST_KINDS = 32, CACHE_KINDS = 96 };
+enum store_record { STORE_KINDS = 1, HOST_KINDS = 32, DOCUMENT_KINDS = 80, CACHE_KINDS = 96 };
 
 /* What another part of the program keeps in the same journal (the server's keys). Each may be NULL. */
 struct store_host {

@@ -27,6 +27,7 @@ struct caller {
     uint32_t user_bytes;
     uint32_t n_tenants;  /* that its user is bound to; 0: to none */
     const char *command; /* the name of the command being run, in lower case */
+    bool reads_arrays;   /* its library takes no maps for replies of searches (FT.*), whatever the protocol */
     bool leaving;        /* sends no more and may not wait for replies */
     bool gone;           /* no reply reaches it any more */
     bool whole;          /* inside EXEC: what a command does on keys is done before it returns (slice.h) */

@@ -13,8 +13,10 @@
 #include "server/call/data.h"
 #include "index/segment/segment.h"
 #include "io/array.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
+#include "server/call/key_document.h"
 #include "server/keys/keyspace_log.h"
 #include "server/protocol/label.h"
 #include <stdlib.h>
@@ -82,7 +84,7 @@ static void find_orphan(void *context, struct collection *collection)
 {
     struct binding *b = context;
     uint64_t uid = collection_uid(collection);
-    if (!b->orphan && !array_has_u64(b->uids, b->n, uid))
+    if (!b->orphan && !array_has_u64(b->uids, b->n, uid) && !documents_own(b->service->documents, uid))
         b->orphan = collection_ref(collection);
 }
 
@@ -116,26 +118,67 @@ static void name_unavailable(void *context, const struct key_entry *entry)
              (unsigned long long)collection_uid(entry->set), name);
 }
 
+/* ---- indexes of documents ---------------------------------------------------------------------------------------- */
+
+static void drop_index(void *argument)
+{
+    documents_drop_vectors(argument);
+    document_index_unref(argument);
+}
+
+/* Files may be waited for. */
+static void on_discard(void *context, struct document_index *index)
+{
+    service_run_later(context, drop_index, index);
+}
+
+/* Indexes get their collections and all keys; what changes from now on they are told. */
+static int begin_documents(struct service *s, struct quire_error *err)
+{
+    uint64_t began_us = clock_us();
+    int rc = documents_begin(s->documents, s->store, err);
+    if (rc < 0)
+        return rc;
+    key_document_give_all(&s->keyspace, s->documents);
+    rc = documents_begun(s->documents, err);
+    documents_on_discard(s->documents, on_discard, s);
+    key_document_follow(&s->keyspace, s->documents, &s->follower);
+    if (documents_count(s->documents) > 0)
+        log_line(s->log, LOG_LEVEL_NOTICE, "%u indexes of documents, made in %.3f s", documents_count(s->documents),
+                 (double)(clock_us() - began_us) / 1e6);
+    return rc;
+}
+
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
 static int restore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
     struct service *s = context;
-    return kind >= CACHE_KINDS ? caches_restore(s->caches, kind, lsn, bytes, n, err)
-                               : keyspace_restore(&s->keyspace, kind, lsn, bytes, n, err);
+    if (kind >= CACHE_KINDS)
+        return caches_restore(s->caches, kind, lsn, bytes, n, err);
+    if (kind >= DOCUMENT_KINDS)
+        return documents_restore(s->documents, kind, lsn, bytes, n, err);
+    return keyspace_restore(&s->keyspace, kind, lsn, bytes, n, err);
 }
 
 static int replay(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
     struct service *s = context;
-    return kind >= CACHE_KINDS ? caches_replay(s->caches, kind, lsn, bytes, n, err)
-                               : keyspace_replay(&s->keyspace, kind, lsn, bytes, n, err);
+    if (kind >= CACHE_KINDS)
+        return caches_replay(s->caches, kind, lsn, bytes, n, err);
+    if (kind >= DOCUMENT_KINDS)
+        return documents_replay(s->documents, kind, lsn, bytes, n, err);
+    if (kind == KEY_LOG_FLUSH)
+        documents_replay_flush(s->documents, lsn);
+    return keyspace_replay(&s->keyspace, kind, lsn, bytes, n, err);
 }
 
 static int save(void *context, struct checkpoint *checkpoint, struct quire_error *err)
 {
     struct service *s = context;
     int rc = keyspace_save(&s->keyspace, checkpoint, err);
+    if (rc == 0)
+        rc = documents_save(s->documents, checkpoint, err);
     return rc == 0 ? caches_save(s->caches, checkpoint, err) : rc;
 }
 
@@ -201,9 +244,11 @@ int data_open(struct service *s, struct quire_error *err)
                                     .log = log_event,
                                     .log_context = s,
                                     .seal_rows = (uint32_t)config->cache_seal_rows};
-    if (config->dir[0] == 0)
-        return 0;
-    int rc = caches_create(&caches, &s->caches, err);
+    int rc = documents_create(&s->documents, err);
+    if (rc == 0 && config->dir[0] == 0)
+        return begin_documents(s, err);
+    if (rc == 0)
+        rc = caches_create(&caches, &s->caches, err);
     if (rc == 0)
         rc = cache_scratch_create(&s->cache_scratch, err);
     if (rc < 0)
@@ -225,6 +270,8 @@ int data_open(struct service *s, struct quire_error *err)
     rc = bind_keys(s, err);
     if (rc == 0 && report.unavailable)
         keyspace_each(&s->keyspace, name_unavailable, s);
+    if (rc == 0)
+        rc = begin_documents(s, err);
     if (rc == 0)
         rc = caches_begin(s->caches, store_journal(s->store), err);
     s->caches_begun = rc == 0;
@@ -350,7 +397,10 @@ void data_close(struct service *s)
         store_end_maintenance(s->store); /* a checkpoint that ran on would miss the keys that go now */
     if (s->caches_begun)
         caches_end(s->caches); /* nobody uses them any more; what they still log needs the journal */
+    s->keyspace.follower = NULL;
     keyspace_fini(&s->keyspace);
+    documents_destroy(s->documents);
+    s->documents = NULL;
     if (s->journal)
         s->journal_close(s->journal_context);
     cache_scratch_destroy(s->cache_scratch);

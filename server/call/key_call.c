@@ -123,6 +123,7 @@ const char *key_encoding(const struct key_entry *entry)
     case KEY_HASH:
         return hash_is_large(entry->hash) ? "hashtable" : "listpack";
     case KEY_VECTOR_SET:
+    case KEY_JSON:
         break;
     }
     return "raw"; /* as of any type of a module */

@@ -8,6 +8,7 @@
 #define QUIRE_SERVER_SERVICE_H
 
 #include "cache/core/cache.h"
+#include "document/index/documents.h"
 #include "index/store/store.h"
 #include "server/call/worker.h"
 #include "server/keys/gate.h"
@@ -15,13 +16,17 @@
 #include "server/process/config.h"
 #include "server/process/log.h"
 
+struct cursors;
 struct fair;
 
 struct service {
     struct config *config;
     struct log *log;
     struct keyspace keyspace;
-    struct store *store;   /* NULL: no data folder */
+    struct store *store;         /* NULL: no data folder */
+    struct documents *documents; /* indexes of keys */
+    struct keyspace_follower follower;
+    struct cursors *cursors; /* of FT.AGGREGATE: server/document, which makes and ends them */
     struct caches *caches; /* of the store; NULL: none */
     bool caches_begun;
     struct cache_scratch *cache_scratch; /* the worker's */

@@ -57,6 +57,16 @@ void worker_post(struct worker *w, struct job *job)
     pthread_mutex_unlock(&w->lock);
 }
 
+bool worker_is_stopping(struct worker *w)
+{
+    if (!w->started)
+        return false;
+    pthread_mutex_lock(&w->lock);
+    bool stopping = w->stopping;
+    pthread_mutex_unlock(&w->lock);
+    return stopping;
+}
+
 void worker_stop(struct worker *w)
 {
     if (!w->started)

@@ -22,6 +22,8 @@ struct worker {
 int worker_start(struct worker *worker, struct quire_error *err);
 /* Before worker_start and after worker_stop the job runs at once. */
 void worker_post(struct worker *worker, struct job *job);
+/* A job that would post itself again ends instead. */
+bool worker_is_stopping(struct worker *worker);
 /* Runs what was posted, then ends the thread. */
 void worker_stop(struct worker *worker);
 

@@ -198,6 +198,10 @@ void cmd_client_setinfo(struct caller *caller, const struct resp_arg *args, uint
     bool library = arg_is(args[2], "LIB-NAME");
     if (!library && !arg_is(args[2], "LIB-VER"))
         caller_error(&c->caller, "ERR Unrecognized option '%.*s'", ARG_SHOWN(args[2], 64u));
-    else if (set_name(c, library ? &c->library : &c->library_version, args[3], library ? "lib-name" : "lib-ver"))
+    else if (set_name(c, library ? &c->library : &c->library_version, args[3], library ? "lib-name" : "lib-ver")) {
+        if (library)
+            /* valkey-glide says HELLO 3 and reads what valkey-search answers: arrays */
+            c->caller.reads_arrays = c->library && strncmp(c->library, "Glide", 5) == 0;
         resp_simple(client_reply(c), "OK");
+    }
 }

@@ -20,7 +20,8 @@ enum { AT_ONCE_BYTES = 1 << 20, PIECE_BYTES = 256 << 10, SCAN_AT_ONCE = 64, FRAM
 struct dump_call {
     struct worker_call base;
     struct resp_buffer reply;        /* all of it, framed */
-    struct value *value;             /* a reference; NULL: not a string */
+    struct value *value;             /* a reference, of a string or a document; NULL: another type */
+    enum key_type value_type;
     struct transfer_writing writing; /* of a set in EXEC, whose moment is now; export NULL: not begun */
     uint64_t most;
     const char *setting; /* whose limit that is */
@@ -55,11 +56,11 @@ static int too_large(struct dump_call *call)
                      (unsigned long long)call->most, call->setting);
 }
 
-static int dump_string(struct dump_call *call)
+static int dump_bytes(struct dump_call *call)
 {
     if (call->value->bytes > call->most)
         return too_large(call);
-    payload_begin(&call->reply, KEY_STRING);
+    payload_begin(&call->reply, call->value_type);
     resp_raw(&call->reply, call->value->data, call->value->bytes);
     payload_end(&call->reply, 0);
     return 0;
@@ -145,7 +146,7 @@ static int frame(struct dump_call *call)
 static void dump(struct worker_call *base)
 {
     struct dump_call *call = (struct dump_call *)base;
-    int rc = call->value ? dump_string(call) : base->base.collection ? dump_set(call) : dump_hash(call);
+    int rc = call->value ? dump_bytes(call) : base->base.collection ? dump_set(call) : dump_hash(call);
     base->code = rc < 0 || call->gone ? rc : frame(call);
 }
 
@@ -177,8 +178,9 @@ static void dump_later(struct caller *c, struct key_call *key)
     struct value *value = NULL;
     if (key->entry->type == KEY_VECTOR_SET)
         view.collection = collection_ref(key->entry->set);
-    else if (key->entry->type == KEY_STRING)
+    else if (keyspace_has_bytes(key->entry->type))
         value = keyspace_value_ref(key->entry->string);
+    const enum key_type type = (enum key_type)key->entry->type;
     const struct resp_arg name = {key->key.data, key->key.bytes};
     key_end(key);
     struct dump_call *call = deferred_begin(c, view.collection ? &view : NULL, sizeof *call + name.bytes, true);
@@ -187,6 +189,7 @@ static void dump_later(struct caller *c, struct key_call *key)
         return;
     }
     call->value = value;
+    call->value_type = type;
     call->most = find_limit(c->lane->service->config, &call->setting);
     call->key_bytes = name.bytes;
     if (name.bytes > 0)
@@ -204,7 +207,7 @@ static void dump_later(struct caller *c, struct key_call *key)
 
 static bool takes_long(const struct key_entry *entry)
 {
-    if (entry->type == KEY_STRING)
+    if (keyspace_has_bytes(entry->type))
         return entry->string->bytes > AT_ONCE_BYTES;
     return hash_is_large(entry->hash) && hash_memory_bytes(entry->hash) > PIECE_BYTES;
 }
@@ -213,7 +216,7 @@ static void dump_now(struct caller *c, const struct key_entry *entry)
 {
     struct resp_buffer *out = caller_reply(c), payload = resp_buffer_beside(out);
     payload_begin(&payload, (enum key_type)entry->type);
-    if (entry->type == KEY_STRING) {
+    if (keyspace_has_bytes(entry->type)) {
         resp_raw(&payload, entry->string->data, entry->string->bytes);
     } else {
         payload_number(&payload, 4, hash_count(entry->hash));

@@ -120,6 +120,8 @@ static int make_value(struct service *service, struct payload *p, bool at_once, 
     switch (p->type) {
     case KEY_STRING:
         return payload_string(p, &out->string, err);
+    case KEY_JSON:
+        return payload_json(p, &out->string, err);
     case KEY_HASH:
         return payload_hash(p, service->keyspace.seed, &out->hash, err);
     case KEY_VECTOR_SET:

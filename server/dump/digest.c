@@ -114,11 +114,11 @@ static int digest_with(struct service *service, struct resp_arg name, struct add
     const struct key_entry *entry = keyspace_find(&lock, &key);
     a->sum = (struct sum){.n = 0};
     memset(out, 0, DIGEST_BYTES);
-    if (entry && entry->type == KEY_STRING) {
+    if (entry && keyspace_has_bytes(entry->type)) {
         begin_item(&a->item);
         add_piece(&a->item, entry->string->data, entry->string->bytes);
         end_item(&a->item, &a->sum);
-        finish(&a->sum, "string", out);
+        finish(&a->sum, entry->type == KEY_JSON ? "json" : "string", out);
     } else if (entry && entry->type == KEY_HASH) {
         hash_each(entry->hash, add_field, a);
         finish(&a->sum, "hash", out);

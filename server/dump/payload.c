@@ -2,6 +2,7 @@
  * payload.c - framing and checksum of payloads; strings and hashes in them. Vector sets: transfer.c.
  */
 #include "server/dump/payload.h"
+#include "document/json/tree.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
@@ -12,7 +13,7 @@
 
 enum { PAIRS_AT_ONCE = 256 };
 
-static const uint8_t type_bytes[] = {[KEY_STRING] = 1, [KEY_HASH] = 2, [KEY_VECTOR_SET] = 3};
+static const uint8_t type_bytes[] = {[KEY_STRING] = 1, [KEY_HASH] = 2, [KEY_VECTOR_SET] = 3, [KEY_JSON] = 4};
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
@@ -52,10 +53,12 @@ int payload_open(struct resp_arg bytes, struct payload *out, struct quire_error 
     const uint8_t *data = bytes.data;
     size_t n = bytes.bytes;
     bool known = n >= PAYLOAD_HEADER_BYTES + PAYLOAD_FOOTER_BYTES && bytes_load_u32(data) == PAYLOAD_MAGIC &&
-                 data[4] >= 1 && data[4] <= 3 && bytes_load_u16(data + n - PAYLOAD_FOOTER_BYTES) == PAYLOAD_VERSION;
+                 data[4] >= 1 && data[4] <= 4 && bytes_load_u16(data + n - PAYLOAD_FOOTER_BYTES) == PAYLOAD_VERSION;
     if (!known || bytes_load_u64(data + n - 8) != XXH3_64bits(data, n - 8))
         return error_set(err, QUIRE_EVERSION, "DUMP payload version or checksum are wrong");
-    out->type = data[4] == 1 ? KEY_STRING : data[4] == 2 ? KEY_HASH : KEY_VECTOR_SET;
+    for (unsigned type = 0; type < sizeof type_bytes; type++)
+        if (type_bytes[type] == data[4])
+            out->type = (enum key_type)type;
     out->at = data + PAYLOAD_HEADER_BYTES;
     out->end = data + n - PAYLOAD_FOOTER_BYTES;
     return 0;
@@ -87,6 +90,23 @@ int payload_string(struct payload *p, struct value **out, struct quire_error *er
     uint32_t bytes = (uint32_t)(p->end - p->at);
     *out = keyspace_value_create(p->at, bytes, bytes);
     return *out ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a string of %u bytes", bytes);
+}
+
+/* What is kept is the text that the document prints, whatever the payload's was. */
+int payload_json(struct payload *p, struct value **out, struct quire_error *err)
+{
+    struct tree_text text = {.data = NULL};
+    json_t *root;
+    int rc = tree_parse(p->at, (size_t)(p->end - p->at), &root, err);
+    if (rc < 0)
+        return rc == QUIRE_EPARSE ? QUIRE_ECORRUPT : rc;
+    tree_print(root, NULL, 0, &text);
+    json_decref(root);
+    *out = text.failed || text.bytes > UINT32_MAX
+               ? NULL
+               : keyspace_value_create(text.data, (uint32_t)text.bytes, (uint32_t)text.bytes);
+    tree_text_fini(&text);
+    return *out ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a document");
 }
 
 /* A field and its value at *pair. */

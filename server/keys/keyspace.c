@@ -23,8 +23,10 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/heap.h"
+#include "io/journal.h"
 #include "io/memory.h"
 #include "server/keys/keyspace_log.h"
+#include "server/keys/keyspace_priv.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,13 +55,8 @@ static uint64_t wall_clock_ms(void *context)
 
 const char *keyspace_type_name(enum key_type type)
 {
-    static const char *const names[] = {"string", "hash", "vectorset"};
+    static const char *const names[] = {"string", "hash", "vectorset", "ReJSON-RL"};
     return names[type];
-}
-
-static int no_memory(struct quire_error *err)
-{
-    return error_set(err, QUIRE_ENOMEM, "no memory for a key");
 }
 
 /* ---- values and entries ------------------------------------------------------------------------------------------ */
@@ -90,7 +87,7 @@ void keyspace_value_unref(struct value *v)
 }
 
 /* An entry in no table. NULL without memory. The value is the caller's to set. */
-static struct key_entry *entry_create(const struct keyspace *k, const struct key *key, enum key_type type)
+struct key_entry *keyspace_entry_create(const struct keyspace *k, const struct key *key, enum key_type type)
 {
     struct key_entry *e = malloc(sizeof *e + key->bytes);
     if (!e)
@@ -106,7 +103,7 @@ static struct key_entry *entry_create(const struct keyspace *k, const struct key
 
 void keyspace_release(const struct key_value *value)
 {
-    if (value->type == KEY_STRING)
+    if (keyspace_has_bytes(value->type))
         keyspace_value_unref(value->string);
     else if (value->type == KEY_HASH)
         hash_destroy(value->hash);
@@ -121,11 +118,6 @@ static void entry_destroy(struct key_entry *e)
     free(e);
 }
 
-static struct key_entry *entry_of(struct table_node *node)
-{
-    return (struct key_entry *)(void *)node;
-}
-
 static struct resp_arg arg_of(const struct key_entry *e)
 {
     return (struct resp_arg){e->key, e->node.key_bytes};
@@ -134,7 +126,7 @@ static struct resp_arg arg_of(const struct key_entry *e)
 uint64_t keyspace_entry_bytes(const struct key_entry *e)
 {
     uint64_t bytes = sizeof *e + e->node.key_bytes;
-    if (e->type == KEY_STRING && e->string)
+    if (keyspace_has_bytes(e->type) && e->string)
         bytes += sizeof *e->string + e->string->capacity;
     else if (e->type == KEY_HASH && e->hash)
         bytes += hash_memory_bytes(e->hash);
@@ -168,7 +160,7 @@ int keyspace_init(struct keyspace *k, struct quire_error *err)
 static void free_entry(void *context, struct table_node *node)
 {
     (void)context;
-    entry_destroy(entry_of(node));
+    entry_destroy(keyspace_entry_of(node));
 }
 
 void keyspace_fini(struct keyspace *k)
@@ -207,6 +199,22 @@ static struct shard *shard_of(const struct keyspace *k, uint64_t hash)
 struct key keyspace_key(const struct keyspace *k, struct resp_arg arg)
 {
     return (struct key){arg.data, arg.bytes, XXH3_64bits_withSeed(arg.data, arg.bytes, k->seed)};
+}
+
+int keyspace_commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *lsn, struct quire_error *err)
+{
+    const struct keyspace *k = lock->keyspace;
+    const struct keyspace_follower *follower = k->follower;
+    int rc = 0;
+    if (k->journal && !lock->in_batch && follower && follower->joins(follower->context) &&
+        !journal_in_batch(k->journal)) {
+        rc = journal_batch_begin(k->journal, err);
+        lock->in_batch = rc == 0;
+    }
+    if (rc == 0)
+        return keyspace_log_commit(log, lsn, err);
+    keyspace_log_abort(log);
+    return rc;
 }
 
 static void begin_lock(struct keyspace_lock *lock, struct keyspace *k)
@@ -275,7 +283,7 @@ static void unbind(const struct keyspace *k, struct key_entry *e)
 
 static void unbind_node(void *context, struct table_node *node)
 {
-    unbind(context, entry_of(node));
+    unbind(context, keyspace_entry_of(node));
 }
 
 static void free_removed(void *argument)
@@ -293,11 +301,14 @@ static void run_later(const struct keyspace *k, void (*run)(void *argument), voi
 
 void keyspace_unlock(struct keyspace_lock *lock)
 {
+    uint64_t lsn = 0;
+    if (lock->in_batch && journal_batch_end(lock->keyspace->journal, &lsn, NULL) == 0)
+        lock->lsn = lsn;
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
         for (uint64_t rest = lock->shards[w]; rest; rest &= rest - 1)
             pthread_mutex_unlock(&lock->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);
     for (struct key_entry *e = lock->removed, *next; e; e = next) {
-        next = entry_of(e->node.next);
+        next = keyspace_entry_of(e->node.next);
         unbind(lock->keyspace, e);
         if (e->type == KEY_HASH && e->hash && hash_count(e->hash) >= LONG_HASH)
             run_later(lock->keyspace, free_removed, e);
@@ -327,7 +338,7 @@ void keyspace_used(struct keyspace_lock *lock, struct key_entry *entry)
 /* Space for one more. */
 static int reserve_queue(struct shard *s, struct quire_error *err)
 {
-    return array_reserve(&s->queue, &s->queue_capacity, s->n_queue + 1) ? 0 : no_memory(err);
+    return array_reserve(&s->queue, &s->queue_capacity, s->n_queue + 1) ? 0 : keyspace_no_memory(err);
 }
 
 static void leave_queue(struct shard *s, struct key_entry *e)
@@ -370,10 +381,11 @@ static struct key_entry *find_any(const struct keyspace_lock *lock, const struct
 {
     unsigned shard = shard_number(key->hash);
     assert(lock->shards[shard / 64] >> shard % 64 & 1); /* it is locked */
-    return entry_of(node_table_find(&shard_of(lock->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
+    return keyspace_entry_of(
+        node_table_find(&shard_of(lock->keyspace, key->hash)->table, key->data, key->bytes, key->hash));
 }
 
-static void unlink_entry(struct keyspace_lock *lock, struct key_entry *e)
+void keyspace_entry_unlink(struct keyspace_lock *lock, struct key_entry *e)
 {
     struct shard *s = shard_of(lock->keyspace, e->node.hash);
     const struct keyspace_follower *follower = lock->keyspace->follower;
@@ -408,14 +420,14 @@ static void changed(struct keyspace_lock *lock, struct key_entry *e, uint64_t ls
 }
 
 /* Puts a fresh entry in its table, in place of what has its key; space in the queue was reserved. */
-static void link_entry(struct keyspace_lock *lock, struct key_entry *fresh, uint64_t lsn)
+void keyspace_entry_link(struct keyspace_lock *lock, struct key_entry *fresh, uint64_t lsn)
 {
     struct key key = {fresh->key, fresh->node.key_bytes, fresh->node.hash};
     struct shard *s = shard_of(lock->keyspace, key.hash);
     struct key_entry *old = find_any(lock, &key);
     uint64_t expire_ms = fresh->expire_ms;
     if (old)
-        unlink_entry(lock, old);
+        keyspace_entry_unlink(lock, old);
     uint64_t before = node_table_bytes(&s->table);
     node_table_insert(&s->table, &fresh->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
@@ -432,10 +444,10 @@ static int remove_over(struct keyspace_lock *lock, struct key_entry *e, struct q
     uint64_t lsn = 0;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_delete(&log, arg_of(e));
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
-    unlink_entry(lock, e);
+    keyspace_entry_unlink(lock, e);
     lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
     atomic_fetch_add_explicit(&lock->keyspace->expired, 1, memory_order_relaxed);
     return 0;
@@ -480,20 +492,21 @@ static void swap_value(struct keyspace_lock *lock, struct key_entry *e, struct v
     *value = old;
 }
 
-int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, struct value *value,
-                        uint64_t expire_ms, struct quire_error *err)
+/* The value is a string's, or the text of a document. */
+static int set_value(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, enum key_type type,
+                     struct value *value, uint64_t expire_ms, struct quire_error *err)
 {
-    struct key_entry *same = entry && entry->type == KEY_STRING ? entry : NULL, *fresh = NULL;
+    struct key_entry *same = entry && entry->type == type ? entry : NULL, *fresh = NULL;
     struct key_log log;
     uint64_t lsn = 0;
     int rc = reserve_expiry(lock, key->hash, same, expire_ms, err);
-    if (rc == 0 && !same && !(fresh = entry_create(lock->keyspace, key, KEY_STRING)))
-        rc = no_memory(err);
+    if (rc == 0 && !same && !(fresh = keyspace_entry_create(lock->keyspace, key, type)))
+        rc = keyspace_no_memory(err);
     if (rc == 0) {
         keyspace_log_begin(&log, lock->keyspace);
-        keyspace_log_set(&log, (struct resp_arg){key->data, key->bytes}, (struct resp_arg){value->data, value->bytes},
-                         expire_ms);
-        rc = keyspace_log_commit(&log, &lsn, err);
+        keyspace_log_bytes(&log, type, (struct resp_arg){key->data, key->bytes},
+                           (struct resp_arg){value->data, value->bytes}, expire_ms);
+        rc = keyspace_commit(lock, &log, &lsn, err);
     }
     if (rc == 0 && same) {
         swap_value(lock, same, &value);
@@ -502,7 +515,7 @@ int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struc
     } else if (rc == 0) {
         fresh->string = value;
         fresh->expire_ms = expire_ms;
-        link_entry(lock, fresh, lsn);
+        keyspace_entry_link(lock, fresh, lsn);
         return 0;
     }
     free(fresh);
@@ -510,21 +523,34 @@ int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struc
     return rc;
 }
 
+int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, struct value *value,
+                        uint64_t expire_ms, struct quire_error *err)
+{
+    return set_value(lock, key, entry, KEY_STRING, value, expire_ms, err);
+}
+
+int keyspace_set_json(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, struct value *value,
+                      uint64_t expire_ms, struct quire_error *err)
+{
+    return set_value(lock, key, entry, KEY_JSON, value, expire_ms, err);
+}
+
 static void free_chain(struct key_entry *e)
 {
     for (struct key_entry *next; e; e = next) {
-        next = entry_of(e->node.next);
+        next = keyspace_entry_of(e->node.next);
         entry_destroy(e);
     }
 }
 
 /* Fresh entries of n pairs, the last first; NULL without memory. */
-static struct key_entry *make_strings(const struct keyspace *k, const struct resp_arg *pairs, uint32_t n_pairs)
+static struct key_entry *make_values(const struct keyspace *k, enum key_type type, const struct resp_arg *pairs,
+                                     uint32_t n_pairs)
 {
     struct key_entry *first = NULL;
     for (uint32_t i = 0; i < n_pairs; i++) {
         struct key key = keyspace_key(k, pairs[2 * i]);
-        struct key_entry *e = entry_create(k, &key, KEY_STRING);
+        struct key_entry *e = keyspace_entry_create(k, &key, type);
         if (e)
             e->string = keyspace_value_create(pairs[2 * i + 1].data, pairs[2 * i + 1].bytes, pairs[2 * i + 1].bytes);
         if (!e || !e->string) {
@@ -538,32 +564,53 @@ static struct key_entry *make_strings(const struct keyspace *k, const struct res
     return first;
 }
 
-int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
-                         struct quire_error *err)
+/* Where a key has an expiry and documents are set, it is kept: the queue has space for what leaves it first. */
+static uint64_t kept_expiry(const struct keyspace_lock *lock, enum key_type type, struct resp_arg name)
 {
-    struct key_entry *fresh = make_strings(lock->keyspace, pairs, n_pairs), *in_order = NULL, *next;
+    struct key key = keyspace_key(lock->keyspace, name);
+    const struct key_entry *old = type == KEY_JSON ? find_any(lock, &key) : NULL;
+    return old ? old->expire_ms : 0;
+}
+
+static int set_values(struct keyspace_lock *lock, enum key_type type, const struct resp_arg *pairs, uint32_t n_pairs,
+                      struct quire_error *err)
+{
+    struct key_entry *fresh = make_values(lock->keyspace, type, pairs, n_pairs), *in_order = NULL, *next;
     struct key_log log;
     uint64_t lsn = 0;
     if (!fresh)
-        return no_memory(err);
+        return keyspace_no_memory(err);
     keyspace_log_begin(&log, lock->keyspace);
     for (uint32_t i = 0; i < n_pairs; i++)
-        keyspace_log_set(&log, pairs[2 * i], pairs[2 * i + 1], 0);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+        keyspace_log_bytes(&log, type, pairs[2 * i], pairs[2 * i + 1], kept_expiry(lock, type, pairs[2 * i]));
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free_chain(fresh);
         return rc;
     }
     for (; fresh; fresh = next) {
-        next = entry_of(fresh->node.next);
+        next = keyspace_entry_of(fresh->node.next);
         fresh->node.next = in_order ? &in_order->node : NULL;
         in_order = fresh;
     }
     for (; in_order; in_order = next) {
-        next = entry_of(in_order->node.next);
-        link_entry(lock, in_order, lsn);
+        next = keyspace_entry_of(in_order->node.next);
+        in_order->expire_ms = kept_expiry(lock, type, arg_of(in_order));
+        keyspace_entry_link(lock, in_order, lsn);
     }
     return 0;
+}
+
+int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
+                         struct quire_error *err)
+{
+    return set_values(lock, KEY_STRING, pairs, n_pairs, err);
+}
+
+int keyspace_set_jsons(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
+                       struct quire_error *err)
+{
+    return set_values(lock, KEY_JSON, pairs, n_pairs, err);
 }
 
 /* The entry's value where it may be written up to `bytes`, as nobody else reads it; otherwise a copy that may grow.
@@ -589,9 +636,9 @@ static int write_at(struct keyspace_lock *lock, struct key_entry *e, uint32_t of
     uint64_t lsn = 0;
     if (!value) {
         keyspace_log_abort(log);
-        return no_memory(err);
+        return keyspace_no_memory(err);
     }
-    int rc = keyspace_log_commit(log, &lsn, err);
+    int rc = keyspace_commit(lock, log, &lsn, err);
     if (rc == 0) {
         if (offset > value->bytes)
             memset(value->data + value->bytes, 0, offset - value->bytes);
@@ -627,41 +674,41 @@ int keyspace_write(struct keyspace_lock *lock, const struct key *key, struct key
     keyspace_log_write(&log, (struct resp_arg){key->data, key->bytes}, offset, bytes);
     if (entry)
         return write_at(lock, entry, offset, bytes, &log, err);
-    struct key_entry *e = entry_create(lock->keyspace, key, KEY_STRING);
+    struct key_entry *e = keyspace_entry_create(lock->keyspace, key, KEY_STRING);
     if (e)
         e->string = keyspace_value_create(NULL, offset + bytes.bytes, offset + bytes.bytes);
     if (!e || !e->string) {
         keyspace_log_abort(&log);
         free(e);
-        return no_memory(err);
+        return keyspace_no_memory(err);
     }
     memset(e->string->data, 0, offset);
     if (bytes.bytes > 0)
         memcpy(e->string->data + offset, bytes.data, bytes.bytes);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc == 0)
-        link_entry(lock, e, lsn);
+        keyspace_entry_link(lock, e, lsn);
     else
         free_chain(e);
     return rc;
 }
 
-/* ---- changes of hashes and vector sets --------------------------------------------------------------------------- */
+/* ---- changes of hashes ------------------------------------------------------------------------------------------- */
 
 int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry,
                       const struct resp_arg *pairs, uint32_t n_pairs, uint32_t *n_new, struct quire_error *err)
 {
-    struct key_entry *e = entry ? entry : entry_create(lock->keyspace, key, KEY_HASH);
+    struct key_entry *e = entry ? entry : keyspace_entry_create(lock->keyspace, key, KEY_HASH);
     struct hash_spare spare = {0};
     struct key_log log;
     if (e && !entry)
         e->hash = hash_create(lock->keyspace->seed);
     uint64_t lsn = 0, before = e ? keyspace_entry_bytes(e) : 0;
-    int rc = e && e->hash && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : no_memory(err);
+    int rc = e && e->hash && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : keyspace_no_memory(err);
     if (rc == 0) {
         keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = keyspace_commit(lock, &log, &lsn, err);
     }
     *n_new = 0;
     for (uint32_t i = 0; i < n_pairs && rc == 0; i++)
@@ -677,7 +724,7 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
     if (entry)
         changed(lock, e, lsn);
     else
-        link_entry(lock, e, lsn);
+        keyspace_entry_link(lock, e, lsn);
     return 0;
 }
 
@@ -695,7 +742,7 @@ int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *e, const 
         return 0;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_hash_delete(&log, arg_of(e), fields, n);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++)
@@ -703,91 +750,13 @@ int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *e, const 
     account(lock->keyspace, before, keyspace_entry_bytes(e));
     changed(lock, e, lsn);
     if (hash_count(e->hash) == 0)
-        unlink_entry(lock, e);
+        keyspace_entry_unlink(lock, e);
     return 0;
-}
-
-int keyspace_set_vectors(struct keyspace_lock *lock, const struct key *key, struct collection *set,
-                         struct quire_error *err)
-{
-    struct key_entry *fresh = entry_create(lock->keyspace, key, KEY_VECTOR_SET);
-    struct resp_arg name = {key->data, key->bytes};
-    struct key_log log;
-    uint64_t lsn = 0;
-    if (!fresh)
-        return no_memory(err);
-    keyspace_log_begin(&log, lock->keyspace);
-    keyspace_log_vectors(&log, name, collection_uid(set));
-    int rc = keyspace_log_commit(&log, &lsn, err);
-    if (rc < 0) {
-        free(fresh);
-        return rc;
-    }
-    fresh->set = set;
-    link_entry(lock, fresh, lsn);
-    return 0;
-}
-
-int keyspace_set_unbound(struct keyspace_lock *lock, const struct key *key, uint64_t uid, struct quire_error *err)
-{
-    struct key_entry *fresh = entry_create(lock->keyspace, key, KEY_VECTOR_SET);
-    if (!fresh)
-        return no_memory(err);
-    fresh->uid = uid;
-    fresh->unbound = true;
-    link_entry(lock, fresh, 0);
-    return 0;
-}
-
-struct binding {
-    struct collection *(*find)(void *context, uint64_t uid);
-    void *context;
-    struct key_entry *lost; /* of this shard */
-};
-
-static void bind_node(void *context, struct table_node *node)
-{
-    struct binding *b = context;
-    struct key_entry *e = entry_of(node);
-    if (e->type != KEY_VECTOR_SET || (!e->unbound && e->set))
-        return;
-    struct collection *set = e->unbound ? b->find(b->context, e->uid) : NULL;
-    e->set = set;
-    e->unbound = false;
-    if (!set)
-        b->lost = e;
-}
-
-void keyspace_bind(struct keyspace *k, struct collection *(*find)(void *context, uint64_t uid), void *context)
-{
-    struct binding b = {find, context, NULL};
-    for (unsigned i = 0; i < KEYSPACE_SHARDS; i++)
-        do {
-            struct keyspace_lock lock;
-            b.lost = NULL;
-            keyspace_lock_shard(&lock, k, i);
-            node_table_each(&k->shards[i].table, bind_node, &b);
-            if (b.lost)
-                unlink_entry(&lock, b.lost);
-            keyspace_unlock(&lock);
-        } while (b.lost);
 }
 
 void keyspace_touch(struct keyspace_lock *lock, struct key_entry *entry, uint64_t lsn)
 {
     stamp(lock, entry, lsn);
-}
-
-struct collection *keyspace_get_vectors(struct keyspace *k, struct resp_arg name, bool *other)
-{
-    struct keyspace_lock lock;
-    struct key key = keyspace_key(k, name);
-    keyspace_lock_key(&lock, k, &key);
-    const struct key_entry *e = keyspace_find(&lock, &key);
-    *other = e && e->type != KEY_VECTOR_SET;
-    struct collection *set = e && !*other ? collection_ref(e->set) : NULL;
-    keyspace_unlock(&lock);
-    return set;
 }
 
 /* ---- changes of keys --------------------------------------------------------------------------------------------- */
@@ -810,7 +779,7 @@ int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uin
     if (rc < 0)
         keyspace_log_abort(&log);
     else
-        rc = keyspace_log_commit(&log, &lsn, err);
+        rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n; i++) {
@@ -818,7 +787,7 @@ int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uin
         e = find_any(lock, &key);
         if (!e)
             continue;
-        unlink_entry(lock, e);
+        keyspace_entry_unlink(lock, e);
         (*n_gone)++;
     }
     lock->lsn = lsn > lock->lsn ? lsn : lock->lsn;
@@ -832,10 +801,10 @@ int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
     struct key_log log;
     uint64_t lsn = 0;
     if (!tables)
-        return no_memory(err);
+        return keyspace_no_memory(err);
     keyspace_log_begin(&log, k);
     keyspace_log_flush(&log);
-    int rc = keyspace_log_commit(&log, &lsn, err);
+    int rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0) {
         free(tables);
         return rc;
@@ -870,7 +839,7 @@ int keyspace_expire(struct keyspace_lock *lock, struct key_entry *e, uint64_t ex
         return rc;
     keyspace_log_begin(&log, lock->keyspace);
     keyspace_log_expire(&log, arg_of(e), expire_ms);
-    rc = keyspace_log_commit(&log, &lsn, err);
+    rc = keyspace_commit(lock, &log, &lsn, err);
     if (rc < 0)
         return rc;
     set_expiry(shard_of(lock->keyspace, e->node.hash), e, expire_ms);
@@ -890,23 +859,24 @@ static int log_transfer(struct keyspace_lock *lock, const struct key *to, const 
     keyspace_log_entry(&log, name, from);
     if (moved)
         keyspace_log_delete(&log, arg_of(from));
-    return keyspace_log_commit(&log, lsn, err);
+    return keyspace_commit(lock, &log, lsn, err);
 }
 
 int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struct key *to, struct quire_error *err)
 {
     uint64_t lsn = 0, expire_ms = e->expire_ms;
-    struct key_entry *fresh = entry_create(lock->keyspace, to, e->type);
-    int rc = fresh ? reserve_expiry(lock, to->hash, NULL, expire_ms, err) : no_memory(err);
+    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, to, e->type);
+    int rc = fresh ? reserve_expiry(lock, to->hash, NULL, expire_ms, err) : keyspace_no_memory(err);
     if (rc == 0)
         rc = log_transfer(lock, to, e, true, &lsn, err);
     if (rc < 0) {
         free(fresh);
         return rc;
     }
-    unlink_entry(lock, e);
+    keyspace_entry_unlink(lock, e);
     switch ((enum key_type)e->type) {
     case KEY_STRING:
+    case KEY_JSON:
         fresh->string = e->string;
         e->string = NULL;
         break;
@@ -923,7 +893,7 @@ int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struc
         break;
     }
     fresh->expire_ms = expire_ms;
-    link_entry(lock, fresh, lsn);
+    keyspace_entry_link(lock, fresh, lsn);
     return 0;
 }
 
@@ -935,7 +905,7 @@ static int put_entry(struct keyspace_lock *lock, const struct key *to, struct ke
     if (rc == 0)
         rc = log_transfer(lock, to, fresh, false, &lsn, err);
     if (rc == 0)
-        link_entry(lock, fresh, lsn);
+        keyspace_entry_link(lock, fresh, lsn);
     else
         entry_destroy(fresh);
     return rc;
@@ -944,30 +914,30 @@ static int put_entry(struct keyspace_lock *lock, const struct key *to, struct ke
 int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const struct key *to, struct quire_error *err)
 {
     assert(e->type != KEY_VECTOR_SET);
-    struct key_entry *fresh = entry_create(lock->keyspace, to, e->type);
+    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, to, e->type);
     if (!fresh)
-        return no_memory(err);
-    if (e->type == KEY_STRING)
+        return keyspace_no_memory(err);
+    if (keyspace_has_bytes(e->type))
         fresh->string = keyspace_value_create(e->string->data, e->string->bytes, e->string->bytes);
     else
         fresh->hash = hash_copy(e->hash);
     fresh->expire_ms = e->expire_ms;
-    if (e->type == KEY_STRING ? fresh->string != NULL : fresh->hash != NULL)
+    if (keyspace_has_bytes(e->type) ? fresh->string != NULL : fresh->hash != NULL)
         return put_entry(lock, to, fresh, err);
     entry_destroy(fresh);
-    return no_memory(err);
+    return keyspace_no_memory(err);
 }
 
 int keyspace_put(struct keyspace_lock *lock, const struct key *key, const struct key_value *value, uint64_t expire_ms,
                  struct quire_error *err)
 {
-    struct key_entry *fresh = entry_create(lock->keyspace, key, value->type);
+    struct key_entry *fresh = keyspace_entry_create(lock->keyspace, key, value->type);
     if (!fresh) {
         keyspace_release(value);
-        return no_memory(err);
+        return keyspace_no_memory(err);
     }
     fresh->expire_ms = expire_ms;
-    if (value->type == KEY_STRING)
+    if (keyspace_has_bytes(value->type))
         fresh->string = value->string;
     else if (value->type == KEY_HASH)
         fresh->hash = value->hash;

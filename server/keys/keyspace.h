@@ -26,10 +26,15 @@ struct journal;
 
 enum { KEYSPACE_SHARDS = 256 };
 
-enum key_type { KEY_STRING, KEY_HASH, KEY_VECTOR_SET };
+enum key_type { KEY_STRING, KEY_HASH, KEY_VECTOR_SET, KEY_JSON };
 const char *keyspace_type_name(enum key_type type); /* as TYPE says it */
+/* Whether its value is a struct value: a string, or a JSON document as its text (document/json/tree.h prints it). */
+static inline bool keyspace_has_bytes(unsigned type)
+{
+    return type == KEY_STRING || type == KEY_JSON;
+}
 
-/* The value of a string. References are taken under the shard's lock; whoever has the only one, under that lock, may
+/* The value of a string or a JSON document. References are taken under the shard's lock; whoever has the only one, under that lock, may
  * write to it. */
 struct value {
     atomic_uint references;
@@ -41,7 +46,7 @@ struct value *keyspace_value_create(const void *data, uint32_t bytes, uint32_t c
 struct value *keyspace_value_ref(struct value *value);
 void keyspace_value_unref(struct value *value);
 
-/* A value that no key has yet: a reference to a string or a set, or a hash. */
+/* A value that no key has yet: a reference to a string, a document or a set, or a hash. */
 struct key_value {
     enum key_type type;
     union {
@@ -65,7 +70,7 @@ struct key_entry {
     uint64_t version;   /* of its shard's changes: differs after each change to the key, also after it was gone */
     uint64_t lsn;       /* of its last change; 0: not logged */
     union {
-        struct value *string;
+        struct value *string; /* of a JSON document, too */
         struct hash *hash;
         struct collection *set; /* a reference */
         uint64_t uid;           /* of the collection, while `unbound` */
@@ -94,6 +99,8 @@ struct keyspace_follower {
     void (*changed)(void *context, const struct key_entry *entry); /* a value is there, or is another than before */
     void (*gone)(void *context, const struct key_entry *entry);    /* leaves the table now */
     void (*cleared)(void *context);                                /* all keys are gone */
+    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the journal. */
+    bool (*joins)(void *context);
     void *context;
 };
 
@@ -110,8 +117,8 @@ struct keyspace {
     void (*unbind)(void *context, struct collection *collection);
     void *unbind_context;
     const struct keyspace_follower *follower; /* NULL: nobody; set when the folder has been read, before lanes run */
-    _Atomic uint64_t used_bytes; /* keys, values and tables */
-    _Atomic uint64_t expired;    /* keys that were removed because their time was over */
+    _Atomic uint64_t used_bytes;              /* keys, values and tables */
+    _Atomic uint64_t expired;                 /* keys that were removed because their time was over */
     atomic_uint second;
     atomic_bool keeps_expired; /* keyspace_expire_due does nothing: for tests */
 };
@@ -130,6 +137,7 @@ struct keyspace_lock {
     uint64_t lsn;               /* the highest of what was appended; 0: nothing was */
     struct key_entry *removed;  /* to be freed when nothing is held any more */
     struct node_table *cleared; /* the same, of all shards */
+    bool in_batch;              /* a batch of the journal was begun, and ends with the lock */
 };
 
 struct key keyspace_key(const struct keyspace *keyspace, struct resp_arg arg);
@@ -162,6 +170,12 @@ int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struc
 /* n pairs (key, value), all or none, without expiry. */
 int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
                          struct quire_error *err);
+/* Sets a JSON document, whatever was there, to its text; as keyspace_set_string. */
+int keyspace_set_json(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, struct value *value,
+                      uint64_t expire_ms, struct quire_error *err);
+/* n pairs (key, text), no key twice, all or none. A key that expires keeps its expiry. */
+int keyspace_set_jsons(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
+                       struct quire_error *err);
 /* Adds bytes to a string. */
 int keyspace_append(struct keyspace_lock *lock, struct key_entry *entry, const void *bytes, uint32_t n,
                     struct quire_error *err);

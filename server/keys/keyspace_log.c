@@ -112,9 +112,11 @@ static bool begin_record(struct key_log *log, enum key_log_kind kind)
     return true;
 }
 
-void keyspace_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value, uint64_t expire_ms)
+void keyspace_log_bytes(struct key_log *log, enum key_type type, struct resp_arg key, struct resp_arg value,
+                        uint64_t expire_ms)
 {
-    if (!begin_record(log, KEY_LOG_SET))
+    assert(keyspace_has_bytes(type));
+    if (!begin_record(log, type == KEY_JSON ? KEY_LOG_JSON : KEY_LOG_SET))
         return;
     add_u64(log, expire_ms);
     add_key(log, key);
@@ -217,7 +219,9 @@ void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct k
         return;
     switch ((enum key_type)e->type) {
     case KEY_STRING:
-        keyspace_log_set(log, key, (struct resp_arg){e->string->data, e->string->bytes}, e->expire_ms);
+    case KEY_JSON:
+        keyspace_log_bytes(log, (enum key_type)e->type, key, (struct resp_arg){e->string->data, e->string->bytes},
+                           e->expire_ms);
         return;
     case KEY_HASH:
         keyspace_log_hash_set(log, key, NULL, 0);
@@ -341,14 +345,15 @@ static int take_fields(struct reader *r, bool pairs, struct resp_arg **out, uint
     return 0;
 }
 
-static int apply_set(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
-                     uint64_t expire_ms, struct quire_error *err)
+static int apply_set(struct keyspace_lock *lock, enum key_type type, const struct key *key, struct key_entry *e,
+                     struct reader *r, uint64_t expire_ms, struct quire_error *err)
 {
     struct resp_arg bytes = take_rest(r);
     struct value *value = keyspace_value_create(bytes.data, bytes.bytes, bytes.bytes);
     if (!value)
         return error_set(err, QUIRE_ENOMEM, "no memory for a value");
-    return keyspace_set_string(lock, key, e, value, expire_ms, err);
+    return type == KEY_JSON ? keyspace_set_json(lock, key, e, value, expire_ms, err)
+                            : keyspace_set_string(lock, key, e, value, expire_ms, err);
 }
 
 static int apply_fields(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
@@ -373,10 +378,11 @@ static int apply(struct keyspace_lock *lock, enum key_log_kind kind, const struc
     uint32_t n_gone;
     switch (kind) {
     case KEY_LOG_SET:
-        return apply_set(lock, key, e, r, number, err);
+    case KEY_LOG_JSON:
+        return apply_set(lock, kind == KEY_LOG_JSON ? KEY_JSON : KEY_STRING, key, e, r, number, err);
     case KEY_LOG_APPEND:
         if (!e)
-            return apply_set(lock, key, e, r, 0, err);
+            return apply_set(lock, KEY_STRING, key, e, r, 0, err);
         bytes = take_rest(r);
         return keyspace_append(lock, e, bytes.data, bytes.bytes, err);
     case KEY_LOG_WRITE:
@@ -408,11 +414,12 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
                        struct quire_error *err)
 {
     struct reader r = {bytes, bytes + n, false};
-    bool numbered = kind == KEY_LOG_SET || kind == KEY_LOG_EXPIRE || kind == KEY_LOG_VECTORS || kind == KEY_LOG_WRITE;
+    bool numbered = kind == KEY_LOG_SET || kind == KEY_LOG_EXPIRE || kind == KEY_LOG_VECTORS || kind == KEY_LOG_WRITE ||
+                    kind == KEY_LOG_JSON;
     uint64_t number = numbered ? take_u64(&r) : 0;
     struct resp_arg name = take_key(&r);
     struct keyspace_lock lock;
-    if (r.broken || kind > KEY_LOG_WRITE)
+    if (r.broken || kind > KEY_LOG_JSON)
         return bad_record(kind, lsn, err);
     struct key key = keyspace_key(k, name);
     keyspace_lock_key(&lock, k, &key);

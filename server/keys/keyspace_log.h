@@ -12,8 +12,9 @@
  *   KEY_LOG_FLUSH        nothing
  *   KEY_LOG_VECTORS      u64 uid of the collection, key: binds it
  *   KEY_LOG_WRITE        u64 offset, key, bytes: of a string
+ *   KEY_LOG_JSON         u64 expiry in unix ms (0: none), key, text of a JSON document
  *
- * A checkpoint holds SET, HASH_SET (a large hash in several, which add up), EXPIRE behind them, and VECTORS.
+ * A checkpoint holds SET, JSON, HASH_SET (a large hash in several, which add up), EXPIRE behind them, and VECTORS.
  */
 #ifndef QUIRE_SERVER_KEYSPACE_LOG_H
 #define QUIRE_SERVER_KEYSPACE_LOG_H
@@ -30,7 +31,8 @@ enum key_log_kind {
     KEY_LOG_EXPIRE,
     KEY_LOG_FLUSH,
     KEY_LOG_VECTORS,
-    KEY_LOG_WRITE
+    KEY_LOG_WRITE,
+    KEY_LOG_JSON
 };
 
 /* Records being collected for one frame. With a keyspace that has no journal every call does nothing. Memory that ran
@@ -50,7 +52,9 @@ struct key_log {
 };
 
 void keyspace_log_begin(struct key_log *log, const struct keyspace *keyspace);
-void keyspace_log_set(struct key_log *log, struct resp_arg key, struct resp_arg value, uint64_t expire_ms);
+/* Of a string or a JSON document. */
+void keyspace_log_bytes(struct key_log *log, enum key_type type, struct resp_arg key, struct resp_arg value,
+                        uint64_t expire_ms);
 void keyspace_log_append(struct key_log *log, struct resp_arg key, struct resp_arg bytes);
 void keyspace_log_write(struct key_log *log, struct resp_arg key, uint32_t offset, struct resp_arg bytes);
 void keyspace_log_hash_set(struct key_log *log, struct resp_arg key, const struct resp_arg *pairs, uint32_t n_pairs);

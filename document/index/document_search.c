@@ -1,0 +1,421 @@
+/*
+ * document_search.c - see document_search.h. The steps, each of which may end the search:
+ *
+ *   1. ranges: one after the other; each leaves a set of ids, and a list of ids with distances
+ *   2. eval: the tree, under the index's lock for reading; ranges are looked up in what step 1 has left
+ *   3. KNN: the nearest among the set of step 2 (all documents: without a set)
+ *   4. finish: ids, distances and scores in arrays of the same order
+ */
+#include "document/index/document_search.h"
+#include "document/index/document_index_priv.h"
+#include "document/query/query.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a vector part has found, in the order of ids. */
+struct near {
+    uint32_t id;
+    double distance;
+};
+struct range {
+    const struct query_node *node;
+    roaring_bitmap_t *ids; /* owned */
+    struct near *near;     /* owned; in the order of ids; only where the distance has a name */
+    uint32_t n;
+};
+
+struct document_work {
+    struct document_search *search;
+    const struct query_node *knn; /* NULL: none */
+    struct range ranges[DOCUMENT_RANGES_MAX];
+    uint32_t n_ranges, n_searched;
+    struct vectors_search vectors;
+    roaring_bitmap_t *found; /* owned; NULL: all documents */
+};
+
+/* ---- the tree ---------------------------------------------------------------------------------------------------- */
+
+/* The vector ranges below a node, in order; their number, also where that is more than fit. */
+static uint32_t collect(const struct query_node *node, const struct query_node **ranges, uint32_t n)
+{
+    if (node->kind == QUERY_RANGE) {
+        if (n < DOCUMENT_RANGES_MAX)
+            ranges[n] = node;
+        return n + 1;
+    }
+    for (uint32_t i = 0; i < node->n_children; i++)
+        n = collect(node->children[i], ranges, n);
+    return n;
+}
+
+int document_search_yields(const struct query *query, struct query_text *names, uint32_t *n_names,
+                           struct quire_error *err)
+{
+    const struct query_node *ranges[DOCUMENT_RANGES_MAX], *root = query_root(query);
+    uint32_t n_ranges = collect(root, ranges, 0), n = 0;
+    if (n_ranges > DOCUMENT_RANGES_MAX)
+        return error_set(err, QUIRE_ELIMIT, "a query has at most %u VECTOR_RANGE parts, this one has %u",
+                         DOCUMENT_RANGES_MAX, n_ranges);
+    if (root->kind == QUERY_KNN)
+        names[n++] = root->distance_as;
+    for (uint32_t i = 0; i < n_ranges; i++)
+        if (ranges[i]->distance_as.bytes > 0)
+            names[n++] = ranges[i]->distance_as;
+    *n_names = n;
+    return 0;
+}
+
+bool document_search_has_vectors(const struct query *query)
+{
+    const struct query_node *ranges[DOCUMENT_RANGES_MAX];
+    return query_root(query)->kind == QUERY_KNN || collect(query_root(query), ranges, 0) > 0;
+}
+
+static bool has_words(const struct query_node *node)
+{
+    bool has = node->kind >= QUERY_TERM && node->kind <= QUERY_FUZZY;
+    if (node->kind == QUERY_TAG)
+        return false; /* its children are tags */
+    for (uint32_t i = 0; i < node->n_children && !has; i++)
+        has = has_words(node->children[i]);
+    return has;
+}
+
+bool document_search_has_words(const struct query *query)
+{
+    return has_words(query_root(query));
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void work_free(struct document_work *w)
+{
+    for (uint32_t i = 0; i < w->n_ranges; i++) {
+        if (w->ranges[i].ids)
+            roaring_bitmap_free(w->ranges[i].ids);
+        free(w->ranges[i].near);
+    }
+    if (w->found)
+        roaring_bitmap_free(w->found);
+    free(w);
+}
+
+static void end(struct document_work *w, int code)
+{
+    struct document_search *s = w->search;
+    s->code = code;
+    s->work = NULL;
+    work_free(w);
+    s->done(s);
+}
+
+static void no_memory(struct document_work *w)
+{
+    end(w, error_set(&w->search->error, QUIRE_ENOMEM, "no memory for the documents that a query has found"));
+}
+
+void document_search_fini(struct document_search *s)
+{
+    free(s->ids);
+    free(s->scores);
+    for (uint32_t i = 0; i < s->n_yields; i++)
+        free(s->yields[i].values);
+    s->ids = NULL;
+    s->scores = NULL;
+    s->n_yields = 0;
+}
+
+static double distance_of(const struct range *range, uint32_t id)
+{
+    uint32_t low = 0, high = range->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (range->near[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < range->n && range->near[low].id == id ? range->near[low].distance : NAN;
+}
+
+/* Distances of ranges with a name, for the ids that were found. */
+static bool fill_ranges(struct document_work *w)
+{
+    struct document_search *s = w->search;
+    for (uint32_t i = 0; i < w->n_ranges; i++) {
+        const struct range *range = &w->ranges[i];
+        if (range->node->distance_as.bytes == 0)
+            continue;
+        double *values = malloc((s->n + 1) * sizeof *values);
+        if (!values)
+            return false;
+        for (uint64_t j = 0; j < s->n; j++)
+            values[j] = distance_of(range, s->ids[j]);
+        s->yields[s->n_yields++] = (struct document_yield){range->node->distance_as, values};
+    }
+    return true;
+}
+
+static int given(void *context, const struct query_node *node, const roaring_bitmap_t **out, struct quire_error *err)
+{
+    struct document_work *w = context;
+    for (uint32_t i = 0; i < w->n_searched; i++)
+        if (w->ranges[i].node == node) {
+            *out = w->ranges[i].ids;
+            return 0;
+        }
+    return error_set(err, QUIRE_EINVALID, "a vector part stands where none is taken");
+}
+
+static bool is_late(void *context)
+{
+    const struct document_work *w = context;
+    return w->search->deadline_us && clock_us() > w->search->deadline_us;
+}
+
+static struct fields_request request_of(struct document_work *w, const struct query_node *root)
+{
+    return (struct fields_request){.root = root, .given = given, .cancelled = is_late, .context = w};
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct near *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Scores of what was found, which need not be in the order of ids. */
+static int score(struct document_work *w)
+{
+    struct document_search *s = w->search;
+    const struct query_node *root = query_root(s->query);
+    struct fields_request request = request_of(w, root->kind == QUERY_KNN ? root->children[0] : root);
+    uint32_t *ids = malloc((s->n + 1) * sizeof *ids);
+    double *scores = malloc((s->n + 1) * sizeof *scores);
+    struct near *places = malloc((s->n + 1) * sizeof *places); /* id, and its place as distance */
+    s->scores = malloc((s->n + 1) * sizeof *s->scores);
+    int rc = ids && scores && places && s->scores ? 0 : QUIRE_ENOMEM;
+    for (uint64_t i = 0; rc == 0 && i < s->n; i++)
+        places[i] = (struct near){s->ids[i], (double)i};
+    if (rc == 0 && s->by_distance)
+        qsort(places, s->n, sizeof *places, compare_places);
+    for (uint64_t i = 0; rc == 0 && i < s->n; i++)
+        ids[i] = places[i].id;
+    if (rc == 0) {
+        pthread_rwlock_rdlock(&s->index->lock);
+        rc = fields_score(s->index->fields, &request, s->scorer, 4, ids, s->n, scores, &s->error);
+        pthread_rwlock_unlock(&s->index->lock);
+    }
+    for (uint64_t i = 0; rc == 0 && i < s->n; i++)
+        s->scores[(uint64_t)places[i].distance] = scores[i];
+    free(ids);
+    free(scores);
+    free(places);
+    return rc;
+}
+
+static void finish(struct document_work *w)
+{
+    struct document_search *s = w->search;
+    if (!fill_ranges(w)) {
+        no_memory(w);
+        return;
+    }
+    int rc = s->scored ? score(w) : 0;
+    if (rc == QUIRE_ENOMEM)
+        no_memory(w);
+    else
+        end(w, rc);
+}
+
+/* ---- the nearest ------------------------------------------------------------------------------------------------- */
+
+static void add_stats(struct document_search *s, const struct quire_search_stats *more)
+{
+    s->stats.reads += more->reads;
+    s->stats.rounds += more->rounds;
+    s->stats.cpu_ns += more->cpu_ns;
+    s->stats.latency_ns += more->latency_ns;
+}
+
+static void on_nearest(struct vectors_search *v)
+{
+    struct document_work *w = v->owner;
+    struct document_search *s = w->search;
+    add_stats(s, &v->stats);
+    if (v->code < 0) {
+        s->error = v->error;
+        end(w, v->code);
+        return;
+    }
+    s->ids = malloc((v->n + (size_t)1) * sizeof *s->ids);
+    double *values = malloc((v->n + (size_t)1) * sizeof *values);
+    if (!s->ids || !values) {
+        free(values);
+        no_memory(w);
+        return;
+    }
+    if (v->n > 0) {
+        memcpy(s->ids, v->ids, v->n * sizeof *s->ids);
+        memcpy(values, v->distances, v->n * sizeof *values);
+    }
+    s->n = v->n;
+    s->by_distance = true;
+    s->yields[s->n_yields++] = (struct document_yield){w->knn->distance_as, values};
+    finish(w);
+}
+
+static struct vectors *vectors_of(struct document_work *w, const struct schema_field *field)
+{
+    struct document_index *x = w->search->index;
+    pthread_rwlock_rdlock(&x->lock);
+    struct vectors *vectors = x->vectors[field->index] ? vectors_ref(x->vectors[field->index]) : NULL;
+    pthread_rwlock_unlock(&x->lock);
+    return vectors;
+}
+
+static void search_vectors(struct document_work *w, const struct query_node *node, const roaring_bitmap_t *allowed,
+                           void (*done)(struct vectors_search *v))
+{
+    struct document_search *s = w->search;
+    struct quire_error err = {0};
+    struct vectors *vectors = vectors_of(w, node->field);
+    if (!vectors) {
+        end(w, error_set(&s->error, QUIRE_EINVALID, "field `%s` holds no vectors that can be searched",
+                         node->field->name));
+        return;
+    }
+    w->vectors = (struct vectors_search){.vectors = vectors,
+                                         .query = node->vector,
+                                         .allowed = allowed,
+                                         .k = node->kind == QUERY_KNN ? node->k : QUIRE_K_MAX,
+                                         .is_range = node->kind == QUERY_RANGE,
+                                         .radius = node->radius,
+                                         .ef = node->ef,
+                                         .priority = s->priority,
+                                         .done = done,
+                                         .owner = w};
+    int rc = vectors_search_start(s->searcher, &w->vectors, &err);
+    vectors_unref(vectors); /* the search has its own */
+    if (rc < 0) {
+        s->error = err;
+        end(w, rc);
+    }
+}
+
+/* ---- the tree is decided ----------------------------------------------------------------------------------------- */
+
+static bool leaves_all(const struct document_work *w, const struct query_node *node)
+{
+    return node->kind == QUERY_ALL && w->search->n_also == 0 && !w->search->only;
+}
+
+/* What the tree and all else leave; *out is NULL for all documents. */
+static int eval(struct document_work *w, const struct query_node *node)
+{
+    struct document_search *s = w->search;
+    int rc = 0;
+    if (w->knn && leaves_all(w, node))
+        return 0;
+    pthread_rwlock_rdlock(&s->index->lock);
+    struct fields_request request = request_of(w, node);
+    rc = fields_eval(s->index->fields, &request, &w->found, &s->error);
+    for (uint32_t i = 0; i < s->n_also && rc == 0; i++) {
+        roaring_bitmap_t *more = NULL;
+        request.root = s->also[i];
+        rc = fields_eval(s->index->fields, &request, &more, &s->error);
+        if (rc == 0) {
+            roaring_bitmap_and_inplace(w->found, more);
+            roaring_bitmap_free(more);
+        }
+    }
+    pthread_rwlock_unlock(&s->index->lock);
+    if (rc == 0 && s->only)
+        roaring_bitmap_and_inplace(w->found, s->only);
+    return rc;
+}
+
+static void decide(struct document_work *w)
+{
+    struct document_search *s = w->search;
+    const struct query_node *root = query_root(s->query);
+    int rc = eval(w, w->knn ? root->children[0] : root);
+    if (rc < 0) {
+        end(w, rc);
+        return;
+    }
+    if (w->knn) {
+        search_vectors(w, w->knn, w->found, on_nearest);
+        return;
+    }
+    s->n = roaring_bitmap_get_cardinality(w->found);
+    s->ids = malloc((s->n + 1) * sizeof *s->ids);
+    if (!s->ids) {
+        no_memory(w);
+        return;
+    }
+    roaring_bitmap_to_uint32_array(w->found, s->ids);
+    finish(w);
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+static void next_range(struct document_work *w);
+
+static void on_range(struct vectors_search *v)
+{
+    struct document_work *w = v->owner;
+    struct range *range = &w->ranges[w->n_searched];
+    add_stats(w->search, &v->stats);
+    if (v->code < 0) {
+        w->search->error = v->error;
+        end(w, v->code);
+        return;
+    }
+    bool named = range->node->distance_as.bytes > 0;
+    range->ids = roaring_bitmap_of_ptr(v->n, v->ids);
+    range->near = named ? malloc((v->n + (size_t)1) * sizeof *range->near) : NULL;
+    if (!range->ids || (named && !range->near)) {
+        no_memory(w);
+        return;
+    }
+    for (uint32_t i = 0; i < v->n && named; i++)
+        range->near[i] = (struct near){v->ids[i], v->distances[i]};
+    range->n = v->n;
+    if (named)
+        qsort(range->near, range->n, sizeof *range->near, compare_places);
+    w->n_searched++;
+    next_range(w);
+}
+
+static void next_range(struct document_work *w)
+{
+    if (w->n_searched < w->n_ranges)
+        search_vectors(w, w->ranges[w->n_searched].node, NULL, on_range);
+    else
+        decide(w);
+}
+
+void document_search_start(struct document_search *s)
+{
+    const struct query_node *ranges[DOCUMENT_RANGES_MAX], *root = query_root(s->query);
+    struct document_work *w = calloc(1, sizeof *w);
+    s->work = w;
+    if (!w) {
+        s->code = error_set(&s->error, QUIRE_ENOMEM, "no memory for a query");
+        s->done(s);
+        return;
+    }
+    w->search = s;
+    w->knn = root->kind == QUERY_KNN ? root : NULL;
+    w->n_ranges = collect(root, ranges, 0);
+    assert(w->n_ranges <= DOCUMENT_RANGES_MAX); /* document_search_yields was asked */
+    for (uint32_t i = 0; i < w->n_ranges; i++)
+        w->ranges[i].node = ranges[i];
+    document_index_used(s->index);
+    next_range(w);
+}

@@ -1,0 +1,99 @@
+/*
+ * documents.h - all indexes of documents: made, changed and dropped by name; told what becomes of documents; in the
+ * journal, in checkpoints, and there again after a restart.
+ *
+ * Records of the journal, numbers little-endian, a word as u32 bytes and the bytes:
+ *
+ *   DOCUMENT_LOG_CREATE  u32 n, n x u64 uid of the collection of each vector field, words of FT.CREATE
+ *   DOCUMENT_LOG_ALTER   u32 n, n x u64 uid of the new vector fields' collections, name of the index, words behind ADD
+ *   DOCUMENT_LOG_DROP    name of the index
+ *   DOCUMENT_LOG_ALIAS   alias, name of the index; the name empty: the alias is gone
+ *
+ * A checkpoint holds CREATE, ALTER and ALIAS as they were logged. That all keys are gone (the keyspace's record) takes
+ * all indexes with it.
+ *
+ * Thread-safe, but for create, begin and destroy.
+ */
+#ifndef QUIRE_DOCUMENTS_H
+#define QUIRE_DOCUMENTS_H
+
+#include "document/index/document_index.h"
+#include "index/store/store.h"
+
+#define DOCUMENTS_INDEXES_MAX 10000u
+#define DOCUMENTS_ALIASES_MAX 10000u
+
+struct documents;
+
+enum document_log_kind {
+    DOCUMENT_LOG_CREATE = DOCUMENT_KINDS,
+    DOCUMENT_LOG_ALTER,
+    DOCUMENT_LOG_DROP,
+    DOCUMENT_LOG_ALIAS
+};
+
+int documents_create(struct documents **out, struct quire_error *err);
+void documents_destroy(struct documents *documents); /* NULL is fine */
+
+/* ---- a folder is opened ------------------------------------------------------------------------------------------ */
+
+/* For struct store_host, with the documents as context. Flush: all keys went (the keyspace's record). */
+int documents_restore(void *documents, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                      struct quire_error *err);
+int documents_replay(void *documents, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n,
+                     struct quire_error *err);
+void documents_replay_flush(void *documents, uint64_t lsn);
+int documents_save(void *documents, struct checkpoint *checkpoint, struct quire_error *err);
+/* When all has been read: indexes get their collections out of the store (NULL: there is no folder, nothing lasts),
+ * and what is changed from now on is logged. Documents come next, by documents_changed; then documents_begun. */
+int documents_begin(struct documents *documents, struct store *store, struct quire_error *err);
+/* Whether this collection is an index's. */
+bool documents_own(struct documents *documents, uint64_t uid);
+/* Every document has been given: vectors that belong to none go. */
+int documents_begun(struct documents *documents, struct quire_error *err);
+
+/* ---- what becomes of documents ----------------------------------------------------------------------------------- */
+
+/* Under the lock of the key's shard. Cheap where no index follows the key. */
+void documents_changed(struct documents *documents, const void *key, uint32_t key_bytes,
+                       const struct document_view *view);
+void documents_gone(struct documents *documents, const void *key, uint32_t key_bytes);
+/* All keys are gone, and with them, as in RediSearch, all indexes; the keyspace has logged it. */
+void documents_cleared(struct documents *documents);
+/* Whether there is any index: otherwise nothing need be told. And whether one has vectors: a change of a document and
+ * what it changes here are to be in one frame of the journal then (document/vectors). */
+bool documents_follow(const struct documents *documents);
+bool documents_have_vectors(const struct documents *documents);
+/* Who takes over the reference to an index that was dropped: it calls documents_drop_vectors where files may be waited
+ * for, and lets go. NULL: it is let go at once. */
+void documents_on_discard(struct documents *documents, void (*discard)(void *context, struct document_index *index),
+                          void *context);
+void documents_drop_vectors(struct document_index *index);
+
+/* ---- indexes by name --------------------------------------------------------------------------------------------- */
+
+/* Words as of schema_parse. *out is a reference. Errors: schema_parse's; QUIRE_EEXISTS "Index already exists";
+ * QUIRE_ELIMIT; what the journal or the store says. Not on a lane: may wait for files where the schema has vectors. */
+int documents_add(struct documents *documents, const struct schema_word *words, uint32_t n_words,
+                  struct document_index **out, uint64_t *lsn, struct quire_error *err);
+/* Words behind FT.ALTER idx SCHEMA ADD. */
+int documents_alter(struct documents *documents, struct schema_word name, const struct schema_word *words,
+                    uint32_t n_words, struct document_index **out, uint64_t *lsn, struct quire_error *err);
+/* By name or alias. *out (a reference) is the index that was. */
+int documents_drop(struct documents *documents, struct schema_word name, struct document_index **out, uint64_t *lsn,
+                   struct quire_error *err);
+/* By name or alias; a reference. QUIRE_ENOTFOUND with the text that clients look for. */
+int documents_find(struct documents *documents, struct schema_word name, struct document_index **out,
+                   struct quire_error *err);
+/* add: QUIRE_EEXISTS where there is such an alias, or index. */
+int documents_alias_set(struct documents *documents, struct schema_word alias, struct schema_word name, bool add,
+                        uint64_t *lsn, struct quire_error *err);
+int documents_alias_remove(struct documents *documents, struct schema_word alias, uint64_t *lsn,
+                           struct quire_error *err);
+
+/* Calls visit for each, in the order of their names; it may ask nothing of documents. */
+void documents_each(struct documents *documents, void (*visit)(void *context, struct document_index *index),
+                    void *context);
+uint32_t documents_count(struct documents *documents);
+
+#endif

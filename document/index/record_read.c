@@ -1,0 +1,231 @@
+/*
+ * record_read.c - hashes and JSON documents become records.
+ *
+ * A field that is not there is fine. A field that holds what its type does not take leaves the whole document out of
+ * the index, as in RediSearch: a number that is none, a vector of another size, a place off the earth. NaN and infinity
+ * are no elements of vectors here.
+ *
+ * Vectors are checked and copied: their bytes lie anywhere in a hash, and are read as numbers later.
+ */
+#include "document/index/record_read_priv.h"
+#include "io/error.h"
+#include <assert.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NUMBER_TEXT_MAX = 127 };
+
+#define LATITUDE_MAX  85.05112878 /* of the Mercator projection that places are kept in */
+#define LONGITUDE_MAX 180.0
+
+bool record_number(const char *text, size_t bytes, double *out)
+{
+    char copy[NUMBER_TEXT_MAX + 1], *end;
+    if (bytes == 0 || bytes > NUMBER_TEXT_MAX || isspace((unsigned char)text[0]))
+        return false;
+    memcpy(copy, text, bytes);
+    copy[bytes] = 0;
+    double x = strtod(copy, &end);
+    if (end != copy + bytes || isnan(x))
+        return false;
+    *out = x;
+    return true;
+}
+
+bool record_place(const char *text, size_t bytes, double *longitude, double *latitude)
+{
+    const char *comma = memchr(text, ',', bytes);
+    if (!comma)
+        return false;
+    const char *second = comma + 1, *end = text + bytes;
+    while (second < end && *second == ' ')
+        second++;
+    return record_number(text, (size_t)(comma - text), longitude) &&
+           record_number(second, (size_t)(end - second), latitude) && fabs(*longitude) <= LONGITUDE_MAX &&
+           fabs(*latitude) <= LATITUDE_MAX;
+}
+
+static int no_memory(const struct record_reading *r)
+{
+    return error_set(r->err, QUIRE_ENOMEM, "no memory for a document's fields");
+}
+
+struct record_value *record_values(struct record_reading *r, struct record_field *field, uint32_t n)
+{
+    struct record_value *values = arena_take(r->arena, n * sizeof *values + 1);
+    if (values)
+        memset(values, 0, n * sizeof *values);
+    field->values = values;
+    field->n_values = n;
+    field->present = true;
+    return values;
+}
+
+static int bad(const struct record_reading *r, const struct schema_field *f, const char *what)
+{
+    return error_set(r->err, QUIRE_EINVALID, "Field `%s`: %s", f->name, what);
+}
+
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
+
+/* Infinite or not a number, by the exponent's bits of its type. */
+static bool is_finite(enum schema_element element, const uint8_t *at)
+{
+    uint16_t half;
+    uint32_t single;
+    uint64_t whole;
+    switch (element) {
+    case SCHEMA_FLOAT32:
+        memcpy(&single, at, sizeof single);
+        return (single & 0x7f800000u) != 0x7f800000u;
+    case SCHEMA_FLOAT64:
+        memcpy(&whole, at, sizeof whole);
+        return (whole & 0x7ff0000000000000u) != 0x7ff0000000000000u;
+    case SCHEMA_FLOAT16:
+        memcpy(&half, at, sizeof half);
+        return (half & 0x7c00u) != 0x7c00u;
+    case SCHEMA_BFLOAT16:
+        memcpy(&half, at, sizeof half);
+        return (half & 0x7f80u) != 0x7f80u;
+    case SCHEMA_INT8:
+    case SCHEMA_UINT8:
+        break;
+    }
+    return true;
+}
+
+static int read_blob(struct record_reading *r, const struct schema_field *f, struct record_field *field,
+                     struct schema_word blob)
+{
+    size_t element_bytes = schema_element_bytes(f->vector.element), bytes = f->vector.dim * element_bytes;
+    if (blob.bytes != bytes)
+        return error_set(r->err, QUIRE_EDIM, "Could not add vector with blob size %u (expected size %zu)", blob.bytes,
+                         bytes);
+    for (size_t at = 0; at < bytes; at += element_bytes)
+        if (!is_finite(f->vector.element, (const uint8_t *)blob.data + at))
+            return bad(r, f, "the vector holds NaN or infinity");
+    struct record_value *value = record_values(r, field, 1);
+    char *copy = arena_take(r->arena, bytes);
+    if (!value || !copy)
+        return no_memory(r);
+    memcpy(copy, blob.data, bytes);
+    value->text = copy;
+    value->bytes = (uint32_t)bytes;
+    return 0;
+}
+
+/* ---- hashes ------------------------------------------------------------------------------------------------------ */
+
+static int read_hash_field(struct record_reading *r, const struct schema_field *f, struct record_field *field)
+{
+    struct schema_word word;
+    if (!r->view->field(r->view->context, f->identifier, f->identifier_bytes, &word))
+        return 0;
+    if (f->type == SCHEMA_VECTOR)
+        return read_blob(r, f, field, word);
+    struct record_value *value = record_values(r, field, 1);
+    if (!value)
+        return no_memory(r);
+    value->text = word.data;
+    value->bytes = word.bytes;
+    if (f->type == SCHEMA_NUMERIC && !record_number(word.data, word.bytes, &value->number))
+        return error_set(r->err, QUIRE_EINVALID, "Invalid numeric value: '%.*s'",
+                         word.bytes < 64 ? (int)word.bytes : 64, word.data);
+    if (f->type == SCHEMA_GEO && !record_place(word.data, word.bytes, &value->number, &value->latitude))
+        return error_set(r->err, QUIRE_EINVALID, "Invalid geo string: '%.*s' is not longitude,latitude",
+                         word.bytes < 64 ? (int)word.bytes : 64, word.data);
+    return 0;
+}
+
+static int read_hash(struct record_reading *r)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < r->schema->n_fields && rc == 0; i++)
+        rc = read_hash_field(r, &r->schema->fields[i], &r->fields[i]);
+    return rc;
+}
+
+/* What the document itself says of its score. */
+static double score_of(const struct record_reading *r)
+{
+    struct schema_word word;
+    double score = r->schema->score;
+    const char *name = r->schema->score_field;
+    if (name && r->view->source == SCHEMA_HASH && r->view->field(r->view->context, name, (uint32_t)strlen(name), &word))
+        record_number(word.data, word.bytes, &score);
+    return score >= 0 && score <= 1 ? score : r->schema->score;
+}
+
+static int read_language(struct record_reading *r, struct record *out)
+{
+    struct schema_word word;
+    const char *name = r->schema->language_field;
+    if (!name || r->view->source != SCHEMA_HASH ||
+        !r->view->field(r->view->context, name, (uint32_t)strlen(name), &word))
+        return 0;
+    char *copy = arena_take(r->arena, word.bytes + (size_t)1);
+    if (!copy)
+        return no_memory(r);
+    memcpy(copy, word.data, word.bytes);
+    copy[word.bytes] = 0;
+    out->language = copy;
+    return 0;
+}
+
+int record_reader_init(struct record_reader *reader, const struct schema *schema, struct quire_error *err)
+{
+    *reader = (struct record_reader){.schema = schema};
+    if (schema->source != SCHEMA_JSON)
+        return 0;
+    reader->paths = calloc(schema->n_fields, sizeof *reader->paths);
+    if (!reader->paths)
+        return error_set(err, QUIRE_ENOMEM, "no memory for an index");
+    for (; reader->n_paths < schema->n_fields; reader->n_paths++) {
+        const struct schema_field *f = &schema->fields[reader->n_paths];
+        struct quire_error why = {0};
+        int rc = jsonpath_compile(f->identifier, f->identifier_bytes, &reader->paths[reader->n_paths], &why);
+        if (rc == 0)
+            continue;
+        record_reader_fini(reader);
+        return rc == QUIRE_ENOMEM
+                   ? error_set(err, rc, "no memory for an index")
+                   : error_set(err, QUIRE_EINVALID, "Invalid JSONPath '%.100s' in attribute '%.64s': %.150s",
+                               f->identifier, f->name, why.message);
+    }
+    return 0;
+}
+
+void record_reader_fini(struct record_reader *reader)
+{
+    for (uint32_t i = 0; i < reader->n_paths; i++)
+        jsonpath_free(reader->paths[i]);
+    free(reader->paths);
+    jsonpath_matches_fini(&reader->matches);
+    json_decref(reader->root); /* NULL is fine */
+    arena_fini(&reader->arena);
+    memset(reader, 0, sizeof *reader);
+}
+
+int record_read(struct record_reader *reader, const struct document_view *view, struct record *out,
+                struct quire_error *err)
+{
+    const struct schema *schema = reader->schema;
+    struct record_reading r = {&reader->arena, schema, view, NULL, &reader->matches, err};
+    assert(view->source == schema->source);
+    arena_reset(&reader->arena);
+    json_decref(reader->root);
+    reader->root = NULL;
+    r.fields = arena_take(&reader->arena, schema->n_fields * sizeof *r.fields);
+    if (!r.fields)
+        return no_memory(&r);
+    memset(r.fields, 0, schema->n_fields * sizeof *r.fields);
+    *out = (struct record){.schema = schema, .fields = r.fields, .score = score_of(&r)};
+    if (view->source == SCHEMA_HASH) {
+        int rc = read_language(&r, out);
+        return rc < 0 ? rc : read_hash(&r);
+    }
+    int rc = tree_parse(view->json, view->json_bytes, &reader->root, err);
+    return rc < 0 ? rc : record_read_json(&r, reader->paths, reader->root);
+}

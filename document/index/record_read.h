@@ -1,0 +1,44 @@
+/*
+ * record_read.h - a document, as its keeper has it, becomes what a schema says of it (document/schema/record.h).
+ */
+#ifndef QUIRE_DOCUMENT_RECORD_READ_H
+#define QUIRE_DOCUMENT_RECORD_READ_H
+
+#include "document/json/jsonpath.h"
+#include "document/schema/record.h"
+#include "io/arena.h"
+
+/* A document in its keeper's memory: a hash, or JSON text. Valid during the call it is given to. */
+struct document_view {
+    enum schema_source source;
+    /* HASH: the value of a field; false where there is none. */
+    bool (*field)(const void *context, const char *name, uint32_t bytes, struct schema_word *value);
+    const void *context;
+    const char *json; /* JSON */
+    uint32_t json_bytes;
+};
+
+/* Reads documents of one schema after the other; memory is used again. */
+struct record_reader {
+    const struct schema *schema;
+    struct jsonpath **paths; /* JSON: of the schema's fields; owned */
+    uint32_t n_paths;
+    struct jsonpath_matches matches;
+    struct arena arena;
+    json_t *root; /* of the last document, which records point into */
+};
+/* QUIRE_EINVALID: an identifier is no path; QUIRE_ENOMEM. The schema must live as long. */
+int record_reader_init(struct record_reader *reader, const struct schema *schema, struct quire_error *err);
+void record_reader_fini(struct record_reader *reader); /* of a zeroed one, too */
+
+/* *out lives until the reader's next call. QUIRE_EINVALID, EDIM, ERANGE, EPARSE, ELIMIT: a field holds what its type does
+ * not take; the document is not to be found then, and err says why. QUIRE_ENOMEM. */
+int record_read(struct record_reader *reader, const struct document_view *view, struct record *out,
+                struct quire_error *err);
+
+/* Whether a string is a number as documents write them: a decimal fraction, inf or -inf; not NaN, no blanks. */
+bool record_number(const char *text, size_t bytes, double *out);
+/* "longitude,latitude" */
+bool record_place(const char *text, size_t bytes, double *longitude, double *latitude);
+
+#endif

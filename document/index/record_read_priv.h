@@ -1,0 +1,20 @@
+/* record_read_priv.h - a document being read: what the readers of hashes and of JSON share. */
+#ifndef QUIRE_DOCUMENT_RECORD_READ_PRIV_H
+#define QUIRE_DOCUMENT_RECORD_READ_PRIV_H
+
+#include "document/index/record_read.h"
+
+struct record_reading {
+    struct arena *arena;
+    const struct schema *schema;
+    const struct document_view *view;
+    struct record_field *fields;
+    struct jsonpath_matches *matches;
+    struct quire_error *err;
+};
+
+/* The field is there, with n values, all zero; NULL without memory. */
+struct record_value *record_values(struct record_reading *reading, struct record_field *field, uint32_t n);
+int record_read_json(struct record_reading *reading, struct jsonpath *const *paths, json_t *root);
+
+#endif

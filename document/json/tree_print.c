@@ -1,0 +1,307 @@
+/*
+ * tree_print.c - a tree to text, in the form that RedisJSON gives (that of Rust's serde_json).
+ *
+ * Reals are the difficult part: 0.1f read as a double has 17 digits, most others fewer, and a vector has thousands of
+ * them. The shortest digits that read back as the same double are found by looking at the interval of all numbers that
+ * do (Steele and White 1990; Adams, "Ryu", PLDI 2018). Where numbers are of ordinary size, from 1e-5 to 2^55, the
+ * interval scaled to 17 digits is exact in 128 bits, so that no table of powers is needed; others go through printf.
+ */
+#include "document/json/tree.h"
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIGITS_MAX = 17, SCALE_MAX = 21, MANTISSA_BITS = 52, POINT_MAX = 16, POINT_MIN = -5 };
+
+__extension__ typedef unsigned __int128 wide;
+
+/* digits * 10^exponent; no zero at the end of the digits */
+struct decimal {
+    uint64_t digits;
+    int exponent;
+};
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+void tree_text_fini(struct tree_text *text)
+{
+    free(text->data);
+    *text = (struct tree_text){.data = NULL};
+}
+
+static void fail(struct tree_text *text, bool too_long)
+{
+    size_t most = text->most;
+    tree_text_fini(text);
+    text->most = most;
+    text->failed = true;
+    text->too_long = too_long;
+}
+
+void tree_text_add(struct tree_text *text, const void *bytes, size_t n)
+{
+    if (text->failed || n == 0)
+        return;
+    if (text->most && n > text->most - text->bytes) {
+        fail(text, true);
+        return;
+    }
+    if (text->capacity - text->bytes < n) {
+        size_t capacity = text->bytes + n + (text->bytes + n) / 2 + 64;
+        char *bigger = realloc(text->data, capacity);
+        if (!bigger) {
+            fail(text, false);
+            return;
+        }
+        text->data = bigger;
+        text->capacity = capacity;
+    }
+    memcpy(text->data + text->bytes, bytes, n);
+    text->bytes += n;
+}
+
+static void add_escaped(struct tree_text *out, unsigned char c)
+{
+    static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    char escape[8];
+    for (size_t i = 0; i + 1 < sizeof shorts; i += 2)
+        if (shorts[i] == (char)c) {
+            escape[0] = '\\';
+            escape[1] = shorts[i + 1];
+            tree_text_add(out, escape, 2);
+            return;
+        }
+    tree_text_add(out, escape, (size_t)snprintf(escape, sizeof escape, "\\u%04x", c));
+}
+
+void tree_text_add_quoted(struct tree_text *out, const char *string, size_t n)
+{
+    size_t from = 0;
+    tree_text_add(out, "\"", 1);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)string[i];
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        tree_text_add(out, string + from, i - from);
+        add_escaped(out, c);
+        from = i + 1;
+    }
+    tree_text_add(out, string + from, n - from);
+    tree_text_add(out, "\"", 1);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t power_of_ten(int n)
+{
+    static const uint64_t powers[] = {1u,
+                                      10u,
+                                      100u,
+                                      1000u,
+                                      10000u,
+                                      100000u,
+                                      1000000u,
+                                      10000000u,
+                                      100000000u,
+                                      1000000000u,
+                                      10000000000u,
+                                      100000000000u,
+                                      1000000000000u,
+                                      10000000000000u,
+                                      100000000000000u,
+                                      1000000000000000u,
+                                      10000000000000000u,
+                                      100000000000000000u,
+                                      1000000000000000000u,
+                                      10000000000000000000u};
+    assert(n >= 0 && n < (int)(sizeof powers / sizeof *powers));
+    return powers[n];
+}
+
+static wide scaled(uint64_t x, int scale)
+{
+    int first = scale < 19 ? scale : 19;
+    return (wide)x * power_of_ten(first) * power_of_ten(scale - first);
+}
+
+/* Of the multiples of 10^n in [low, high] the one next to value + fraction (of a half: below, equal, above). */
+static uint64_t nearest_multiple(uint64_t value, int over_half, bool exact, int n, uint64_t low, uint64_t high)
+{
+    uint64_t unit = power_of_ten(n), rest = value % unit, down = value - rest;
+    bool up;
+    if (n == 0)
+        up = over_half > 0 || (over_half == 0 && value % 2 == 1);
+    else if (2 * rest != unit)
+        up = 2 * rest > unit;
+    else
+        up = !exact || down / unit % 2 == 1;
+    if ((up && down + unit <= high) || down < low)
+        return down + unit;
+    return down;
+}
+
+/* Of 1e-5 <= number < 2^55. */
+static struct decimal shortest_exact(double number)
+{
+    int exponent, scale = DIGITS_MAX - 1 - (int)floor(log10(number));
+    uint64_t mantissa = (uint64_t)ldexp(frexp(number, &exponent), MANTISSA_BITS + 1);
+    bool even = mantissa % 2 == 0, at_power = mantissa == 1ull << MANTISSA_BITS;
+    unsigned shift = (unsigned)(MANTISSA_BITS + 3 - exponent); /* of quarters of the last bit */
+    scale = scale < 0 ? 0 : scale > SCALE_MAX ? SCALE_MAX : scale;
+    assert(shift < 128 && mantissa < 1ull << (MANTISSA_BITS + 1));
+    wide mask = ((wide)1 << shift) - 1, half = shift ? (wide)1 << (shift - 1) : 0;
+    wide middle = scaled(4 * mantissa, scale), below = scaled(4 * mantissa - (at_power ? 1 : 2), scale);
+    wide above = scaled(4 * mantissa + 2, scale);
+    /* numbers at the ends of the interval round to the even mantissa */
+    uint64_t low = (uint64_t)(below >> shift) + !(even && (below & mask) == 0);
+    uint64_t high = (uint64_t)(above >> shift) - (!even && (above & mask) == 0);
+    wide fraction = middle & mask;
+    int n = 0, over_half = fraction == half && shift ? 0 : fraction > half ? 1 : -1;
+    assert(low <= high);
+    while (n < DIGITS_MAX && (low + power_of_ten(n + 1) - 1) / power_of_ten(n + 1) <= high / power_of_ten(n + 1))
+        n++;
+    uint64_t digits = nearest_multiple((uint64_t)(middle >> shift), over_half, fraction == 0, n, low, high);
+    return (struct decimal){digits / power_of_ten(n), n - scale};
+}
+
+/* Of any positive number: the first precision that reads back. */
+static struct decimal shortest_by_trial(double number)
+{
+    char text[TREE_NUMBER_BYTES];
+    struct decimal d = {0, 0};
+    for (int digits = fpclassify(number) == FP_SUBNORMAL ? 1 : DIGITS_MAX - 2; digits <= DIGITS_MAX; digits++) {
+        snprintf(text, sizeof text, "%.*e", digits - 1, number);
+        if (strtod(text, NULL) == number)
+            break;
+    }
+    char *e = strchr(text, 'e');
+    d.exponent = atoi(e + 1);
+    for (const char *c = text; c < e; c++) {
+        if (*c == '.')
+            continue;
+        d.digits = 10 * d.digits + (uint64_t)(*c - '0');
+        d.exponent -= c > text;
+    }
+    while (d.digits % 10 == 0) {
+        d.digits /= 10;
+        d.exponent++;
+    }
+    return d;
+}
+
+/* serde_json's (ryu's) choice between the forms. `point`: digits before the decimal point. */
+static unsigned write_decimal(const char *digits, int n, int point, char out[TREE_NUMBER_BYTES])
+{
+    int zeros = point < 0 ? -point : 0, written;
+    if (point >= n && point <= POINT_MAX)
+        written = snprintf(out, TREE_NUMBER_BYTES, "%s%.*s.0", digits, point - n, "0000000000000000");
+    else if (point > 0 && point <= POINT_MAX)
+        written = snprintf(out, TREE_NUMBER_BYTES, "%.*s.%s", point, digits, digits + point);
+    else if (point > POINT_MIN && point <= 0)
+        written = snprintf(out, TREE_NUMBER_BYTES, "0.%.*s%s", zeros, "0000", digits);
+    else
+        written = snprintf(out, TREE_NUMBER_BYTES, "%c%s%se%d", digits[0], n > 1 ? "." : "", digits + 1, point - 1);
+    assert(written > 0 && written < (int)TREE_NUMBER_BYTES);
+    return (unsigned)written;
+}
+
+unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES])
+{
+    char digits[TREE_NUMBER_BYTES];
+    unsigned sign = signbit(number) != 0;
+    double size = fabs(number);
+    assert(isfinite(number));
+    if (sign)
+        out[0] = '-';
+    if (size == 0) {
+        memcpy(out + sign, "0.0", 4);
+        return sign + 3;
+    }
+    struct decimal d = size >= 1e-5 && size < 0x1p55 ? shortest_exact(size) : shortest_by_trial(size);
+    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)d.digits);
+    char text[TREE_NUMBER_BYTES];
+    unsigned bytes = write_decimal(digits, n, n + d.exponent, text);
+    memcpy(out + sign, text, bytes + 1);
+    return sign + bytes;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+void tree_print_break(const struct tree_style *style, unsigned level, struct tree_text *out)
+{
+    if (!style)
+        return;
+    tree_text_add(out, style->newline, style->newline_bytes);
+    for (unsigned i = 0; i < level && style->indent_bytes > 0; i++)
+        tree_text_add(out, style->indent, style->indent_bytes);
+}
+
+static void print_array(const json_t *array, const struct tree_style *style, unsigned level, struct tree_text *out)
+{
+    size_t n = json_array_size(array);
+    tree_text_add(out, "[", 1);
+    for (size_t i = 0; i < n && !out->failed; i++) {
+        if (i > 0)
+            tree_text_add(out, ",", 1);
+        tree_print_break(style, level + 1, out);
+        tree_print(json_array_get(array, i), style, level + 1, out);
+    }
+    if (n > 0)
+        tree_print_break(style, level, out);
+    tree_text_add(out, "]", 1);
+}
+
+static void print_object(json_t *object, const struct tree_style *style, unsigned level, struct tree_text *out)
+{
+    bool first = true;
+    tree_text_add(out, "{", 1);
+    for (void *at = json_object_iter(object); at && !out->failed; at = json_object_iter_next(object, at)) {
+        if (!first)
+            tree_text_add(out, ",", 1);
+        first = false;
+        tree_print_break(style, level + 1, out);
+        tree_text_add_quoted(out, json_object_iter_key(at), json_object_iter_key_len(at));
+        tree_text_add(out, ":", 1);
+        if (style)
+            tree_text_add(out, style->space, style->space_bytes);
+        tree_print(json_object_iter_value(at), style, level + 1, out);
+    }
+    if (!first)
+        tree_print_break(style, level, out);
+    tree_text_add(out, "}", 1);
+}
+
+void tree_print(const json_t *value, const struct tree_style *style, unsigned level, struct tree_text *out)
+{
+    char number[TREE_NUMBER_BYTES];
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        /* iterating changes nothing, though jansson asks for a value that may change */
+        print_object((json_t *)(uintptr_t)value, style, level, out);
+        break;
+    case JSON_ARRAY:
+        print_array(value, style, level, out);
+        break;
+    case JSON_STRING:
+        tree_text_add_quoted(out, json_string_value(value), json_string_length(value));
+        break;
+    case JSON_INTEGER:
+        tree_text_add(out, number,
+                      (size_t)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value)));
+        break;
+    case JSON_REAL:
+        tree_text_add(out, number, tree_print_real(json_real_value(value), number));
+        break;
+    case JSON_TRUE:
+        tree_text_add(out, "true", 4);
+        break;
+    case JSON_FALSE:
+        tree_text_add(out, "false", 5);
+        break;
+    case JSON_NULL:
+        tree_text_add(out, "null", 4);
+        break;
+    }
+}

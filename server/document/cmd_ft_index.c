@@ -1,0 +1,345 @@
+/*
+ * cmd_ft_index.c - FT.CREATE, FT.ALTER, FT.DROPINDEX, FT.ALIAS..., FT._LIST, FT.TAGVALS, FT.CONFIG, and what is refused.
+ *
+ * Making an index registers it at once; documents that were there before are put in by the worker (backfill.h), while
+ * those that are written meanwhile come in by themselves.
+ */
+#include "io/array.h"
+#include "io/error.h"
+#include "server/call/key_call.h"
+#include "server/call/slice.h"
+#include "server/document/backfill.h"
+#include "server/document/cmd_documents.h"
+#include "server/document/document_call.h"
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cmd_ft_create(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct service *service = c->lane->service;
+    struct quire_error err = {0};
+    struct document_index *index;
+    struct schema *schema;
+    uint64_t lsn = 0;
+    struct schema_word *words = document_words(c, args + 1, n - 1);
+    if (!words)
+        return;
+    /* rights first: who may not read the keys may not have them shown */
+    int rc = schema_parse(words, n - 1, &schema, &err);
+    bool may = rc == 0 && document_may_read(c, schema);
+    if (rc == 0) {
+        bool fills = !schema->skip_initial_scan;
+        schema_free(schema);
+        if (may && (rc = documents_add(service->documents, words, n - 1, &index, &lsn, &err)) == 0) {
+            if (fills)
+                backfill_begin(service, index);
+            document_index_unref(index);
+            resp_simple(caller_reply(c), "OK");
+            caller_wait_lsn(c, lsn);
+        }
+    }
+    free(words);
+    if (rc < 0)
+        document_error(caller_reply(c), &err);
+}
+
+/* FT.ALTER index [SKIPINITIALSCAN] SCHEMA ADD field ... */
+void cmd_ft_alter(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct service *service = c->lane->service;
+    struct quire_error err = {0};
+    uint64_t lsn = 0;
+    uint32_t at = 2;
+    bool skips = arg_is(args[at], "SKIPINITIALSCAN");
+    at += skips;
+    if (n < at + 3 || !arg_is(args[at], "SCHEMA") || !arg_is(args[at + 1], "ADD")) {
+        caller_error(c, "ERR FT.ALTER takes SCHEMA ADD and at least one field behind the index's name");
+        return;
+    }
+    at += 2;
+    struct document_index *index = document_index_of(c, args[1]);
+    if (!index)
+        return;
+    document_index_unref(index);
+    struct schema_word *words = document_words(c, args + at, n - at);
+    if (!words)
+        return;
+    int rc = documents_alter(service->documents, document_word(args[1]), words, n - at, &index, &lsn, &err);
+    free(words);
+    if (rc < 0) {
+        document_error(caller_reply(c), &err);
+        return;
+    }
+    if (!skips)
+        backfill_again(service, index);
+    document_index_unref(index);
+    resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, lsn);
+}
+
+/* ---- FT.DROPINDEX ------------------------------------------------------------------------------------------------ */
+
+enum { DROP_KEYS_BYTES = 256 << 10, DROP_AT_ONCE = 64 };
+
+/* With DD: the documents' keys go, some in each turn of the lane. */
+struct drop_call {
+    struct pending pending;
+    struct slice slice;
+    struct lane *lane;
+    struct document_index *index; /* in no list any more */
+    uint32_t from;                /* id to go on from */
+    uint8_t *keys;
+    size_t n_bytes, at;
+    uint64_t lsn;
+};
+
+static void end_drop(struct drop_call *call)
+{
+    if (call->pending.out.bytes == 0)
+        resp_simple(&call->pending.out, "OK");
+    call->pending.lsn = call->lsn;
+    free(call->keys);
+    document_index_unref(call->index);
+    caller_done(&call->pending);
+}
+
+/* Deletes the next keys of the buffer; false after an error. */
+static bool delete_some(struct drop_call *call)
+{
+    struct resp_arg keys[DROP_AT_ONCE];
+    struct keyspace_lock lock;
+    struct quire_error err = {0};
+    uint32_t n = 0, n_gone;
+    while (n < DROP_AT_ONCE && call->at < call->n_bytes) {
+        uint32_t bytes;
+        memcpy(&bytes, call->keys + call->at, sizeof bytes);
+        keys[n++] = (struct resp_arg){call->keys + call->at + sizeof bytes, bytes};
+        call->at += sizeof bytes + bytes;
+    }
+    keyspace_lock_args(&lock, &call->lane->service->keyspace, keys, n, 1);
+    int rc = keyspace_delete(&lock, keys, n, &n_gone, &err);
+    keyspace_unlock(&lock);
+    call->lsn = lock.lsn > call->lsn ? lock.lsn : call->lsn;
+    if (rc < 0)
+        document_error(&call->pending.out, &err);
+    return rc == 0;
+}
+
+static void go_on_dropping(struct slice *slice)
+{
+    struct drop_call *call = (struct drop_call *)(void *)((char *)slice - offsetof(struct drop_call, slice));
+    bool whole = call->pending.caller->whole, more = true;
+    do {
+        if (call->at == call->n_bytes) {
+            more = call->from != 0;
+            call->at = 0;
+            if (more)
+                call->from = document_index_keys(call->index, call->from, call->keys, DROP_KEYS_BYTES, &call->n_bytes);
+            more = more && call->n_bytes > 0;
+        }
+        if (more && !delete_some(call))
+            more = false;
+    } while (more && whole);
+    if (more)
+        slice_post(call->lane, slice);
+    else
+        end_drop(call);
+}
+
+/* FT.DROPINDEX index [DD]; FT.DROP index [KEEPDOCS], the old name, which deletes documents unless told not to (an empty
+ * word is what redis-py 4 sends for no word). */
+void cmd_ft_dropindex(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    struct document_index *index = NULL;
+    uint64_t lsn = 0;
+    bool old = strcmp(c->command, "ft.drop") == 0, given = n == 3 && !(old && args[2].bytes == 0);
+    bool right = n <= 3 && (!given || arg_is(args[2], old ? "KEEPDOCS" : "DD")), dd = given != old;
+    if (!right) {
+        caller_error(c, "ERR %s takes an index and %s, not '%.*s'", old ? "FT.DROP" : "FT.DROPINDEX",
+                     old ? "KEEPDOCS" : "DD", ARG_SHOWN(args[n - 1], 64u));
+        return;
+    }
+    int rc = documents_find(c->lane->service->documents, document_word(args[1]), &index, &err);
+    bool may = rc == 0 && document_may_read(c, document_index_schema(index));
+    document_index_unref(index);
+    if (may)
+        rc = documents_drop(c->lane->service->documents, document_word(args[1]), &index, &lsn, &err);
+    if (rc < 0)
+        document_error(caller_reply(c), &err);
+    if (rc < 0 || !may)
+        return;
+    struct drop_call *call = dd ? caller_defer(c, sizeof *call, true) : NULL;
+    if (!dd) {
+        document_index_unref(index);
+        resp_simple(caller_reply(c), "OK");
+        caller_wait_lsn(c, lsn);
+        return;
+    }
+    if (!call) {
+        document_index_unref(index);
+        return;
+    }
+    call->lane = c->lane;
+    call->index = index;
+    call->lsn = lsn;
+    call->from = 1;
+    call->slice.run = go_on_dropping;
+    call->slice.caller = c;
+    call->keys = malloc(DROP_KEYS_BYTES);
+    if (call->keys) {
+        go_on_dropping(&call->slice);
+        return;
+    }
+    resp_error(&call->pending.out, "OOM no memory to delete documents; the index itself is dropped");
+    end_drop(call);
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+/* FT.ALIASADD, FT.ALIASUPDATE */
+void cmd_ft_alias(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t lsn = 0;
+    (void)n;
+    struct document_index *index = document_index_of(c, args[2]);
+    if (!index)
+        return;
+    document_index_unref(index);
+    bool add = strcmp(c->command, "ft.aliasadd") == 0;
+    if (documents_alias_set(c->lane->service->documents, document_word(args[1]), document_word(args[2]), add, &lsn,
+                            &err) < 0) {
+        resp_error(caller_reply(c), "ERR %s", err.message);
+        return;
+    }
+    resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, lsn);
+}
+
+void cmd_ft_aliasdel(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct document_index *index = NULL;
+    struct quire_error err = {0};
+    uint64_t lsn = 0;
+    (void)n;
+    bool may = documents_find(c->lane->service->documents, document_word(args[1]), &index, NULL) < 0 ||
+               document_may_read(c, document_index_schema(index));
+    document_index_unref(index);
+    if (!may)
+        return;
+    if (documents_alias_remove(c->lane->service->documents, document_word(args[1]), &lsn, &err) < 0) {
+        resp_error(caller_reply(c), "ERR %s", err.message);
+        return;
+    }
+    resp_simple(caller_reply(c), "OK");
+    caller_wait_lsn(c, lsn);
+}
+
+struct names {
+    struct resp_buffer items;
+    size_t n;
+};
+
+static void put_name(void *context, struct document_index *index)
+{
+    struct names *names = context;
+    resp_text(&names->items, document_index_name(index));
+    names->n++;
+}
+
+void cmd_ft_list(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct names names = {.items = resp_buffer_beside(caller_reply(c))};
+    (void)args;
+    (void)n;
+    documents_each(c->lane->service->documents, put_name, &names);
+    resp_set(caller_reply(c), names.n);
+    resp_take(caller_reply(c), &names.items);
+}
+
+/* ---- FT.CONFIG --------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name, *value;
+} settings[] = {
+    {"MINPREFIX", "2"},
+    {"MAXEXPANSIONS", "200"},
+    {"MAXPREFIXEXPANSIONS", "200"},
+    {"TIMEOUT", "500"},
+    {"DEFAULT_DIALECT", "2"},
+    {"MAXSEARCHRESULTS", "1000000"},
+    {"ON_TIMEOUT", "return"},
+    {"MAXAGGREGATERESULTS", "1000000"},
+    {"MAXDOCTABLESIZE", "4294967295"},
+    {"CURSOR_MAX_IDLE", "300000"},
+};
+
+/* FT.CONFIG GET name|*: what clients ask for, with the values that hold here. Nothing can be set. */
+void cmd_ft_config(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct names found = {.items = resp_buffer_beside(caller_reply(c))};
+    if (!arg_is(args[1], "GET") || n != 3) {
+        caller_error(c, "ERR FT.CONFIG %.*s is not supported by Quire: FT.CONFIG GET name is", ARG_SHOWN(args[1], 64u));
+        return;
+    }
+    for (unsigned i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (!arg_is(args[2], "*") && !arg_is(args[2], settings[i].name))
+            continue;
+        if (c->protocol == 2)
+            resp_array(&found.items, 2);
+        resp_text(&found.items, settings[i].name);
+        resp_text(&found.items, settings[i].value);
+        found.n++;
+    }
+    if (c->protocol == 2)
+        resp_array(caller_reply(c), found.n);
+    else
+        resp_map(caller_reply(c), found.n);
+    resp_take(caller_reply(c), &found.items);
+}
+
+/* ---- FT.TAGVALS -------------------------------------------------------------------------------------------------- */
+
+struct tag_values {
+    struct resp_buffer items;
+    size_t n;
+};
+
+static bool put_tag(void *context, const char *tag, uint32_t bytes, uint64_t documents)
+{
+    struct tag_values *values = context;
+    (void)documents;
+    resp_bulk(&values->items, tag, bytes);
+    values->n++;
+    return !values->items.failed;
+}
+
+void cmd_ft_tagvals(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct document_index *index = document_index_of(c, args[1]);
+    (void)n;
+    if (!index)
+        return;
+    const struct schema_field *field =
+        schema_find(document_index_schema(index), (const char *)args[2].data, args[2].bytes);
+    if (!field) {
+        caller_error(c, "ERR No such field");
+    } else if (field->type != SCHEMA_TAG || field->no_index) {
+        caller_error(c, "ERR Not a tag field");
+    } else {
+        struct tag_values values = {.items = resp_buffer_beside(caller_reply(c))};
+        document_index_tags(index, field, put_tag, &values, NULL);
+        resp_set(caller_reply(c), values.n);
+        resp_take(caller_reply(c), &values.items);
+    }
+    document_index_unref(index);
+}
+
+/* FT.SUGADD, FT.SYNUPDATE, FT.PROFILE, ...: what a client may try. */
+void cmd_ft_refused(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    caller_error(c, "ERR %.*s is not supported by Quire (docs/search.md lists what is)", ARG_SHOWN(args[0], 64u));
+}

@@ -1,0 +1,28 @@
+/*
+ * document_call.h - what the commands of indexes share: the index a request names, whether its user may see all of it,
+ * errors as replies, and replies as maps or arrays.
+ */
+#ifndef QUIRE_SERVER_DOCUMENT_CALL_H
+#define QUIRE_SERVER_DOCUMENT_CALL_H
+
+#include "document/index/documents.h"
+#include "server/call/caller.h"
+
+/* An argument as the layer of documents takes it, and all of them from args[0] on: owned by the caller; NULL after an
+ * error reply. */
+struct schema_word document_word(struct resp_arg arg);
+struct schema_word *document_words(struct caller *c, const struct resp_arg *args, uint32_t n);
+
+/* The reply to what failed. A message that begins with a code of its own (SEARCH_...) stays as it is. */
+void document_error(struct resp_buffer *out, const struct quire_error *err);
+
+/* The index of this name or alias, which can be used, and whose documents the caller may read: a reference. NULL after
+ * an error reply. */
+struct document_index *document_index_of(struct caller *c, struct resp_arg name);
+/* Whether the user's rights to keys reach every key that the schema's prefixes do; false after an error reply. */
+bool document_may_read(struct caller *c, const struct schema *schema);
+
+/* Whether replies of searches are maps: of RESP3, but to clients that read arrays alone. */
+bool document_wants_maps(const struct caller *c);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * document_load.c - see document_load.h.
+ *
+ * A JSON document is parsed for the first path that is looked up in it, and only where the path is not the document
+ * itself, whose text is there.
+ */
+#include "server/document/document_load.h"
+#include "io/error.h"
+#include "server/keys/keyspace.h"
+#include <assert.h>
+#include <string.h>
+
+int document_getter_init(struct document_getter *g, const struct schema *schema, struct schema_word name,
+                         struct quire_error *err)
+{
+    *g = (struct document_getter){.field = schema_find(schema, name.data, name.bytes), .source = name};
+    if (g->field)
+        g->source = (struct schema_word){g->field->identifier, g->field->identifier_bytes};
+    if (schema->source != SCHEMA_JSON)
+        return 0;
+    struct quire_error why = {0};
+    int rc = jsonpath_compile(g->source.data, g->source.bytes, &g->path, &why);
+    if (rc == QUIRE_ENOMEM)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a path");
+    g->whole = rc == 0 && jsonpath_is_root(g->path);
+    return 0;
+}
+
+void document_getter_fini(struct document_getter *g)
+{
+    jsonpath_free(g->path);
+    g->path = NULL;
+}
+
+bool document_load(struct document_loaded *l, struct keyspace *keyspace, struct resp_arg name,
+                   enum schema_source source)
+{
+    struct key key = keyspace_key(keyspace, name);
+    keyspace_lock_key(&l->lock, keyspace, &key);
+    l->entry = keyspace_find(&l->lock, &key);
+    if (l->entry && key_document_view(l->entry, &l->view) && l->view.source == source)
+        return true;
+    keyspace_unlock(&l->lock);
+    l->entry = NULL;
+    return false;
+}
+
+/* The first value that the path leads to; NULL: none. */
+static const json_t *find(struct document_loaded *l, const struct document_getter *g)
+{
+    assert(l->entry && l->view.source == SCHEMA_JSON);
+    if (!g->path || (!l->root && tree_parse(l->view.json, l->view.json_bytes, &l->root, NULL) < 0))
+        return NULL;
+    if (jsonpath_find(g->path, l->root, &l->matches, NULL) < 0 || l->matches.n == 0)
+        return NULL;
+    return l->matches.items[0].value;
+}
+
+bool document_load_value(struct document_loaded *l, const struct document_getter *g, struct schema_word *value)
+{
+    if (l->view.source == SCHEMA_HASH)
+        return l->view.field(l->view.context, g->source.data, g->source.bytes, value);
+    if (g->whole) {
+        *value = (struct schema_word){l->view.json, l->view.json_bytes};
+        return true;
+    }
+    const json_t *found = find(l, g);
+    if (!found || json_is_null(found))
+        return false;
+    if (json_is_string(found)) {
+        *value = (struct schema_word){json_string_value(found), (uint32_t)json_string_length(found)};
+        return true;
+    }
+    if (json_is_boolean(found)) {
+        *value = json_is_true(found) ? (struct schema_word){"1", 1} : (struct schema_word){"0", 1};
+        return true;
+    }
+    l->text.bytes = 0;
+    tree_print(found, NULL, 0, &l->text);
+    if (l->text.failed)
+        return false;
+    *value = (struct schema_word){l->text.data, (uint32_t)l->text.bytes};
+    return true;
+}
+
+bool document_load_number(struct document_loaded *l, const struct document_getter *g, double *number)
+{
+    struct schema_word value;
+    if (l->view.source == SCHEMA_JSON) {
+        const json_t *found = find(l, g);
+        if (json_is_array(found))
+            found = json_array_get(found, 0);
+        *number = json_number_value(found);
+        return json_is_number(found);
+    }
+    return document_load_value(l, g, &value) && record_number(value.data, value.bytes, number);
+}
+
+void document_load_end(struct document_loaded *l)
+{
+    assert(l->entry);
+    json_decref(l->root);
+    l->root = NULL;
+    l->entry = NULL;
+    keyspace_unlock(&l->lock);
+}
+
+void document_loaded_fini(struct document_loaded *l)
+{
+    assert(!l->entry);
+    jsonpath_matches_fini(&l->matches);
+    tree_text_fini(&l->text);
+}

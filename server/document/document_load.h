@@ -1,0 +1,43 @@
+/*
+ * document_load.h - fields of documents, read from their keys.
+ */
+#ifndef QUIRE_SERVER_DOCUMENT_LOAD_H
+#define QUIRE_SERVER_DOCUMENT_LOAD_H
+
+#include "document/json/jsonpath.h"
+#include "server/call/key_document.h"
+
+/* A field that is read of many documents: a field of the schema by its name, otherwise a field of the hash, or a path. */
+struct document_getter {
+    const struct schema_field *field; /* NULL: none of the schema's */
+    struct schema_word source;        /* the hash's field; of JSON the path */
+    struct jsonpath *path;            /* of JSON; owned; NULL: leads nowhere */
+    bool whole;                       /* of JSON: the path is the document */
+};
+/* name: as a request has it; must live as long. QUIRE_ENOMEM; a path that is none gives no values. */
+int document_getter_init(struct document_getter *getter, const struct schema *schema, struct schema_word name,
+                         struct quire_error *err);
+void document_getter_fini(struct document_getter *getter); /* of a zeroed one, too */
+
+/* A document whose shard is held, from document_load to document_load_end. Zeroed before first use: what was allocated
+ * serves the next. */
+struct document_loaded {
+    struct keyspace_lock lock;
+    const struct key_entry *entry;
+    struct document_view view;
+    json_t *root; /* of JSON, once a path was looked up */
+    struct jsonpath_matches matches;
+    struct tree_text text; /* the last value */
+};
+/* False: there is no such document (any more), and nothing is held. */
+bool document_load(struct document_loaded *loaded, struct keyspace *keyspace, struct resp_arg key,
+                   enum schema_source source);
+/* A value; false: it has none. Valid until the next call. Of several values of a JSON path the first. */
+bool document_load_value(struct document_loaded *loaded, const struct document_getter *getter,
+                         struct schema_word *value);
+/* The same as a number; false: it is none. */
+bool document_load_number(struct document_loaded *loaded, const struct document_getter *getter, double *value);
+void document_load_end(struct document_loaded *loaded);
+void document_loaded_fini(struct document_loaded *loaded);
+
+#endif
