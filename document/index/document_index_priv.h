@@ -84,8 +84,8 @@ struct document_change {
 int document_index_prepare(const struct document_index *index, struct schema *schema, struct document_change *out,
                            struct quire_error *err);
 void document_index_forget(struct document_change *change);
-/* It is the index's from now on, which has taken it over then, with the vectors of the new fields: n_vectors of them, in
- * the order of fields. QUIRE_ENOMEM: nothing has changed, and the change is forgotten. */
+/* It is the index's from now on, which has taken it over then, with the vectors of the new fields: n_vectors of them,
+ * in the order of fields. QUIRE_ENOMEM: nothing has changed, and the change is forgotten. */
 int document_index_alter(struct document_index *index, struct document_change *change, struct vectors *const *vectors,
                          uint32_t n_vectors, struct quire_error *err);
 /* Vectors of its fields: n of them, in the order of fields; taken over. */

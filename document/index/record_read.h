@@ -31,8 +31,8 @@ struct record_reader {
 int record_reader_init(struct record_reader *reader, const struct schema *schema, struct quire_error *err);
 void record_reader_fini(struct record_reader *reader); /* of a zeroed one, too */
 
-/* *out lives until the reader's next call. QUIRE_EINVALID, EDIM, ERANGE, EPARSE, ELIMIT: a field holds what its type does
- * not take; the document is not to be found then, and err says why. QUIRE_ENOMEM. */
+/* *out lives until the reader's next call. QUIRE_EINVALID, EDIM, ERANGE, EPARSE, ELIMIT: a field holds what its type
+ * does not take; the document is not to be found then, and err says why. QUIRE_ENOMEM. */
 int record_read(struct record_reader *reader, const struct document_view *view, struct record *out,
                 struct quire_error *err);
 

@@ -64,8 +64,8 @@ int vectors_drop(struct vectors *vectors, uint64_t *lsn, struct quire_error *err
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Before a document is logged and before the batch is opened: 0, or why a vector cannot be taken now (memory, disk, log:
- * those of collection_put), for a write that is to be refused as a whole. vector may be NULL. */
+/* Before a document is logged and before the batch is opened: 0, or why a vector cannot be taken now (memory, disk,
+ * log: those of collection_put), for a write that is to be refused as a whole. vector may be NULL. */
 int vectors_admit(struct vectors *vectors, const void *vector, struct quire_error *err);
 
 struct vectors_put {

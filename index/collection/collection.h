@@ -136,8 +136,8 @@ struct collection_put {
  * the vector's (EDIM is the caller's to check), the journal's, QUIRE_ELIMIT (a limit of the store: the sentence names
  * it), QUIRE_ENOMEM. */
 int collection_put(struct collection *collection, struct collection_put *put, struct quire_error *err);
-/* Before a batch in which an element will be put: 0, or why a put would be refused now. vector (elements of config.type;
- * NULL: none): room is made for one of its length, which a batch cannot do. */
+/* Before a batch in which an element will be put: 0, or why a put would be refused now. vector (elements of
+ * config.type; NULL: none): room is made for one of its length, which a batch cannot do. */
 int collection_admit(struct collection *collection, const void *vector, struct quire_error *err);
 /* *removed: whether there was one that the scope (NULL: all) lets be seen. */
 int collection_remove(struct collection *collection, const void *key, uint32_t key_bytes, const struct located *located,

@@ -29,8 +29,8 @@
 
 /* Of norm2_max over the longest row at the change: lengths may grow by an eighth. */
 #define IP_HEADROOM 1.25
-/* The same of numbered tables: what writes to them does so in batches, in which no new table can begin. It costs little:
- * the dimension that makes all rows as long as M is nearly the same in all, and the mean is taken off. */
+/* The same of numbered tables: what writes to them does so in batches, in which no new table can begin. It costs
+ * little: the dimension that makes all rows as long as M is nearly the same in all, and the mean is taken off. */
 #define IP_HEADROOM_NUMBERED 64.0
 /* No cell begins with more rows, and none stays with fewer where there is another. */
 #define CELL_ROWS_START (CELL_ROWS_MAX / 4 * 3)

@@ -27,7 +27,7 @@ struct service {
     struct documents *documents; /* indexes of keys */
     struct keyspace_follower follower;
     struct cursors *cursors; /* of FT.AGGREGATE: server/document, which makes and ends them */
-    struct caches *caches; /* of the store; NULL: none */
+    struct caches *caches;   /* of the store; NULL: none */
     bool caches_begun;
     struct cache_scratch *cache_scratch; /* the worker's */
     struct journal *journal;             /* writes go to it and replies wait for it; NULL: none. See data_journal_set */

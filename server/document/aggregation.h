@@ -1,6 +1,6 @@
 /*
- * aggregation.h - an FT.AGGREGATE that is under way: documents found, and the pipeline that makes rows of them. One that
- * outlives its command is a cursor.
+ * aggregation.h - an FT.AGGREGATE that is under way: documents found, and the pipeline that makes rows of them. One
+ * that outlives its command is a cursor.
  */
 #ifndef QUIRE_SERVER_AGGREGATION_H
 #define QUIRE_SERVER_AGGREGATION_H

@@ -1,5 +1,6 @@
 /*
- * cmd_ft_index.c - FT.CREATE, FT.ALTER, FT.DROPINDEX, FT.ALIAS..., FT._LIST, FT.TAGVALS, FT.CONFIG, and what is refused.
+ * cmd_ft_index.c - FT.CREATE, FT.ALTER, FT.DROPINDEX, FT.ALIAS..., FT._LIST, FT.TAGVALS, FT.CONFIG, and what is
+ * refused.
  *
  * Making an index registers it at once; documents that were there before are put in by the worker (backfill.h), while
  * those that are written meanwhile come in by themselves.

@@ -169,8 +169,8 @@ static void put_sort_key(struct search_call *call, struct resp_buffer *out, uint
     }
     const struct search_row *row = &call->order.rows[place];
     if (row->kind == ORDER_NUMBER) {
-        /* RediSearch has a number of a hash that is not SORTABLE from the hash it has loaded as a whole: as a text, which
-         * it sorts as a number all the same */
+        /* RediSearch has a number of a hash that is not SORTABLE from the hash it has loaded as a whole: as a text,
+         * which it sorts as a number all the same */
         const struct search_options *o = &call->options;
         bool is_text = call->sort == SORT_NUMBERS && call->base.schema->source == SCHEMA_HASH &&
                        !call->sort_getter.field->sortable && !o->returns && !o->no_content;

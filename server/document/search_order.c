@@ -1,6 +1,6 @@
 /*
- * search_order.c - see search_order.h. A heap of the rows kept, the last of them on top; those without a value come last
- * in either direction.
+ * search_order.c - see search_order.h. A heap of the rows kept, the last of them on top; those without a value come
+ * last in either direction.
  */
 #include "server/document/search_order.h"
 #include "io/heap.h"

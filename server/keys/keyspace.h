@@ -34,8 +34,8 @@ static inline bool keyspace_has_bytes(unsigned type)
     return type == KEY_STRING || type == KEY_JSON;
 }
 
-/* The value of a string or a JSON document. References are taken under the shard's lock; whoever has the only one, under that lock, may
- * write to it. */
+/* The value of a string or a JSON document. References are taken under the shard's lock; whoever has the only one,
+ * under that lock, may write to it. */
 struct value {
     atomic_uint references;
     uint32_t bytes, capacity;
@@ -99,7 +99,8 @@ struct keyspace_follower {
     void (*changed)(void *context, const struct key_entry *entry); /* a value is there, or is another than before */
     void (*gone)(void *context, const struct key_entry *entry);    /* leaves the table now */
     void (*cleared)(void *context);                                /* all keys are gone */
-    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the journal. */
+    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the journal.
+     * */
     bool (*joins)(void *context);
     void *context;
 };

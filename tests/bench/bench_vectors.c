@@ -6,7 +6,8 @@
  *
  * BASE and QUERIES are fbin files. FOLDER is made, and is to be removed afterwards. Puts are those of one writer, each
  * in a batch with a record as long as a hash, while the store seals and merges. Documents of a share are picked at
- * random. Recall@10 is against the exact nearest; start_us is processor time of the start of a search. A line of JSON each.
+ * random. Recall@10 is against the exact nearest; start_us is processor time of the start of a search. A line of JSON
+ * each.
  */
 #include "document/vectors/vectors.h"
 #include "index/kernels/kernels.h"

@@ -1,9 +1,9 @@
 /*
  * fuzz_schema.c - any words as FT.CREATE and FT.ALTER, and any records as those of indexes in the journal.
  *
- * The first byte says which. Words are the lines of the rest. A schema that is made has the form that schema.h promises,
- * and comes out the same from its own words; FT.ALTER adds fields to it. Records that are refused say that they are
- * damaged; whatever they were, the list of indexes can be ended.
+ * The first byte says which. Words are the lines of the rest. A schema that is made has the form that schema.h
+ * promises, and comes out the same from its own words; FT.ALTER adds fields to it. Records that are refused say that
+ * they are damaged; whatever they were, the list of indexes can be ended.
  */
 #include "document/index/documents.h"
 #include <stdlib.h>

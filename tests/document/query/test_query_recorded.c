@@ -3,8 +3,8 @@
  * and the trees of those that search texts find as many documents as there, when each document is held against them.
  *
  * The data are ../shared/data/ft-answers.jsonl.gz beside the source, or in QUIRE_SHARED_DATA; without them the test is
- * left out. A failure of FT.AGGREGATE may come from its steps and says nothing of the query; one of FT.SEARCH comes from
- * the query, since these commands have no other part that could be wrong.
+ * left out. A failure of FT.AGGREGATE may come from its steps and says nothing of the query; one of FT.SEARCH comes
+ * from the query, since these commands have no other part that could be wrong.
  */
 #include "document/text/text_words.h"
 #include "tests/document/support_query.h"
