@@ -7,8 +7,8 @@
  * path leads anywhere (@.a, !@.a), with && || ! and parentheses; @ is the member or element that is looked at, $ the
  * document. The comparison of several values holds if it holds for one of them.
  *
- * Legacy paths (RedisJSON 1) do not begin with `$.` or `$[`: `.`, `.a.b`, `a.b`, `a[0]`, `["a"]`. They are the same paths
- * without `$`; who replies to one gives the first value found instead of a list.
+ * Legacy paths (RedisJSON 1) do not begin with `$.` or `$[`: `.`, `.a.b`, `a.b`, `a[0]`, `["a"]`. They are the same
+ * paths without `$`; who replies to one gives the first value found instead of a list.
  *
  * A compiled path is immutable: threads may share it.
  */

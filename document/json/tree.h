@@ -51,8 +51,8 @@ struct tree_style {
     const char *indent, *newline, *space;
     size_t indent_bytes, newline_bytes, space_bytes;
 };
-/* Adds the value: without any blanks where style is NULL. Integers without a point; reals with as few digits as give the
- * same number back, and with a point or an exponent. `level`: of the value's indentation, 0 at first. */
+/* Adds the value: without any blanks where style is NULL. Integers without a point; reals with as few digits as give
+ * the same number back, and with a point or an exponent. `level`: of the value's indentation, 0 at first. */
 void tree_print(const json_t *value, const struct tree_style *style, unsigned level, struct tree_text *out);
 /* The line break and indentation before a value at this level; for lists that are no tree. */
 void tree_print_break(const struct tree_style *style, unsigned level, struct tree_text *out);

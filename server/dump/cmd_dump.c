@@ -19,8 +19,8 @@ enum { AT_ONCE_BYTES = 1 << 20, PIECE_BYTES = 256 << 10, SCAN_AT_ONCE = 64, FRAM
 
 struct dump_call {
     struct worker_call base;
-    struct resp_buffer reply;        /* all of it, framed */
-    struct value *value;             /* a reference, of a string or a document; NULL: another type */
+    struct resp_buffer reply; /* all of it, framed */
+    struct value *value;      /* a reference, of a string or a document; NULL: another type */
     enum key_type value_type;
     struct transfer_writing writing; /* of a set in EXEC, whose moment is now; export NULL: not begun */
     uint64_t most;

@@ -2,8 +2,8 @@
  * cmd_json_edit.c - changes to numbers, booleans, strings and arrays inside of documents.
  *
  * Each command changes those of the values that its path leads to which have its type, and replies with a list: what
- * came of each, null for the others. Of a legacy path it replies with what came of the last one, and with an error where
- * there is none. A command changes all or, after an error, nothing.
+ * came of each, null for the others. Of a legacy path it replies with what came of the last one, and with an error
+ * where there is none. A command changes all or, after an error, nothing.
  */
 #include "io/error.h"
 #include "server/json/cmd_jsons.h"
