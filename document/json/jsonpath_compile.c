@@ -2,8 +2,8 @@
  * jsonpath_compile.c - the text of a path to steps, by recursive descent.
  *
  * The grammar is RedisJSON's (docs/wire.md describes it): what one of the two takes the other should, too. A name
- * behind a dot ends where none of its characters follows, so that `.a-b` and `.a:b` are names, and operators of filters need
- * no blanks around them.
+ * behind a dot ends where none of its characters follows, so that `.a-b` and `.a:b` are names, and operators of filters
+ * need no blanks around them.
  *
  * Depth is limited, as is the text, so neither stack nor memory grow beyond what 4 KiB of path can ask for.
  */

@@ -16,7 +16,8 @@
  *
  * Valid if and only if magic, type and version are known, the checksum is right, every length lies inside, nothing is
  * left over, a hash has a field, a document is JSON within its limits, names and vectors are such as VADD would take,
- * and no name stands twice. A checksum keeps accidents out, not intent: what stands behind it is believed no more than any request.
+ * and no name stands twice. A checksum keeps accidents out, not intent: what stands behind it is believed no more than
+ * any request.
  */
 #ifndef QUIRE_SERVER_PAYLOAD_H
 #define QUIRE_SERVER_PAYLOAD_H

@@ -34,8 +34,8 @@ static inline bool keyspace_has_bytes(unsigned type)
     return type == KEY_STRING || type == KEY_JSON;
 }
 
-/* The value of a string or a JSON document. References are taken under the shard's lock; whoever has the only one, under
- * that lock, may write to it. */
+/* The value of a string or a JSON document. References are taken under the shard's lock; whoever has the only one,
+ * under that lock, may write to it. */
 struct value {
     atomic_uint references;
     uint32_t bytes, capacity;
