@@ -203,9 +203,11 @@ static long long *make_lengths(size_t n)
     return lengths;
 }
 
-/* last: the one that a legacy path replies with. */
-static enum json_outcome reply_lengths(struct json_call *j, const long long *lengths, long long last, const char *what)
+static enum json_outcome reply_lengths(struct json_call *j, const long long *lengths, const char *what)
 {
+    long long last = NO_LENGTH; /* the one that a legacy path replies with */
+    for (size_t i = 0; i < j->found.n; i++)
+        last = lengths[i] != NO_LENGTH ? lengths[i] : last;
     bool any = last != NO_LENGTH;
     if (!jsonpath_is_legacy(j->path)) {
         resp_array(&j->reply, j->found.n);
@@ -243,7 +245,7 @@ static enum json_outcome edit_string(struct json_call *j, void *context)
     const json_t *more = context;
     struct quire_error err = {0};
     uint64_t most = j->caller->lane->service->config->bulk_max;
-    long long *lengths = make_lengths(j->found.n), last = NO_LENGTH;
+    long long *lengths = make_lengths(j->found.n);
     int rc = lengths ? 0 : error_set(&err, QUIRE_ENOMEM, "no memory for %zu lengths", j->found.n);
     if (rc == 0 && j->found.n > 0 && json_string_length(more) > most / j->found.n)
         rc = error_set(&err, QUIRE_ELIMIT, "%zu bytes at each of %zu places are more than proto-max-bulk-len allows",
@@ -252,11 +254,11 @@ static enum json_outcome edit_string(struct json_call *j, void *context)
         const json_t *string = edit_get(j->root, &j->found.items[i]);
         if (!json_is_string(string))
             continue;
-        last = lengths[i] = (long long)(json_string_length(string) + json_string_length(more));
+        lengths[i] = (long long)(json_string_length(string) + json_string_length(more));
         rc = put(j, i, extended(string, more), &err);
     }
     enum json_outcome outcome = rc < 0    ? failed(j, &err)
-                                : j->root ? reply_lengths(j, lengths, last, "not a string")
+                                : j->root ? reply_lengths(j, lengths, "not a string")
                                           : no_key(j);
     free(lengths);
     return outcome;
@@ -267,10 +269,8 @@ void cmd_json_strappend(struct caller *c, const struct resp_arg *args, uint32_t 
 {
     json_t *more = NULL;
     struct json_call j;
-    if (n > 4) {
-        caller_error(c, "ERR wrong number of arguments for 'json.strappend' command");
+    if (!json_call_fits(c, n, 4))
         return;
-    }
     if (json_call_begin(&j, c, n > 3, args[2]) && (more = json_call_argument(args[n - 1], caller_reply(c)))) {
         if (json_is_string(more))
             json_call_write(&j, args[1], edit_string, more);
@@ -296,7 +296,7 @@ static enum json_outcome edit_arrays(struct json_call *j, void *context)
 {
     const struct array_edit *e = context;
     struct quire_error err = {0};
-    long long *lengths = make_lengths(j->found.n), last = NO_LENGTH;
+    long long *lengths = make_lengths(j->found.n);
     int rc = lengths ? 0 : error_set(&err, QUIRE_ENOMEM, "no memory for %zu lengths", j->found.n);
     if (rc == 0 && j->found.n > 0 && e->n_values > TREE_VALUES_MAX / j->found.n)
         rc = error_set(&err, QUIRE_ELIMIT, "%u values in each of %zu places are more than %u", e->n_values, j->found.n,
@@ -309,10 +309,10 @@ static enum json_outcome edit_arrays(struct json_call *j, void *context)
         if (!json_is_array(array))
             continue;
         rc = e->apply(array, e, &err);
-        last = lengths[at] = (long long)json_array_size(array);
+        lengths[at] = (long long)json_array_size(array);
     }
     enum json_outcome outcome = rc < 0    ? failed(j, &err)
-                                : j->root ? reply_lengths(j, lengths, last, "not an array")
+                                : j->root ? reply_lengths(j, lengths, "not an array")
                                           : no_key(j);
     free(lengths);
     return outcome;
@@ -442,8 +442,9 @@ static enum json_outcome edit_pop(struct json_call *j, void *context)
 {
     const struct popping *p = context;
     struct quire_error err = {0};
-    bool any = false, arrays = false, legacy = jsonpath_is_legacy(j->path);
-    json_t **popped = calloc(j->found.n + 1, sizeof(json_t *)), *last = NULL;
+    bool any = false, legacy = jsonpath_is_legacy(j->path);
+    size_t last = SIZE_MAX; /* the array that a legacy path replies with */
+    json_t **popped = calloc(j->found.n + 1, sizeof(json_t *));
     int rc = popped ? 0 : error_set(&err, QUIRE_ENOMEM, "no memory for %zu elements", j->found.n);
     if (rc == 0)
         rc = edit_plan(&j->found, false, &j->plan, &err);
@@ -452,9 +453,9 @@ static enum json_outcome edit_pop(struct json_call *j, void *context)
         json_t *array = edit_get(j->root, &j->found.items[at]);
         if (!json_is_array(array))
             continue;
-        arrays = true;
-        last = popped[at] = pop(array, p->index);
-        any = any || last;
+        last = last == SIZE_MAX || at > last ? at : last;
+        popped[at] = pop(array, p->index);
+        any = any || popped[at];
     }
     if (rc == 0 && j->root && !legacy)
         resp_array(&j->reply, j->found.n);
@@ -462,8 +463,8 @@ static enum json_outcome edit_pop(struct json_call *j, void *context)
         put_popped(j, popped[i], p);
     if (rc == 0 && !j->root)
         json_call_no_key(&j->reply);
-    else if (rc == 0 && legacy && arrays)
-        put_popped(j, last, p);
+    else if (rc == 0 && legacy && last != SIZE_MAX)
+        put_popped(j, popped[last], p);
     else if (rc == 0 && legacy)
         json_call_no_path_or(j, "not an array", &j->reply);
     for (size_t i = 0; popped && i < j->found.n; i++)
@@ -495,10 +496,8 @@ void cmd_json_arrpop(struct caller *c, const struct resp_arg *args, uint32_t n)
     uint32_t at = formatted ? 4 : 2; /* of the path */
     if (formatted && !take_pop_format(c, args[3], &p))
         return;
-    if (n > at + 2) {
-        caller_error(c, "ERR wrong number of arguments for 'json.arrpop' command");
+    if (!json_call_fits(c, n, at + 2))
         return;
-    }
     if (n > at + 1 && !arg_integer(args[at + 1], &p.index)) {
         caller_error(c, "ERR value is not an integer or out of range");
         return;

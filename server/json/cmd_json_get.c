@@ -18,14 +18,17 @@ struct get_options {
     uint32_t n_paths; /* moved to the front of the arguments' copy */
 };
 
+/* In RESP2 it changes nothing, and stands behind a path at most: so RedisJSON has it. */
 static bool take_format(struct caller *c, struct resp_arg word, struct get_options *o)
 {
-    if (c->protocol != 3) {
+    if (c->protocol != 3 && o->n_paths == 0) {
         caller_error(c, "ERR FORMAT argument is not supported on RESP2");
         return false;
     }
     o->format = arg_is(word, "EXPAND1") ? FORMAT_EXPAND1 : arg_is(word, "EXPAND") ? FORMAT_EXPAND : FORMAT_STRING;
-    if (o->format != FORMAT_STRING || arg_is(word, "STRING"))
+    bool known = o->format != FORMAT_STRING || arg_is(word, "STRING");
+    o->format = c->protocol == 3 ? o->format : FORMAT_STRING;
+    if (known)
         return true;
     caller_error(c, "ERR wrong reply format");
     return false;
@@ -321,6 +324,8 @@ void cmd_json_resp(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && json_call_read(&j, args[1])) {
         bool legacy = jsonpath_is_legacy(j.path);
         if (!j.root)

@@ -46,6 +46,8 @@ void cmd_json_type(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && json_call_read(&j, args[1])) {
         if (c->protocol == 3)
             resp_array(out, 1);
@@ -73,6 +75,8 @@ void cmd_json_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && find(&j, c, args[1])) {
         if (!jsonpath_is_legacy(j.path))
             put_items(&j, put_string_length, NULL, out);
@@ -96,6 +100,8 @@ void cmd_json_arrlen(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && find(&j, c, args[1])) {
         if (!jsonpath_is_legacy(j.path))
             put_items(&j, put_array_length, NULL, out);
@@ -119,6 +125,8 @@ void cmd_json_objlen(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && json_call_read(&j, args[1])) {
         if (!j.root && !jsonpath_is_legacy(j.path))
             json_call_no_path_or(&j, "not an object", out);
@@ -147,6 +155,8 @@ void cmd_json_objkeys(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && find(&j, c, args[1])) {
         if (!jsonpath_is_legacy(j.path))
             put_items(&j, put_names, NULL, out);
@@ -190,10 +200,8 @@ void cmd_json_arrindex(struct caller *c, const struct resp_arg *args, uint32_t n
     struct resp_buffer *out = caller_reply(c);
     struct wanted w = {.value = NULL};
     struct json_call j;
-    if (n > 6) {
-        caller_error(c, "ERR wrong number of arguments for 'json.arrindex' command");
+    if (!json_call_fits(c, n, 6))
         return;
-    }
     if ((n > 4 && !arg_integer(args[4], &w.start)) || (n > 5 && !arg_integer(args[5], &w.stop))) {
         caller_error(c, "ERR value is not an integer or out of range");
         return;
@@ -226,6 +234,8 @@ void cmd_json_debug_memory(struct caller *c, const struct resp_arg *args, uint32
 {
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
+    if (!json_call_fits(c, n, 4))
+        return;
     if (json_call_begin(&j, c, n > 3, args[n > 3 ? 3 : 2]) && json_call_read(&j, args[2])) {
         if (!j.root && jsonpath_is_legacy(j.path))
             resp_integer(out, 0);

@@ -314,6 +314,8 @@ static void delete_root(struct caller *c, struct resp_arg key)
 void cmd_json_del(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1])) {
         if (jsonpath_is_root(j.path))
             delete_root(c, args[1]);
@@ -363,6 +365,8 @@ static enum json_outcome edit_clear(struct json_call *j, void *context)
 void cmd_json_clear(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct json_call j;
+    if (!json_call_fits(c, n, 3))
+        return;
     if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]))
         json_call_write(&j, args[1], edit_clear, NULL);
     json_call_end(&j);

@@ -63,6 +63,13 @@ void json_call_expected(const char *expected, const json_t *found, struct resp_b
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
+bool json_call_fits(struct caller *c, uint32_t n, uint32_t most)
+{
+    if (n > most)
+        caller_error(c, "ERR wrong number of arguments for '%s' command", c->command);
+    return n <= most;
+}
+
 bool json_call_begin(struct json_call *j, struct caller *c, bool given, struct resp_arg path)
 {
     struct quire_error err = {0};

@@ -24,6 +24,8 @@ struct json_call {
     struct resp_buffer reply; /* of a change, until it has been made */
 };
 
+/* False after the error reply of a request with more words than `most`. */
+bool json_call_fits(struct caller *c, uint32_t n, uint32_t most);
 /* Compiles the path; `given` false: the legacy root. False after an error reply. Ended by json_call_end either way. */
 bool json_call_begin(struct json_call *j, struct caller *c, bool given, struct resp_arg path);
 void json_call_end(struct json_call *j);

@@ -1,6 +1,5 @@
 /*
- * test_pattern.c - patterns: what each word of them means, random ones against the C library, what is refused, and
- * time.
+ * test_pattern.c - patterns: what each word of them means, random ones against the C library, what is refused.
  */
 #include "document/json/pattern.h"
 #include "io/random.h"

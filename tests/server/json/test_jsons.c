@@ -137,6 +137,8 @@ static void test_values_of_the_protocol(void **state)
     static const struct row rows2[] = {
         {"JSON.SET d $ '{\"a\":[1,2.5,\"x\",true,null,{\"b\":[]}]}'", "OK"},
         {"JSON.GET d FORMAT EXPAND $.a", "-ERR FORMAT argument is not supported on RESP2"},
+        {"JSON.GET d $.a[0] FORMAT EXPAND", "[1]"},
+        {"JSON.GET d $.a[0] FORMAT WHAT", "-ERR wrong reply format"},
         {"JSON.TYPE d $.a[*]", "[integer, number, string, boolean, null, object]"},
         {"JSON.TYPE d .a", "array"},
         {"JSON.TYPE d .zz", "nil"},
@@ -237,6 +239,9 @@ static void test_merge_delete_clear(void **state)
         {"JSON.CLEAR d $.*", "0"},
         {"JSON.CLEAR d", "1"},
         {"JSON.GET d", "{}"},
+        {"JSON.CLEAR d $ $", "-ERR wrong number of arguments for 'json.clear' command"},
+        {"JSON.FORGET d $.a $.b", "-ERR wrong number of arguments for 'json.forget' command"},
+        {"JSON.TYPE d $ $", "-ERR wrong number of arguments for 'json.type' command"},
         {"JSON.CLEAR none", "-ERR could not perform this operation on a key that doesn't exist"},
     };
     for (unsigned protocol = 2; protocol <= 3; protocol++) {
@@ -362,6 +367,12 @@ static void test_arrays(void **state)
         {"JSON.SET l $ '[[1,2,3],[4,5,6]]'", "OK"},
         {"JSON.ARRPOP l", "[4,5,6]"},
         {"JSON.SET l $ '{\"a\":[[1,2,3],[4,5,6]]}'", "OK"},
+        {"JSON.SET m $ '{\"a\":[1],\"b\":{\"a\":[2,3,4]},\"c\":{\"a\":5}}'", "OK"},
+        {"JSON.ARRAPPEND m ..a 6", "4"}, /* the last array that was found */
+        {"JSON.ARRINSERT m ..a 1 7", "5"},
+        {"JSON.ARRTRIM m ..a 0 2", "3"},
+        {"JSON.ARRPOP m ..a", "3"},
+        {"JSON.GET m", "{\"a\":[1,7],\"b\":{\"a\":[2,7]},\"c\":{\"a\":5}}"},
         {"JSON.ARRPOP l $..*", "[[4,5], 3, 6, nil, nil, nil, nil, nil, nil]"},
         {"JSON.GET l", "{\"a\":[[1,2]]}"},
         {"JSON.ARRAPPEND l $.a", "-ERR wrong number of arguments for 'json.arrappend' command"},
@@ -398,6 +409,7 @@ static void test_objects(void **state)
         {"JSON.OBJLEN none $.a", "-ERR Path '$.a' does not exist or not an object"},
         {"JSON.DEBUG MEMORY none", "0"},
         {"JSON.DEBUG MEMORY none $", "[]"},
+        {"JSON.DEBUG MEMORY none $ $", "-ERR wrong number of arguments for 'json.debug|memory' command"},
         {"JSON.DEBUG MEMORY doc .a[0]", "24"},
         {"JSON.DEBUG MEMORY doc $.a[*]", "[24]"},
     };
