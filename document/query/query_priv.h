@@ -69,7 +69,6 @@ struct parser {
     struct query_node **waiting;
     uint32_t n_waiting, waiting_capacity;
     uint32_t depth;
-    uint32_t n_operands;  /* at depth 0 */
     uint64_t all_fields;  /* a bit for each TEXT field */
     uint64_t stem_fields; /* those without NOSTEM */
     uint64_t text_fields; /* those that words are looked for in at this place */

@@ -1,8 +1,8 @@
 /*
  * aggregation.c - see aggregation.h.
  *
- * The pipeline asks for the fields of one document after the other, so the key of a document is held from the first
- * field that is asked for until the next document, or until the lane turns to something else.
+ * The pipeline asks for several fields of a document one after the other, so its key is held from the first of them until
+ * another document is asked for, or until the lane turns to something else.
  */
 #include "server/document/aggregation.h"
 #include "io/array.h"

@@ -464,8 +464,6 @@ static void test_knn(void **state)
     check("(~@title:(x | y) AND @tag:{x})=>[KNN 1 @v $vec AS d]",
           "VECTOR { INTERSECT { OPTIONAL{ @title:UNION { @title:x @title:y } } TAG:@tag { x } } } => {K=1 nearest "
           "vectors to `$vec` in vector index associated with field @v, yields distance as `d`}");
-    refused("one two=>[KNN 3 @v $vec]", "Syntax error at offset 7 near =>: expected parentheses");
-    refused("one | two=>[KNN 3 @v $vec]", "Syntax error at offset 9 near =>");
     refused("(one=>[KNN 3 @v $vec])", "Syntax error at offset 4 near =>");
     refused("*=>[KNN 3 @v]", "Syntax error at offset 12 near ]");
     refused("*=>[KNN @v $vec]", "Syntax error at offset 8 near v");
