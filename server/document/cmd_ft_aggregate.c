@@ -197,11 +197,12 @@ void cmd_ft_aggregate(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- FT.CURSOR --------------------------------------------------------------------------------------------------- */
 
-static void end_read(struct read_call *call, const struct quire_error *err)
+/* failed: *err says why. Otherwise it may hold what became of a document that was left out. */
+static void end_read(struct read_call *call, bool failed, const struct quire_error *err)
 {
     struct reading *r = &call->reading;
     struct resp_buffer *out = &call->pending.out;
-    bool failed = err->code < 0, ended = r->ended || failed || r->rows.failed;
+    bool ended = r->ended || failed || r->rows.failed;
     if (failed) {
         document_error(out, err);
     } else {
@@ -222,7 +223,7 @@ static void read_on(struct slice *slice)
     if (rc > 0 && !call->pending.caller->gone)
         slice_post(call->lane, slice);
     else
-        end_read(call, &err);
+        end_read(call, rc < 0, &err);
 }
 
 static void read_cursor(struct caller *c, struct aggregation *a, uint64_t most)

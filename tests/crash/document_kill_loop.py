@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from kill_loop import ROOT, Server, Wrong
 from resp_client import Error, Stream, request
 
-DIM, DOCUMENTS, TAGS, NUMBERS = 64, 150, 6, 50
+DIM, DOCUMENTS, TAGS, NUMBERS = 64, 400, 6, 50
 FIELDS = ("SCHEMA", "g", "TAG", "n", "NUMERIC", "t", "TEXT", "v", "VECTOR", "HNSW", 6, "TYPE", "FLOAT32", "DIM", DIM,
           "DISTANCE_METRIC", "L2")
 PATHS = ("SCHEMA", "$.g", "AS", "g", "TAG", "$.n", "AS", "n", "NUMERIC", "$.t", "AS", "t", "TEXT", "$.v", "AS", "v",
@@ -356,7 +356,7 @@ class World:
             self.make(port)
         else:
             self.compare(port)
-        self.load(port, self.random.uniform(0.05, 0.8))
+        self.load(port, self.random.uniform(0.05, 1.5))
         self.server.kill()
         for client in self.clients:
             client.stream.socket.close()

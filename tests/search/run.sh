@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh BUILD_DIR [PART...] - FT.* and JSON.* on the wire: what a real RediSearch answered (answers), the shapes of
 # replies (shapes), options of FT.CREATE (definitions), errors and refusals (refusals), JSON.* (json_commands), keys that
-# change under an index (following), users who may not see all (walls).
+# change under an index (following), all of it at once (together), users who may not see all (walls).
 #
 # Parts empty the server when they begin; answers has its own. One line per check; exit status 0 when nothing failed.
 set -u
@@ -27,7 +27,7 @@ parts=("$@")
 server_start main || exit 1
 export QUIRE_PORT=$server_port QUIRE_PID=$server_pid
 
-for name in shapes definitions refusals json_commands following walls; do
+for name in shapes definitions refusals json_commands following together walls; do
     wanted "$name" && part "$name" /usr/bin/python3 "$here/$name.py"
 done
 wanted answers && part answers /usr/bin/python3 "$here/answers.py" --build-dir "$build"
