@@ -8,7 +8,9 @@
 #include "server/admin/cmd_admin.h"
 #include "server/cache/cmd_caches.h"
 #include "server/commands/cmd_clients.h"
+#include "server/document/cmd_documents.h"
 #include "server/dump/cmd_dumps.h"
+#include "server/json/cmd_jsons.h"
 #include "server/strings/cmd_strings.h"
 #include "server/vector/cmd_vectors.h"
 

@@ -22,6 +22,7 @@
 #include "server/commands/command.h"
 #include "server/commands/latency.h"
 #include "server/commands/modules.h"
+#include "server/document/cursors.h"
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
 #include "server/net/tls.h"
@@ -165,6 +166,8 @@ int server_create(struct config *config, struct log *log, struct server **out, s
         rc = gate_init(&s->service.gate, s->service.n_lanes + 1, err);
     if (rc == 0)
         rc = fair_init(&s->service, err);
+    if (rc == 0)
+        rc = cursors_create(&s->service.cursors, err);
     if (rc == 0) {
         /* what settings say that only a look at the machine refutes; nothing is made before */
         rc = check_dir(config, err);
@@ -237,6 +240,7 @@ void server_destroy(struct server *s)
     worker_stop(&s->service.worker);
     for (unsigned i = 0; s->loops && i < s->service.n_lanes; i++)
         loop_run_messages(&s->loops[i]);
+    cursors_destroy(s->service.cursors);
     data_close(&s->service);
     gate_fini(&s->service.gate);
     snapshots_fini(s);

@@ -1,6 +1,7 @@
-"""resp_client.py - the Redis protocol (RESP2), as little of it as tests and measurements need, and fast.
+"""resp_client.py - the Redis protocol (RESP2 and RESP3), as little of it as tests and measurements need, and fast.
 
-A client library hides when bytes go out and come in; here that is what the test is about.
+A client library hides when bytes go out and come in, and of which type a reply is; here that is what the test is
+about. Bulk strings come as bytes, simple ones as str; a RESP3 map as a dict, its keys as they come; a set as a Set.
 """
 import contextlib
 import socket
@@ -16,6 +17,14 @@ def request(*words):
 
 class Error(str):
     """An error reply."""
+
+
+class Set(list):
+    """A RESP3 set, in the order it came."""
+
+
+class Push(list):
+    """A RESP3 push message."""
 
 
 def parse(data, at):
@@ -40,18 +49,44 @@ def parse(data, at):
         return items if int(line) >= 0 else None, end
     if kind == b":":
         return int(line), end
-    if kind in b"+,":
+    if kind == b"+":
         return line.decode(), end
     if kind == b"-":
         return Error(line.decode(errors="replace")), end
+    return parse_resp3(kind, line, data, at, end)
+
+
+def parse_resp3(kind, line, data, at, end):
+    """The types that only RESP3 has; end is where the line has ended."""
+    if kind == b",":
+        return float(line), end
+    if kind == b"#":
+        return line == b"t", end
+    if kind == b"_":
+        return None, end
+    if kind == b"(":
+        return int(line), end
+    if kind in b"~>%":
+        items = []
+        for _ in range(int(line) * (2 if kind == b"%" else 1)):
+            item, end = parse(data, end)
+            items.append(item)
+        if kind == b"%":
+            return dict(zip(items[::2], items[1::2])), end
+        return (Set if kind == b"~" else Push)(items), end
+    if kind == b"=":
+        size = int(line)
+        if len(data) < end + size + 2:
+            raise IndexError
+        return bytes(data[end + 4:end + size]), end + size + 2
     raise OSError("a reply that is none: %r" % bytes(data[at:at + 80]))
 
 
 class Stream:
     """A connection: requests go out when the socket takes them, replies are parsed as they come."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+    def __init__(self, port, seconds=60):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received, self.unsent = bytearray(), bytearray()
 
@@ -79,3 +114,7 @@ class Stream:
                 self.received += data
                 answers += self.replies()
         return answers
+
+    def call(self, *words):
+        """The reply to one request."""
+        return self.ask([request(*words)])[0]

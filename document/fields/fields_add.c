@@ -10,7 +10,7 @@
 #include "document/fields/fields_priv.h"
 #include "document/fields/geo.h"
 #include "document/text/fold.h"
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include <math.h>
 
 #define SCRATCH_KEPT (1u << 16) /* items of the arrays that stay from one document to the next */

@@ -127,32 +127,49 @@ void document_index_give_vectors(struct document_index *x, struct vectors *const
     pthread_rwlock_unlock(&x->lock);
 }
 
-int document_index_alter(struct document_index *x, struct schema *schema, struct vectors *const *vectors,
+int document_index_prepare(const struct document_index *x, struct schema *schema, struct document_change *out,
+                           struct quire_error *err)
+{
+    struct document_change change = {.schema = schema};
+    change.schemas = malloc((x->n_schemas + (size_t)1) * sizeof *change.schemas);
+    change.vectors = calloc(schema->n_fields, sizeof *change.vectors);
+    int rc = change.schemas && change.vectors ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to alter an index");
+    if (rc == 0)
+        rc = record_reader_init(&change.reader, schema, err);
+    if (rc == 0)
+        *out = change;
+    else
+        array_free_all(change.schemas, change.vectors);
+    return rc;
+}
+
+void document_index_forget(struct document_change *change)
+{
+    array_free_all(change->schemas, change->vectors);
+    record_reader_fini(&change->reader);
+}
+
+int document_index_alter(struct document_index *x, struct document_change *change, struct vectors *const *vectors,
                          uint32_t n_vectors, struct quire_error *err)
 {
     uint32_t n_before = document_index_schema(x)->n_fields;
-    struct schema **schemas = malloc((x->n_schemas + (size_t)1) * sizeof *schemas), **old = NULL;
-    struct vectors **all = calloc(schema->n_fields, sizeof *all), **old_vectors = NULL;
-    int rc = schemas && all ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to alter an index");
-    assert(schema->n_fields >= n_before);
+    struct document_change old = {0};
+    assert(change->schema->n_fields >= n_before);
     pthread_rwlock_wrlock(&x->lock);
-    if (rc == 0)
-        rc = fields_alter(x->fields, schema, err);
+    int rc = fields_alter(x->fields, change->schema, err);
     if (rc == 0) {
-        memcpy(all, x->vectors, n_before * sizeof *all);
-        memcpy(schemas, x->schemas, x->n_schemas * sizeof *schemas);
-        schemas[x->n_schemas++] = schema;
-        old = x->schemas;
-        x->schemas = schemas;
-        schemas = NULL;
-        old_vectors = x->vectors;
-        x->vectors = all;
-        all = NULL;
-        give(x, schema, n_before, vectors, n_vectors);
-        atomic_store_explicit(&x->schema, schema, memory_order_release);
+        memcpy(change->vectors, x->vectors, n_before * sizeof(void *));
+        memcpy(change->schemas, x->schemas, x->n_schemas * sizeof(void *));
+        change->schemas[x->n_schemas++] = change->schema;
+        old = (struct document_change){.schemas = x->schemas, .vectors = x->vectors, .reader = x->reader};
+        x->schemas = change->schemas;
+        x->vectors = change->vectors;
+        x->reader = change->reader;
+        give(x, change->schema, n_before, vectors, n_vectors);
+        atomic_store_explicit(&x->schema, change->schema, memory_order_release);
     }
     pthread_rwlock_unlock(&x->lock);
-    array_free_all(schemas, all, old, old_vectors);
+    document_index_forget(rc == 0 ? &old : change);
     return rc;
 }
 

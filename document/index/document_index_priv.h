@@ -73,9 +73,20 @@ struct document_index {
 
 /* An empty one; the schema is taken over, also on failure. */
 int document_index_create(struct schema *schema, struct document_index **out, struct quire_error *err);
-/* Another schema from now on, which has the fields of the old one and more; taken over on success. Vectors of the new
- * fields: n_vectors of them in the order of fields, taken over on success. */
-int document_index_alter(struct document_index *index, struct schema *schema, struct vectors *const *vectors,
+/* What another schema needs of memory: begun by prepare, ended by alter or forget. */
+struct document_change {
+    struct schema *schema;
+    struct schema **schemas;
+    struct vectors **vectors;
+    struct record_reader reader;
+};
+/* A schema with the fields of the index's and more. QUIRE_EINVALID: a field's path is none; QUIRE_ENOMEM. */
+int document_index_prepare(const struct document_index *index, struct schema *schema, struct document_change *out,
+                           struct quire_error *err);
+void document_index_forget(struct document_change *change);
+/* It is the index's from now on, which has taken it over then, with the vectors of the new fields: n_vectors of them, in
+ * the order of fields. QUIRE_ENOMEM: nothing has changed, and the change is forgotten. */
+int document_index_alter(struct document_index *index, struct document_change *change, struct vectors *const *vectors,
                          uint32_t n_vectors, struct quire_error *err);
 /* Vectors of its fields: n of them, in the order of fields; taken over. */
 void document_index_give_vectors(struct document_index *index, struct vectors *const *vectors, uint32_t n);

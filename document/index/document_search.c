@@ -8,6 +8,7 @@
  */
 #include "document/index/document_search.h"
 #include "document/index/document_index_priv.h"
+#include "document/query/query.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <assert.h>

@@ -8,6 +8,7 @@
  * indexes costs less than any table.
  */
 #include "document/index/documents_priv.h"
+#include "document/text/text_words.h"
 #include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
@@ -325,13 +326,17 @@ static int add(struct documents *d, struct schema *schema, const struct schema_w
     if (rc == 0)
         rc = documents_definition(DOCUMENT_LOG_CREATE, uids, n, words, n_words, &definition, err);
     if (rc == 0)
+        rc = documents_reserve(x, err);
+    if (rc == 0 && !array_reserve(&d->indexes, &d->capacity, d->n + (size_t)1))
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for an index");
+    if (rc == 0)
         rc = documents_append(d, DOCUMENT_LOG_CREATE, definition->bytes, definition->n_bytes, lsn, err);
-    if (rc == 0)
-        rc = documents_keep(x, definition, err);
-    else
-        free(definition);
-    if (rc == 0)
-        rc = documents_insert(d, x, err);
+    if (rc == 0) {
+        documents_keep(x, definition);
+        definition = NULL;
+        rc = documents_insert(d, x, err); /* reserved */
+    }
+    free(definition);
     rc = end_batch(d, begun, rc, lsn, err);
     if (rc == 0) {
         document_index_give_vectors(x, vectors, n);
@@ -353,6 +358,12 @@ int documents_add(struct documents *d, const struct schema_word *words, uint32_t
     int rc = schema_parse(words, n_words, &schema, err);
     if (rc < 0)
         return rc;
+    if (!text_language_find(schema->language, strlen(schema->language))) {
+        rc = error_set(err, QUIRE_EINVALID, "Invalid language: `%.64s` (docs/search.md lists those with stems)",
+                       schema->language);
+        schema_free(schema);
+        return rc;
+    }
     pthread_rwlock_wrlock(&d->lock);
     documents_place(d, schema->name, schema->name_bytes, &found);
     if (!found)
@@ -369,19 +380,24 @@ int documents_add(struct documents *d, const struct schema_word *words, uint32_t
     return rc;
 }
 
+/* What cannot be undone comes last; what is logged by then and finds no memory makes the index unusable, as it is
+ * another after a restart. */
 static int alter(struct documents *d, struct document_index *x, const struct schema_word *words, uint32_t n_words,
                  uint64_t *lsn, struct quire_error *err)
 {
     const struct schema *old = document_index_schema(x);
     struct schema_word *named = malloc((n_words + (size_t)1) * sizeof *named);
+    struct document_change change = {0};
     struct schema *schema = NULL;
     struct vectors **vectors = NULL;
     struct definition *definition = NULL;
     uint64_t *uids = NULL;
     uint32_t n = 0;
-    bool begun = false;
+    bool begun = false, logged = false;
     int rc = named ? schema_alter(old, words, n_words, &schema, err)
                    : error_set(err, QUIRE_ENOMEM, "no memory to alter an index");
+    if (rc == 0)
+        rc = document_index_prepare(x, schema, &change, err);
     if (rc == 0) {
         named[0] = (struct schema_word){x->name, (uint32_t)strlen(x->name)};
         memcpy(named + 1, words, n_words * sizeof *words);
@@ -392,22 +408,28 @@ static int alter(struct documents *d, struct document_index *x, const struct sch
     if (rc == 0)
         rc = documents_definition(DOCUMENT_LOG_ALTER, uids, n, named, n_words + 1, &definition, err);
     if (rc == 0)
+        rc = documents_reserve(x, err);
+    if (rc == 0)
         rc = documents_append(d, DOCUMENT_LOG_ALTER, definition->bytes, definition->n_bytes, lsn, err);
-    if (rc == 0)
-        rc = documents_keep(x, definition, err);
-    else
-        free(definition);
-    if (rc == 0)
-        rc = document_index_alter(x, schema, vectors, n, err);
+    logged = rc == 0;
+    if (rc == 0) {
+        documents_keep(x, definition);
+        definition = NULL;
+        rc = document_index_alter(x, &change, vectors, n, err);
+        change = (struct document_change){0};
+    }
     rc = end_batch(d, begun, rc, lsn, err);
     if (rc == 0) {
         x->lsn = *lsn;
         publish_counts(d);
     } else {
+        if (logged && document_index_schema(x) != schema)
+            document_index_damaged(x, err);
+        document_index_forget(&change);
         unmake_vectors(vectors, n);
         schema_free(schema);
     }
-    array_free_all(vectors, uids, named);
+    array_free_all(vectors, uids, named, definition);
     return rc;
 }
 

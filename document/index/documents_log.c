@@ -55,16 +55,18 @@ int documents_append(struct documents *d, uint8_t kind, const void *bytes, uint3
     return d->journal ? journal_append(d->journal, &record, 1, lsn, err) : 0;
 }
 
-int documents_keep(struct document_index *x, struct definition *definition, struct quire_error *err)
+int documents_reserve(struct document_index *x, struct quire_error *err)
 {
     struct definition **all = realloc(x->definitions, (x->n_definitions + (size_t)1) * sizeof *all);
-    if (!all) {
-        free(definition);
+    if (!all)
         return error_set(err, QUIRE_ENOMEM, "no memory for the definition of an index");
-    }
     x->definitions = all;
-    all[x->n_definitions++] = definition;
     return 0;
+}
+
+void documents_keep(struct document_index *x, struct definition *definition)
+{
+    x->definitions[x->n_definitions++] = definition;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -110,12 +112,15 @@ static int read_words(struct record_words *r, bool has_uids, struct quire_error 
 static int keep_bytes(struct document_index *x, uint8_t kind, const struct record_words *r, struct quire_error *err)
 {
     struct definition *copy = malloc(sizeof *copy + r->n_bytes);
-    if (!copy)
+    if (!copy || documents_reserve(x, err) < 0) {
+        free(copy);
         return error_set(err, QUIRE_ENOMEM, "no memory to read an index of documents");
+    }
     copy->kind = kind;
     copy->n_bytes = r->n_bytes;
     memcpy(copy->bytes, r->bytes, r->n_bytes);
-    return documents_keep(x, copy, err);
+    documents_keep(x, copy);
+    return 0;
 }
 
 static int read_create(struct documents *d, uint64_t lsn, const struct record_words *r, struct quire_error *err)
@@ -149,7 +154,7 @@ static int read_create(struct documents *d, uint64_t lsn, const struct record_wo
 static int read_alter(struct documents *d, uint64_t lsn, bool restored, const struct record_words *r,
                       struct quire_error *err)
 {
-    struct vectors **none = NULL;
+    struct document_change change = {0};
     struct schema *schema;
     bool found;
     uint32_t at = documents_place(d, r->words[0].data, r->words[0].bytes, &found);
@@ -161,12 +166,14 @@ static int read_alter(struct documents *d, uint64_t lsn, bool restored, const st
     if (rc < 0)
         return rc;
     uint32_t n = document_index_n_vectors(schema, first);
-    none = calloc(n + (size_t)1, sizeof *none); /* they come with documents_begin */
+    struct vectors **none = calloc(n + (size_t)1, sizeof *none); /* they come with documents_begin */
     if (n != r->n_uids)
         rc = broken(err);
     else
-        rc = none ? document_index_alter(x, schema, none, n, err)
+        rc = none ? document_index_prepare(x, schema, &change, err)
                   : error_set(err, QUIRE_ENOMEM, "no memory to read an index of documents");
+    if (rc == 0)
+        rc = document_index_alter(x, &change, none, n, err);
     free(none);
     if (rc < 0) {
         schema_free(schema);

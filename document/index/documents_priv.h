@@ -46,8 +46,9 @@ int documents_definition(uint8_t kind, const uint64_t *uids, uint32_t n_uids, co
 /* Appends it to the journal, if there is one; *lsn is as it was otherwise. */
 int documents_append(struct documents *documents, uint8_t kind, const void *bytes, uint32_t n, uint64_t *lsn,
                      struct quire_error *err);
-/* Keeps a definition with the index, which owns it afterwards. */
-int documents_keep(struct document_index *index, struct definition *definition, struct quire_error *err);
+/* Room for one more definition; then keep, after which the index owns it. */
+int documents_reserve(struct document_index *index, struct quire_error *err);
+void documents_keep(struct document_index *index, struct definition *definition);
 /* The uids in the index's definitions, in the order of its vector fields; owned by the caller. */
 int documents_uids(const struct document_index *index, uint64_t **out, uint32_t *n, struct quire_error *err);
 

@@ -38,7 +38,9 @@ int tree_parse(const void *text, size_t bytes, json_t **out, struct quire_error 
 struct tree_text {
     char *data; /* not terminated; NULL: empty */
     size_t bytes, capacity;
-    bool failed; /* no memory: what follows is ignored */
+    size_t most;   /* bytes that it may have; 0: any number */
+    bool failed;   /* nothing is added any more: no memory, */
+    bool too_long; /* or more than the most */
 };
 void tree_text_fini(struct tree_text *text);
 void tree_text_add(struct tree_text *text, const void *bytes, size_t n);
@@ -60,6 +62,8 @@ unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES]);
 
 /* Whether it is within the limits that tree_parse has: QUIRE_ELIMIT after an edit that made too much of it. */
 int tree_check(const json_t *value, struct quire_error *err);
+/* Values in it, itself too; no further than the first `most`. A value that stands twice counts twice. */
+size_t tree_count(const json_t *value, size_t most);
 /* What a value takes in memory while it is open, about. */
 size_t tree_memory_bytes(const json_t *value);
 /* Its name as JSON.TYPE gives it: "object", "integer", "number", ... */

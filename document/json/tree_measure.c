@@ -8,11 +8,11 @@
 enum { OBJECT_BYTES = 208, MEMBER_BYTES = 56, ARRAY_BYTES = 64, STRING_BYTES = 40, NUMBER_BYTES = 24 };
 
 struct measure {
-    size_t n_values;
+    size_t n_values, most;
     unsigned deepest;
 };
 
-/* Goes no deeper than one level beyond the limit. */
+/* Stops where there is enough to say that it is too much. */
 static void measure(const json_t *value, unsigned level, struct measure *m)
 {
     json_t *object = (json_t *)(uintptr_t)value; /* iterating changes nothing */
@@ -20,27 +20,33 @@ static void measure(const json_t *value, unsigned level, struct measure *m)
     if (!json_is_object(value) && !json_is_array(value))
         return;
     m->deepest = level + 1 > m->deepest ? level + 1 : m->deepest;
-    if (m->deepest > TREE_DEPTH_MAX)
-        return;
-    for (size_t i = 0; i < json_array_size(value); i++)
+    for (size_t i = 0; i < json_array_size(value) && m->n_values < m->most && m->deepest <= TREE_DEPTH_MAX; i++)
         measure(json_array_get(value, i), level + 1, m);
-    for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at))
+    void *at = json_object_iter(object);
+    for (; at && m->n_values < m->most && m->deepest <= TREE_DEPTH_MAX; at = json_object_iter_next(object, at))
         measure(json_object_iter_value(at), level + 1, m);
 }
 
 int tree_check(const json_t *value, struct quire_error *err)
 {
-    struct measure m = {0, 0};
+    struct measure m = {.most = TREE_VALUES_MAX};
     measure(value, 0, &m);
     if (m.deepest > TREE_DEPTH_MAX)
         return error_set(err, QUIRE_ELIMIT,
-                         "recursion limit exceeded: a document has at most %u levels of arrays and "
-                         "objects, this one would have more; make it flatter",
+                         "recursion limit exceeded: a document has at most %u levels of arrays and objects, this one "
+                         "would have more; make it flatter",
                          TREE_DEPTH_MAX);
     if (m.n_values >= TREE_VALUES_MAX)
-        return error_set(err, QUIRE_ELIMIT, "a document has at most %u values, this one would have %zu: split it",
-                         TREE_VALUES_MAX, m.n_values);
+        return error_set(err, QUIRE_ELIMIT, "a document has at most %u values, this one would have more: split it",
+                         TREE_VALUES_MAX);
     return 0;
+}
+
+size_t tree_count(const json_t *value, size_t most)
+{
+    struct measure m = {.most = most};
+    measure(value, 0, &m);
+    return m.n_values;
 }
 
 size_t tree_memory_bytes(const json_t *value)

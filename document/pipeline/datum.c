@@ -10,8 +10,8 @@
  * bounded.
  */
 #include "document/pipeline/datum.h"
+#include "document/text/fold.h"
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -244,16 +244,16 @@ uint64_t datum_hash(const struct datum *datum, uint64_t seed)
 
 struct datum *datum_fold(struct datum_pool *pool, struct datum *datum)
 {
-    bool upper = false;
-    if (datum->kind != DATUM_STRING)
+    if (datum->kind != DATUM_STRING || datum->n == 0)
         return datum;
-    for (uint32_t i = 0; i < datum->n; i++)
-        upper = upper || (datum_text(datum)[i] >= 'A' && datum_text(datum)[i] <= 'Z');
-    if (!upper)
-        return datum;
-    struct datum *folded = datum_string(pool, datum_text(datum), datum->n);
-    for (uint32_t i = 0; folded && i < datum->n; i++)
-        datum_bytes(folded)[i] = (char)tolower((unsigned char)datum_bytes(folded)[i]);
+    struct datum *folded = NULL;
+    char *text = malloc(FOLD_ROOM(datum->n));
+    if (text) {
+        uint32_t bytes = fold_text(datum_text(datum), datum->n, text);
+        bool same = bytes == datum->n && memcmp(text, datum_text(datum), bytes) == 0;
+        folded = same ? datum_share(datum) : datum_string(pool, text, bytes);
+    }
+    free(text);
     datum_release(pool, datum);
     return folded;
 }

@@ -82,8 +82,8 @@ bool datum_equals(const struct datum *a, const struct datum *b);
 bool datum_is_same(const struct datum *a, const struct datum *b);
 uint64_t datum_hash(const struct datum *datum, uint64_t seed); /* equal for the same; NULL as null */
 
-/* The string in lower case (ASCII letters), of what is no string itself: as the values of a SORTABLE field are compared
- * and grouped. Takes the caller's share of `datum` and gives one of the result; NULL without memory. */
+/* The string in lower case (document/text/fold.h), of what is no string itself: as the values of a SORTABLE field are
+ * compared and grouped. Takes the caller's share of `datum` and gives one of the result; NULL without memory. */
 struct datum *datum_fold(struct datum_pool *pool, struct datum *datum);
 
 #endif

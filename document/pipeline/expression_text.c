@@ -58,7 +58,8 @@ int expression_substr(struct expression_call *call, struct datum *const *args, u
     int64_t bytes = args[0]->n, from = whole(args[1]->number), length = whole(args[2]->number);
     if (from < 0)
         from += bytes;
-    from = from < 0 ? 0 : from > bytes ? bytes : from;
+    if (from < 0 || from > bytes) /* before the text: nothing, as RediSearch answers */
+        from = bytes;
     if (length < 0)
         length += bytes - from;
     length = length < 0 ? 0 : length > bytes - from ? bytes - from : length;

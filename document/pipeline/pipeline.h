@@ -94,9 +94,10 @@ struct pipeline_source {
     void *context;
     /* The next document: its id in *id. 1, or 0 when there are no more, or an error. */
     int (*next)(void *context, uint64_t *id, struct quire_error *err);
-    /* A value of a document: *value a share from the pool, or NULL: it has none. QUIRE_ENOTFOUND: the document is gone,
-     * the row is left out. Texts are given as strings: those of NUMERIC fields become numbers here. Where the pool
-     * gives nothing: pipeline_no_value. */
+    /* A value of a document that `next` has given: *value a share from the pool, or NULL: it has none. Of any of them,
+     * in any order: a LOAD behind a SORTBY asks when all were given. `wanted` is the same address for the same field
+     * throughout a run (but for PIPELINE_TERMS). QUIRE_ENOTFOUND: the document is gone, the row is left out. Texts are
+     * given as strings: those of NUMERIC fields become numbers here. Without space in the pool: pipeline_no_value. */
     int (*load)(void *context, uint64_t id, const struct pipeline_wanted *wanted, struct datum_pool *pool,
                 struct datum **value, struct quire_error *err);
     /* LOAD *: every field of a document by pipeline_run_put, in its order; of a JSON document the whole text as "$". */
@@ -113,6 +114,7 @@ int pipeline_no_value(const struct datum_pool *pool, struct quire_error *err);
 struct pipeline_limits {
     uint64_t rows_max;  /* 0: PIPELINE_ROWS_MAX */
     uint64_t bytes_max; /* 0: PIPELINE_BYTES_MAX */
+    uint64_t seed;      /* of RANDOM_SAMPLE: the same seed, the same samples */
 };
 
 enum { PIPELINE_END = 0, PIPELINE_ROW = 1, PIPELINE_PAUSED = 2 };

@@ -90,7 +90,7 @@ static struct group *make_group(struct pipeline_run *run, const struct pipeline_
     for (uint32_t i = 0; i < step->n_fields; i++)
         group->values[i] = values[i] ? datum_share(values[i]) : NULL;
     for (uint32_t i = 0; i < step->n_reduces; i++) {
-        group->tallies[i] = reducer_begin(&step->reduces[i].reducer, &run->pool);
+        group->tallies[i] = reducer_begin(&step->reduces[i].reducer, run->seed ^ hash, &run->pool);
         if (!group->tallies[i]) {
             free_group(run, step, group);
             return NULL;

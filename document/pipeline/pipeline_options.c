@@ -92,8 +92,8 @@ static int take_text(struct pipeline_words *words, const char *what, struct sche
 
 static int take_params(struct pipeline_words *words, struct pipeline *pipeline)
 {
-    const struct schema_word *list;
-    uint32_t n;
+    const struct schema_word *list = NULL;
+    uint32_t n = 0;
     if (pipeline->params)
         return error_set(words->err, QUIRE_EPARSE,
                          "Multiple PARAMS are not allowed. Parameters can be defined only once (position %u)",
@@ -184,7 +184,7 @@ static int take_slop(struct pipeline_words *words, struct pipeline_options *opti
 
 static int take_format(struct pipeline_words *words)
 {
-    struct schema_word format;
+    struct schema_word format = {0};
     int rc = take_text(words, "FORMAT", &format);
     if (rc || pipeline_word_is(&format, "STRING"))
         return rc;

@@ -2,8 +2,8 @@
  * pipeline_priv.h - steps, tables of columns, and the state of a run.
  *
  * A table is what rows look like between two GROUPBY: named columns. Table 0 is of documents; each GROUPBY makes a new
- * one. A step names columns of its table by their number. A hash's LOAD * may add columns while a run goes on; these are
- * the run's own, behind those of the table.
+ * one. A step names columns of its table by their number. A hash's LOAD * may add columns while a run goes on; these
+ * are the run's own, behind those of the table.
  */
 #ifndef QUIRE_DOCUMENT_PIPELINE_PRIV_H
 #define QUIRE_DOCUMENT_PIPELINE_PRIV_H
@@ -65,7 +65,7 @@ struct pipeline_step {
     uint32_t position; /* of its first word in the command */
     struct pipeline_load *loads;
     uint32_t n_loads, loads_capacity;
-    /* LOAD; GROUPBY: what is grouped by; SORTBY: what is sorted by. Columns are of the table of the rows that come in */
+    /* LOAD; GROUPBY: what is grouped by; SORTBY: what is sorted by. Columns of the table of the rows that come in */
     struct pipeline_field *fields;
     uint32_t n_fields, fields_capacity;
     /* APPLY, FILTER */
@@ -123,8 +123,12 @@ struct pipeline_row {
 
 /* What a step keeps while a run goes on. */
 struct pipeline_groups;
+struct pipeline_ranked {
+    struct pipeline_row *row;
+    double first; /* its number to sort by first; NaN where that is none */
+};
 struct pipeline_heap {
-    struct pipeline_row **rows;
+    struct pipeline_ranked *rows;
     size_t n, capacity;
     size_t uncounted; /* of the capacity: what the pool has refused to count */
     size_t keep;      /* at most as many are kept */
@@ -143,7 +147,7 @@ struct pipeline_run {
     const struct pipeline *pipeline;
     struct pipeline_source source;
     struct datum_pool pool;
-    uint64_t rows_max, total, numbers;
+    uint64_t rows_max, seed, total, numbers;
     struct pipeline_state *states; /* one per step */
     struct pipeline_table own;     /* columns that LOAD * has added behind those of table 0 */
     uint32_t own_next;             /* where the next name is looked for first */

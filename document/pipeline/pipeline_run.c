@@ -124,12 +124,8 @@ static int load_value(struct pipeline_run *run, struct pipeline_row *row, uint32
     if (rc == 0 && value)
         rc = as_number(run, wanted->field, value, &value);
     if (rc == 0 && value && fold) {
-        struct datum *folded = datum_fold(&run->pool, value);
-        if (!folded) {
-            datum_release(&run->pool, value);
-            rc = pipeline_no_value(&run->pool, run->err);
-        }
-        value = folded;
+        value = datum_fold(&run->pool, value);
+        rc = value ? 0 : pipeline_no_value(&run->pool, run->err);
     }
     if (rc == 0)
         set_value(run, row, number, value);
@@ -380,6 +376,7 @@ int pipeline_run_create(const struct pipeline *pipeline, const struct pipeline_s
     run->pipeline = pipeline;
     run->source = *source;
     run->rows_max = limits && limits->rows_max ? limits->rows_max : PIPELINE_ROWS_MAX;
+    run->seed = limits ? limits->seed : 0;
     run->pool.bytes_max = limits && limits->bytes_max ? (size_t)limits->bytes_max : PIPELINE_BYTES_MAX;
     for (uint32_t i = 0; i < pipeline->n_steps; i++) {
         run->states[i].step = &pipeline->steps[i];

@@ -302,7 +302,7 @@ static size_t sample_bytes(const struct reducer *reducer)
     return reducer->kind == REDUCER_RANDOM_SAMPLE ? reducer->samples * sizeof(struct datum *) : 0;
 }
 
-struct reducer_tally *reducer_begin(const struct reducer *reducer, struct datum_pool *pool)
+struct reducer_tally *reducer_begin(const struct reducer *reducer, uint64_t seed, struct datum_pool *pool)
 {
     assert(reducer->samples <= REDUCER_SAMPLE_MAX && !(reducer->quantile < 0) && !(reducer->quantile > 1));
     size_t bytes = sizeof(struct reducer_tally) + sample_bytes(reducer);
@@ -317,7 +317,7 @@ struct reducer_tally *reducer_begin(const struct reducer *reducer, struct datum_
         tally->of.total = reducer->kind == REDUCER_MIN ? (double)INFINITY : -(double)INFINITY;
     if (reducer->kind == REDUCER_RANDOM_SAMPLE) {
         tally->of.sample.values = (struct datum **)(tally + 1);
-        random_init(&tally->of.sample.random, (uint64_t)(uintptr_t)tally);
+        random_init(&tally->of.sample.random, seed);
     }
     return tally;
 }

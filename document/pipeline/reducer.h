@@ -35,8 +35,8 @@ struct reducer {
 
 struct reducer_tally;
 
-/* NULL: no memory, or the pool is full. */
-struct reducer_tally *reducer_begin(const struct reducer *reducer, struct datum_pool *pool);
+/* seed: of RANDOM_SAMPLE. NULL: no memory, or the pool is full. */
+struct reducer_tally *reducer_begin(const struct reducer *reducer, uint64_t seed, struct datum_pool *pool);
 /* A row: its value, and that of FIRST_VALUE's BY; NULL: it has none. False: no memory, or the pool is full; the tally
  * may only be ended then. */
 bool reducer_add(const struct reducer *reducer, struct reducer_tally *tally, struct datum *value, struct datum *by,

@@ -52,8 +52,8 @@ struct query_node {
      * case counts); otherwise in lower case (document/text/fold.h), and `stem` set where the word's stem is searched
      * for, too. A TERM of 0 bytes looks for the empty value. */
     struct query_text text, stem;
-    /* Text: the fields it is searched in, a bit for each of the schema's TEXT fields (schema_field.text_bit). What joins
-     * others has the fields that were written in front of it; those of its children count. */
+    /* Text: the fields it is searched in, a bit for each of the schema's TEXT fields (schema_field.text_bit). What
+     * joins others has the fields that were written in front of it; those of its children count. */
     uint64_t text_fields;
     const struct schema_field *field; /* TAG, NUMERIC, GEO, MISSING, RANGE, KNN */
     uint32_t distance;                /* FUZZY: 1 to 3 */

@@ -39,11 +39,11 @@ static int find_name(struct parser *p, const char *name, uint32_t bytes, const s
 
 int query_field_find(struct parser *p, struct token *token, const struct schema_field **out)
 {
-    const struct schema_field *found;
+    const struct schema_field *found = NULL;
     int rc = find_name(p, token->text, token->bytes, &found);
     uint32_t start = (uint32_t)(token->text - p->text), end = token->end, dots = 0;
     for (; rc == 0 && end < p->bytes && p->text[end] == '.' && dots < NAME_DOTS_MAX; dots++) {
-        const struct schema_field *longer;
+        const struct schema_field *longer = NULL;
         uint32_t next = query_word_end(p->text, p->bytes, end + 1);
         if (next == end + 1)
             break;
@@ -89,8 +89,8 @@ static int param_value(struct parser *p, const struct token *token, double *out)
     for (int i = 0; i < shown; i++)
         if ((unsigned char)param->value.data[i] < ' ')
             shown = i;
-    return error_set(p->err, QUIRE_EPARSE, "Invalid numeric value (%.*s) for parameter `%.*s`", shown,
-                     param->value.data, token->bytes < 40 ? (int)token->bytes : 40, token->text);
+    return error_set(p->err, QUIRE_EPARSE, "Invalid numeric value (%.*s) for parameter `%.*s` at offset %u", shown,
+                     param->value.data, token->bytes < 40 ? (int)token->bytes : 40, token->text, token->at);
 }
 
 int query_value(struct parser *p, double *out, struct token *first)

@@ -151,7 +151,7 @@ int query_param_find(struct parser *p, const struct token *token, const struct q
 
 int query_token_text(struct parser *p, const struct token *token, struct query_text *out)
 {
-    const struct query_param *param;
+    const struct query_param *param = NULL;
     *out = (struct query_text){token->text, token->bytes};
     if (token->kind != TOKEN_PARAM && !token->is_param)
         return 0;
@@ -193,7 +193,7 @@ int query_words(struct parser *p, const char *text, size_t bytes, bool stems, st
     const struct text_rules rules = {.schema = p->context->schema,
                                      .language = p->language,
                                      .keep_stopwords = p->context->no_stopwords,
-                                     .no_stems = !stems || p->context->verbatim,
+                                     .no_stems = !stems || p->context->verbatim || !(p->text_fields & p->stem_fields),
                                      .query = true};
     uint32_t base = p->n_waiting;
     struct text_words words;

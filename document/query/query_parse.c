@@ -9,8 +9,8 @@
  *                *or* | w'w?rd' | %wrod%
  *
  * This is what RediSearch's LALR grammar (DIALECT 2) accepts, read by descent: a function for each line. Descent is
- * bounded by QUERY_DEPTH_MAX; a row of equal signs ("---a") takes no level. In front of =>[KNN ...] stands one primary,
- * as there: "a b=>[KNN ...]" is refused, because it reads as if the vectors were asked for b alone.
+ * bounded by QUERY_DEPTH_MAX; a row of equal signs ("---a") takes no level. What stands in front of
+ * =>[KNN ...], all of it, is its filter, with parentheses or without: @langchain/redis sends none.
  *
  * What stands for nothing (a stop word, a word of punctuation) is a NULL node, which AND, OR, NOT and OPTIONAL leave
  * out; a query of nothing else finds nothing.
@@ -252,8 +252,6 @@ int query_term(struct parser *p, struct query_node **out)
 {
     bool is_signed = p->token.kind == TOKEN_MINUS || p->token.kind == TOKEN_TILDE;
     *out = NULL;
-    if (p->depth == 0)
-        p->n_operands += is_signed ? 2 : 1;
     if (is_signed)
         return parse_signed(p, out);
     int rc = parse_primary(p, out);
@@ -322,8 +320,6 @@ static int parse_query(struct parser *p, struct query_node **out)
     bool star = take_star(p);
     int rc = star ? query_node_make(p, QUERY_ALL, &filter) : parse_either(p, &filter);
     if (rc == 0 && p->token.kind == TOKEN_ARROW) {
-        if (!star && p->n_operands != 1)
-            return query_fail(p, &p->token, "parentheses around all that stands in front of =>");
         query_advance(p);
         return query_knn(p, filter, out);
     }
@@ -365,8 +361,10 @@ static int parse_all_of(struct parser *p)
 {
     const struct schema *s = p->context->schema;
     for (uint32_t i = 0; i < s->n_fields; i++)
-        if (s->fields[i].type == SCHEMA_TEXT)
+        if (s->fields[i].type == SCHEMA_TEXT) {
             p->all_fields |= 1ull << s->fields[i].text_bit;
+            p->stem_fields |= (uint64_t)!s->fields[i].no_stem << s->fields[i].text_bit;
+        }
     p->text_fields = p->all_fields;
     p->token = query_token(p->text, p->bytes, 0);
     int rc = find_language(p);

@@ -3,7 +3,7 @@
 #define QUIRE_DOCUMENT_QUERY_PRIV_H
 
 #include "document/query/query.h"
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "io/arena.h"
 
 enum token_kind {
@@ -69,8 +69,8 @@ struct parser {
     struct query_node **waiting;
     uint32_t n_waiting, waiting_capacity;
     uint32_t depth;
-    uint32_t n_operands;  /* at depth 0; one with a sign counts twice */
     uint64_t all_fields;  /* a bit for each TEXT field */
+    uint64_t stem_fields; /* those without NOSTEM */
     uint64_t text_fields; /* those that words are looked for in at this place */
     bool in_field;        /* inside @f:(...): no other field may be named */
 };

@@ -87,9 +87,10 @@ static int set_distance_name(struct parser *p, struct query_node *node, const st
                              const struct query_text *name)
 {
     if (given)
-        return error_set(p->err, QUIRE_EPARSE, "Distance field was specified twice for vector query: %.*s and %.*s",
+        return error_set(p->err, QUIRE_EPARSE,
+                         "Distance field was specified twice for vector query: %.*s and %.*s at offset %u",
                          node->distance_as.bytes < 64 ? (int)node->distance_as.bytes : 64, node->distance_as.data,
-                         name->bytes < 64 ? (int)name->bytes : 64, name->data);
+                         name->bytes < 64 ? (int)name->bytes : 64, name->data, token->at);
     if (name->bytes == 0)
         return query_fail(p, token, "a name for the distance");
     return query_copy(p, name->data, name->bytes, &node->distance_as);

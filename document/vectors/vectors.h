@@ -95,8 +95,8 @@ struct vectors_search {
     uint32_t k;                      /* the nearest so many, 1 .. QUIRE_K_MAX. Of a range: at most so many */
     bool is_range;                   /* those within radius (inclusive), the nearest first */
     double radius;
-    uint32_t ef;                                 /* EF_RUNTIME: how hard to search at least; 0: recall 0.95 */
-    float recall;                                /* 0: 0.95 */
+    uint32_t ef;                                 /* EF_RUNTIME: how hard to search at least, beside the recall */
+    float recall;                                /* 0: 0.95, and a little more among a set */
     uint32_t reads_max;                          /* 0: no limit */
     uint32_t priority;                           /* of its reads: search.h */
     void (*done)(struct vectors_search *search); /* on the lane; where no read is needed inside the start */

@@ -21,9 +21,12 @@
 #include <string.h>
 
 #define RECALL_DEFAULT 0.95f
-#define RANGE_FIRST    64u /* that a range begins with */
-#define RANGE_TIMES    4u
-#define MEASURED_MAX   4096u /* that many distances, or fewer, are computed once more */
+/* Asked for where only some documents may be answered: plans go by estimates of how these lie, and what they miss is
+ * more where the documents of a set lie together. Costs a read or none. */
+#define RECALL_RESTRICTED 0.97f
+#define RANGE_FIRST       64u /* that a range begins with */
+#define RANGE_TIMES       4u
+#define MEASURED_MAX      4096u /* that many distances, or fewer, are computed once more */
 
 struct answer {
     double distance;
@@ -39,7 +42,8 @@ struct vectors_work {
     struct vectors_ticket ticket;
     struct quire_search_stats before; /* of the rounds of a range that are over */
     double query_norm2;
-    uint32_t limit; /* answers at most */
+    uint32_t limit;  /* answers at most */
+    bool restricted; /* to numbers; otherwise they are all that there were */
     struct answer *answers;
     uint32_t *ids;
     double *distances;
@@ -110,6 +114,8 @@ static int answer(struct vectors_work *w)
     for (uint32_t i = 0; i < n_hits; i++) {
         uint32_t number = number_of_name(inner->hits[i].key);
         uint32_t id = number < v->table.end ? v->table.entries[number].id : VECTORS_NO_ID;
+        if (w->search->allowed && !w->restricted && !number_set_has(&w->numbers, number))
+            id = VECTORS_NO_ID; /* it came meanwhile */
         bool is_in = id != VECTORS_NO_ID && (!w->search->is_range || w->answers[i].distance <= w->search->radius);
         if (is_in)
             w->answers[n++] = (struct answer){w->answers[i].distance, id};
@@ -216,6 +222,7 @@ static int enter(struct vectors_work *w, struct quire_error *err)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a set of %u documents", v->table.n_documents);
     if (rc == 0)
         vectors_table_search_begins(&v->table, &w->ticket);
+    w->restricted = rc == 0 && allowed && w->numbers.n < v->table.n_documents;
     pthread_mutex_unlock(&v->lock);
     return rc;
 }
@@ -241,17 +248,16 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
         vectors_unref(v);
         return rc;
     }
-    bool effort = search->ef > 0 && search->recall <= 0;
     w->inner = (struct collection_search){.collection = v->collection,
                                           .query = w->query,
-                                          .numbers = search->allowed ? &w->numbers : NULL,
+                                          .numbers = w->restricted ? &w->numbers : NULL,
                                           .priority = search->priority,
                                           .done = on_round,
                                           .owner = w,
                                           .may_hold = search->may_hold ? may_hold : NULL};
     quire_search_options_init(&w->inner.options);
     w->inner.options.effort = search->ef;
-    w->inner.options.recall = effort || search->recall <= 0 ? RECALL_DEFAULT : search->recall;
+    w->inner.options.recall = search->recall > 0 ? search->recall : w->restricted ? RECALL_RESTRICTED : RECALL_DEFAULT;
     w->inner.options.reads_max = search->reads_max;
     search->work = w;
     search->code = 0;

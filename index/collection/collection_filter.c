@@ -175,11 +175,7 @@ bool collection_filter_find_names(struct search_work *w)
 static int select_numbers(const struct part *part, const struct number_set *numbers, struct selection **out,
                           struct quire_error *err)
 {
-    roaring_bitmap_t *rows = NULL;
-    int rc = part_select_numbers(part, numbers, &rows);
-    if (rc == 0)
-        rc = selection_create(part->segment, rows, false, out);
-    part_rows_free(rows);
+    int rc = part_select_numbers(part, numbers, out);
     return rc < 0 ? error_set(err, rc, "no memory to select rows") : 0;
 }
 

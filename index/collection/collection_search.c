@@ -13,6 +13,10 @@
  * Where neither view holds all there is (what was written since has been sealed, too, or an index was adopted), the
  * search begins again on the new view. So it does when hits have ended and others should be in their places.
  *
+ * Of a search among numbers each segment is asked for its share of the k nearest and some more, by how many of the rows
+ * it has: each of them is a read. Where all that a segment has answered is among the k nearest, more of it may be, and
+ * it is asked again for k.
+ *
  * A work's memory stays with the lane for the next search.
  */
 #include "index/collection/collection_search_priv.h"
@@ -20,12 +24,17 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Views that one search may see go before it fails: they change a few times a second at most. */
 #define VIEWS_MAX      100u
 #define RECALL_DEFAULT 0.95f
+/* Of a segment's share of the k nearest: standard deviations beyond the mean that it is asked for. One in fourteen is
+ * asked again. */
+#define SHARE_DEVIATIONS 1.5
+#define SHARE_BLOCKS     4u /* times k blocks with its rows, or fewer, are likely all read: it is asked for k at once */
 /* How often it begins again because hits have ended meanwhile. */
 #define RESTARTS_MAX 3u
 
@@ -443,6 +452,54 @@ static bool add_memtables(struct search_work *w, struct view **now)
     return ended > 0 && (w->search->options.exact || w->n_found < w->k) && w->n_restarts++ < RESTARTS_MAX;
 }
 
+/* What a segment is asked for where it has n of the rows of a search among numbers. */
+static uint32_t share_of(const struct search_work *w, const struct sub_search *sub, uint64_t all)
+{
+    double part = (double)sub->selection->n / (double)all, mean = w->k * part;
+    uint32_t share = (uint32_t)ceil(mean + SHARE_DEVIATIONS * sqrt(mean * (1 - part)));
+    if (sub->selection->n_blocks <= (uint64_t)SHARE_BLOCKS * w->k || share >= sub->asked)
+        return sub->asked;
+    return share > 0 ? share : 1;
+}
+
+static int by_nearness(const void *left, const void *right)
+{
+    const struct found *a = left, *b = right;
+    return a->distance < b->distance ? -1 : a->distance > b->distance;
+}
+
+/* Asks those segments again that may have more of the k nearest than they were asked for. Whether there are any. */
+static bool ask_again(struct search_work *w)
+{
+    bool any = false;
+    if (!w->search->numbers || w->n_found == 0)
+        return false;
+    qsort(w->found, w->n_found, sizeof *w->found, by_nearness);
+    float limit = w->found[(w->n_found < w->k ? w->n_found : w->k) - 1].distance;
+    collection_search_pin(w);
+    for (uint32_t i = 0; i < w->n_subs; i++) {
+        struct sub_search *sub = &w->subs[i];
+        uint32_t most = sub->selection->n < w->k ? (uint32_t)sub->selection->n : w->k, near = 0, kept = 0;
+        for (uint32_t k = 0; k < w->n_found; k++)
+            near += w->found[k].part == i && w->found[k].distance <= limit;
+        if (sub->asked >= most || near < sub->asked)
+            continue;
+        for (uint32_t k = 0; k < w->n_found; k++)
+            if (w->found[k].part != i)
+                w->found[kept++] = w->found[k];
+        w->n_found = kept;
+        sub->asked = most;
+        w->n_pending++;
+        any = true;
+        collection_search_start_segment(w, sub);
+    }
+    if (!any)
+        w->pins--;
+    else
+        collection_search_release(w);
+    return any;
+}
+
 /* All segments have answered: step 2 and what follows. */
 static void conclude(struct search_work *w)
 {
@@ -451,6 +508,8 @@ static void conclude(struct search_work *w)
     struct view *now;
     uint64_t began = clock_ns();
     assert(w->n_pending == 0 && search->code == 0);
+    if (ask_again(w))
+        return;
     if (w->is_filtered)
         collection_filter_drop_refused(w);
     if (add_memtables(w, &now)) {
@@ -606,6 +665,7 @@ void collection_search_start_segments(struct search_work *w)
     /* what is left of reads_max is shared by all segments */
     uint32_t n = w->view->n_parts, most = w->search->options.reads_max, read = w->search->stats.reads;
     uint32_t left = most > read ? most - read : 0, reads_max = most == 0 ? 0 : left > n ? left / (n ? n : 1) : 1;
+    uint64_t selected = 0;
     assert(w->n_pending == 0 && w->n_found == 0);
     collection_search_pin(w);
     w->n_pending = n;
@@ -622,7 +682,13 @@ void collection_search_start_segments(struct search_work *w)
             if (rc < 0)
                 collection_search_fail(w, rc, &err);
         }
-        if (rc < 0)
+        selected += sub->selection ? sub->selection->n : 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct sub_search *sub = &w->subs[i];
+        if (w->search->numbers && sub->selection && selected > 0)
+            sub->asked = share_of(w, sub, selected);
+        if (w->search->code < 0)
             w->n_pending--;
         else
             collection_search_start_segment(w, sub);

@@ -6,7 +6,6 @@
  */
 #include "index/collection/part_numbers.h"
 #include "index/build/merge.h"
-#include "index/column/row_set.h"
 #include "index/segment/segment_view.h"
 #include "io/array.h"
 #include "io/error.h"
@@ -168,46 +167,44 @@ uint32_t part_row_of_number(const struct part *part, uint32_t number)
 }
 
 /* Each number of the list is looked up. */
-static int look_up(const struct part_numbers *n, const struct number_set *set, roaring_bitmap_t **out)
+static int look_up(const struct part *part, const struct number_set *set, struct selection **out)
 {
-    uint32_t n_rows, found = 0, capacity = 2 * set->n + 1;
-    uint32_t *rows = malloc(sizeof *rows * capacity);
-    if (!rows)
-        return QUIRE_ENOMEM;
-    for (uint32_t i = 0; i < set->n; i++) {
+    const struct part_numbers *n = part->numbers;
+    uint32_t n_rows, found = 0, capacity = 0, *rows = NULL;
+    bool has_room = array_reserve(&rows, &capacity, (size_t)set->n + 1);
+    for (uint32_t i = 0; i < set->n && has_room; i++) {
         const uint32_t *run = find_run(n, set->list[i], &n_rows);
-        for (uint32_t k = 0; k < n_rows; k++)
-            if (n->of[run[k]] == set->list[i]) {
-                if (!array_reserve(&rows, &capacity, found + 1)) {
-                    free(rows);
-                    return QUIRE_ENOMEM;
-                }
+        has_room = array_reserve(&rows, &capacity, (size_t)found + n_rows);
+        for (uint32_t k = 0; k < n_rows && has_room; k++)
+            if (n->of[run[k]] == set->list[i])
                 rows[found++] = run[k];
-            }
     }
-    uint64_t ordered = row_set_order(rows, found);
-    int rc = row_view_roaring(&(struct row_view){.rows = rows, .n = ordered}, out);
+    int rc = QUIRE_ENOMEM;
+    if (has_room) {
+        array_sort_u32(rows, found);
+        rc = selection_from_rows(part->segment, rows, found, out);
+    }
     free(rows);
     return rc;
 }
 
 /* Each row is looked at. */
-static int look_through(const struct part_numbers *n, const struct number_set *set, roaring_bitmap_t **out)
+static int look_through(const struct part *part, const struct number_set *set, struct selection **out)
 {
-    size_t words = (size_t)(n->rows + 63) / 64;
-    uint64_t *bits = calloc(words, sizeof *bits);
+    const struct part_numbers *n = part->numbers;
+    uint64_t *bits = calloc((size_t)(n->rows + 63) / 64, sizeof *bits);
     if (!bits)
         return QUIRE_ENOMEM;
     for (uint64_t row = 0; row < n->rows; row++)
         bits[row / 64] |= (uint64_t)number_set_has(set, n->of[row]) << row % 64;
-    int rc = row_view_roaring(&(struct row_view){.bits = bits, .n = words}, out);
+    int rc = selection_from_bits(part->segment, bits, out);
     free(bits);
     return rc;
 }
 
-int part_select_numbers(const struct part *part, const struct number_set *set, roaring_bitmap_t **out)
+int part_select_numbers(const struct part *part, const struct number_set *set, struct selection **out)
 {
-    assert(part->numbers);
+    assert(part->numbers && part->numbers->rows == part->segment->params.rows);
     bool few = set->list && set->n <= part->numbers->rows / ROWS_PER_RUN;
-    return few ? look_up(part->numbers, set, out) : look_through(part->numbers, set, out);
+    return few ? look_up(part, set, out) : look_through(part, set, out);
 }

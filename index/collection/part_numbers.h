@@ -9,6 +9,7 @@
 
 #include "index/attribute/number_set.h"
 #include "index/collection/part.h"
+#include "index/segment/selection.h"
 
 #define ROW_NONE UINT32_MAX
 
@@ -29,7 +30,7 @@ uint64_t part_numbers_bytes(const struct part_numbers *numbers);
 uint32_t part_row_of_number(const struct part *part, uint32_t number);
 /* The rows whose numbers are in the set; dead ones may be among them. Cost: a look-up of each where the set has a list,
  * otherwise a look at all rows. QUIRE_ENOMEM. */
-int part_select_numbers(const struct part *part, const struct number_set *set, roaring_bitmap_t **out);
+int part_select_numbers(const struct part *part, const struct number_set *set, struct selection **out);
 /* The name of each living row, blocking, as part_number reads them. Ends with what visit answers if that is not 0. */
 int part_each_name(const struct part *part, int (*visit)(void *context, uint32_t row, const void *name, uint32_t bytes),
                    void *context, struct quire_error *err);

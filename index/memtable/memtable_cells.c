@@ -29,6 +29,9 @@
 
 /* Of norm2_max over the longest row at the change: lengths may grow by an eighth. */
 #define IP_HEADROOM 1.25
+/* The same of numbered tables: what writes to them does so in batches, in which no new table can begin. It costs little:
+ * the dimension that makes all rows as long as M is nearly the same in all, and the mean is taken off. */
+#define IP_HEADROOM_NUMBERED 64.0
 /* No cell begins with more rows, and none stays with fewer where there is another. */
 #define CELL_ROWS_START (CELL_ROWS_MAX / 4 * 3)
 #define CELL_ROWS_LEAST (CELL_ROWS_MAX / 8)
@@ -475,7 +478,8 @@ static int space_begin(struct memtable *table, const void *vector)
     float *floats = memtable_workspace_begin(&workspace, sizeof(float) * table->space.code_dim);
     rc = floats ? 0 : QUIRE_ENOMEM;
     if (floats && config->metric == QUIRE_METRIC_IP)
-        table->space.norm2_max = IP_HEADROOM * longest_norm2(table, vector, floats);
+        table->space.norm2_max =
+            (table->config.numbered ? IP_HEADROOM_NUMBERED : IP_HEADROOM) * longest_norm2(table, vector, floats);
     if (floats && config->metric != QUIRE_METRIC_COSINE)
         rc = set_mean(table, floats);
     memtable_workspace_end(&workspace);

@@ -126,21 +126,21 @@ static void add_rows(struct selection *s, const struct segment *segment, const u
     }
 }
 
-int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
+/* Room for n rows of the segment. */
+static int begin(const struct segment *segment, uint64_t n, struct selection **out)
 {
-    uint32_t numbers[READ_ROWS], n;
-    uint64_t taken = 0;
-    struct selection *s = make_empty(roaring_bitmap_get_cardinality(rows), segment->params.rows);
+    struct selection *s = make_empty(n, segment->params.rows);
     if (!s || !reserve_more(s, segment)) {
         selection_unref(s);
         return QUIRE_ENOMEM;
     }
-    s->residual = residual;
-    roaring_uint32_iterator_t at;
-    roaring_init_iterator(rows, &at);
-    for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
-        add_rows(s, segment, numbers, n, taken);
-    assert(taken == s->n);
+    *out = s;
+    return 0;
+}
+
+/* All rows have been added: what follows from them. */
+static void complete(struct selection *s, const struct segment *segment)
+{
     if (s->places && s->places->rows) {
         uint64_t places = row_set_order(s->places->rows, s->n);
         assert(places == s->n); /* each row has a place of its own */
@@ -152,6 +152,64 @@ int selection_create(const struct segment *segment, const roaring_bitmap_t *rows
     for (uint32_t i = 0; i < (segment->params.n_blocks + 7) / 8; i++)
         s->n_blocks += (uint32_t)__builtin_popcount(s->blocks[i]);
     assert(s->n_blocks <= s->run_blocks && s->n_runs <= s->n_blocks && (s->n_runs > 0) == (s->n > 0));
+}
+
+int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
+{
+    uint32_t numbers[READ_ROWS], n;
+    uint64_t taken = 0;
+    struct selection *s;
+    int rc = begin(segment, roaring_bitmap_get_cardinality(rows), &s);
+    if (rc < 0)
+        return rc;
+    s->residual = residual;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
+        add_rows(s, segment, numbers, n, taken);
+    assert(taken == s->n);
+    complete(s, segment);
+    *out = s;
+    return 0;
+}
+
+int selection_from_rows(const struct segment *segment, const uint32_t *rows, uint64_t n, struct selection **out)
+{
+    struct selection *s;
+    int rc = begin(segment, n, &s);
+    if (rc < 0)
+        return rc;
+    for (uint64_t taken = 0, some; taken < n; taken += some) {
+        some = n - taken < READ_ROWS ? n - taken : READ_ROWS;
+        add_rows(s, segment, rows + taken, (uint32_t)some, taken);
+    }
+    complete(s, segment);
+    *out = s;
+    return 0;
+}
+
+int selection_from_bits(const struct segment *segment, const uint64_t *bits, struct selection **out)
+{
+    uint32_t numbers[READ_ROWS + 64], n = 0;
+    uint64_t words = (segment->params.rows + 63) / 64, all = 0, taken = 0;
+    struct selection *s;
+    for (uint64_t i = 0; i < words; i++)
+        all += (uint64_t)__builtin_popcountll(bits[i]);
+    int rc = begin(segment, all, &s);
+    if (rc < 0)
+        return rc;
+    for (uint64_t i = 0; i < words; i++) {
+        for (uint64_t left = bits[i]; left; left &= left - 1)
+            numbers[n++] = (uint32_t)(64 * i) + (uint32_t)__builtin_ctzll(left);
+        if (n < READ_ROWS && i + 1 < words)
+            continue;
+        if (n > 0)
+            add_rows(s, segment, numbers, n, taken);
+        taken += n;
+        n = 0;
+    }
+    assert(taken == s->n);
+    complete(s, segment);
     *out = s;
     return 0;
 }

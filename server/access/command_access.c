@@ -40,6 +40,8 @@ static const struct {
     {"scripting", "scripting", 0},
     {"vectorset", "vector_set", 0},
     {"cache", "cache", 0},
+    {"search", "search", 0},
+    {"json", "json", 0},
 };
 
 const char *command_category_name(unsigned category)

@@ -16,6 +16,7 @@
 #include "server/process/config.h"
 #include "server/process/log.h"
 
+struct cursors;
 struct fair;
 
 struct service {
@@ -25,6 +26,7 @@ struct service {
     struct store *store;         /* NULL: no data folder */
     struct documents *documents; /* indexes of keys */
     struct keyspace_follower follower;
+    struct cursors *cursors; /* of FT.AGGREGATE: server/document, which makes and ends them */
     struct caches *caches; /* of the store; NULL: none */
     bool caches_begun;
     struct cache_scratch *cache_scratch; /* the worker's */

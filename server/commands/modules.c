@@ -1,5 +1,5 @@
 /*
- * modules.c - vector sets as the one module, for those who ask a Redis 8.
+ * modules.c - what a Redis 8 lists as modules: vector sets, searches and JSON documents.
  */
 #include "server/commands/modules.h"
 #include "io/error.h"
@@ -7,12 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MODULE_NAME    "vectorset"
-#define MODULE_VERSION 1 /* as Redis 8 says */
+/* What clients ask for by name and number: the numbers are those of a Redis 8, whose commands these are. */
+static const struct {
+    const char *name;
+    int version;
+    bool always; /* also where the server says that it is an older Redis, for which these were loaded */
+} modules[] = {{"vectorset", 1, false}, {"search", 80200, true}, {"ReJSON", 80200, true}};
 
-static bool has_module(const struct config *config)
+enum { MODULES = sizeof modules / sizeof *modules };
+
+static bool is_there(const struct config *config, unsigned i)
 {
-    return strtoul(config->redis_version, NULL, 10) >= 8;
+    return modules[i].always || strtoul(config->redis_version, NULL, 10) >= 8;
 }
 
 int modules_check_version(const struct config *config, struct quire_error *err)
@@ -28,24 +34,32 @@ int modules_check_version(const struct config *config, struct quire_error *err)
 
 void modules_put(const struct config *config, struct resp_buffer *out)
 {
-    bool there = has_module(config);
-    resp_array(out, there);
-    if (!there)
-        return;
-    resp_map(out, 4);
-    resp_text(out, "name");
-    resp_text(out, MODULE_NAME);
-    resp_field(out, "ver", MODULE_VERSION);
-    resp_text(out, "path");
-    resp_text(out, "");
-    resp_text(out, "args");
-    resp_array(out, 0);
+    unsigned n = 0;
+    for (unsigned i = 0; i < MODULES; i++)
+        n += is_there(config, i);
+    resp_array(out, n);
+    for (unsigned i = 0; i < MODULES; i++) {
+        if (!is_there(config, i))
+            continue;
+        resp_map(out, 4);
+        resp_text(out, "name");
+        resp_text(out, modules[i].name);
+        resp_field(out, "ver", modules[i].version);
+        resp_text(out, "path");
+        resp_text(out, "");
+        resp_text(out, "args");
+        resp_array(out, 0);
+    }
 }
 
 void modules_put_info(const struct config *config, struct resp_buffer *text)
 {
-    static const char line[] = "module:name=" MODULE_NAME ",ver=1,api=1,filters=0,usedby=[],using=[],options=[]\r\n";
-    _Static_assert(MODULE_VERSION == 1, "the line says so");
-    if (has_module(config))
-        resp_raw(text, line, sizeof line - 1);
+    for (unsigned i = 0; i < MODULES; i++) {
+        char line[128];
+        if (!is_there(config, i))
+            continue;
+        int n = snprintf(line, sizeof line, "module:name=%s,ver=%d,api=1,filters=0,usedby=[],using=[],options=[]\r\n",
+                         modules[i].name, modules[i].version);
+        resp_raw(text, line, (size_t)n);
+    }
 }

@@ -147,14 +147,18 @@ static void go_on_dropping(struct slice *slice)
         end_drop(call);
 }
 
+/* FT.DROPINDEX index [DD]; FT.DROP index [KEEPDOCS], the old name, which deletes documents unless told not to (an empty
+ * word is what redis-py 4 sends for no word). */
 void cmd_ft_dropindex(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct document_index *index = NULL;
     uint64_t lsn = 0;
-    bool dd = n == 3 && arg_is(args[2], "DD");
-    if (n > 3 || (n == 3 && !dd)) {
-        caller_error(c, "ERR FT.DROPINDEX takes an index and DD, not '%.*s'", ARG_SHOWN(args[n - 1], 64u));
+    bool old = strcmp(c->command, "ft.drop") == 0, given = n == 3 && !(old && args[2].bytes == 0);
+    bool right = n <= 3 && (!given || arg_is(args[2], old ? "KEEPDOCS" : "DD")), dd = given != old;
+    if (!right) {
+        caller_error(c, "ERR %s takes an index and %s, not '%.*s'", old ? "FT.DROP" : "FT.DROPINDEX",
+                     old ? "KEEPDOCS" : "DD", ARG_SHOWN(args[n - 1], 64u));
         return;
     }
     int rc = documents_find(c->lane->service->documents, document_word(args[1]), &index, &err);
@@ -216,13 +220,15 @@ void cmd_ft_alias(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_ft_aliasdel(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
+    struct document_index *index = NULL;
     struct quire_error err = {0};
     uint64_t lsn = 0;
     (void)n;
-    struct document_index *index = document_index_of(c, args[1]);
-    if (!index)
-        return;
+    bool may = documents_find(c->lane->service->documents, document_word(args[1]), &index, NULL) < 0 ||
+               document_may_read(c, document_index_schema(index));
     document_index_unref(index);
+    if (!may)
+        return;
     if (documents_alias_remove(c->lane->service->documents, document_word(args[1]), &lsn, &err) < 0) {
         resp_error(caller_reply(c), "ERR %s", err.message);
         return;

@@ -169,9 +169,11 @@ static void put_sort_key(struct search_call *call, struct resp_buffer *out, uint
     }
     const struct search_row *row = &call->order.rows[place];
     if (row->kind == ORDER_NUMBER) {
-        /* a number of a hash that is not SORTABLE is a text to RediSearch, which sorts it as a number all the same */
+        /* RediSearch has a number of a hash that is not SORTABLE from the hash it has loaded as a whole: as a text, which
+         * it sorts as a number all the same */
+        const struct search_options *o = &call->options;
         bool is_text = call->sort == SORT_NUMBERS && call->base.schema->source == SCHEMA_HASH &&
-                       !call->sort_getter.field->sortable;
+                       !call->sort_getter.field->sortable && !o->returns && !o->no_content;
         int n = snprintf(text, sizeof text, "%c%.17g", is_text ? '$' : '#', row->number);
         resp_bulk(out, text, (size_t)n);
         return;
@@ -563,13 +565,16 @@ static int plan(struct search_call *call, struct quire_error *err)
     struct search_options *o = &call->options;
     struct query_text names[DOCUMENT_RANGES_MAX + 1];
     uint32_t n_names = 0;
+    uint64_t text_fields = 0;
     int rc = search_options_parse(base->words, base->n_words, o, err);
+    if (rc == 0)
+        rc = query_call_fields(base, o->in_fields, o->n_in_fields, &text_fields, err);
     if (rc < 0)
         return rc;
     struct query_context context = {.schema = base->schema,
                                     .params = o->params,
                                     .n_params = o->n_params,
-                                    .text_fields = query_call_fields(base, o->in_fields, o->n_in_fields),
+                                    .text_fields = text_fields,
                                     .verbatim = o->verbatim,
                                     .no_stopwords = o->no_stopwords,
                                     .language = o->language,
@@ -587,13 +592,15 @@ static int plan(struct search_call *call, struct quire_error *err)
         rc = plan_filters(call, err);
     if (rc == 0 && o->in_keys && !(call->only = query_call_keys(base, o->in_keys, o->n_in_keys)))
         rc = fail_memory(err);
+    if (rc < 0)
+        return rc;
     base->search.only = call->only;
     base->search.scorer = o->scorer;
     base->search.scored = o->with_scores || call->sort == SORT_SCORE ||
                           (call->sort == SORT_NOTHING && !o->no_content && document_search_has_words(base->query));
     if (o->timeout_ms > 0)
         base->search.deadline_us = clock_us() + 1000 * o->timeout_ms;
-    return rc;
+    return 0;
 }
 
 void cmd_ft_search(struct caller *c, const struct resp_arg *args, uint32_t n)

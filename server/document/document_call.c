@@ -6,6 +6,8 @@
  * pattern for: the prefix and '*', and the prefix and a byte that is no text.
  */
 #include "server/document/document_call.h"
+#include "document/schema/schema.h"
+#include "server/protocol/resp.h"
 #include <stdlib.h>
 #include <string.h>
 

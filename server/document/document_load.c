@@ -6,6 +6,7 @@
  */
 #include "server/document/document_load.h"
 #include "io/error.h"
+#include "server/keys/keyspace.h"
 #include <assert.h>
 #include <string.h>
 

@@ -45,7 +45,7 @@ static int take_words(struct reading *r, const char *option, uint32_t n, const s
 
 static int take_number(struct reading *r, const char *option, double low, double high, double *out)
 {
-    const struct schema_word *w;
+    const struct schema_word *w = NULL;
     int rc = take_words(r, option, 1, &w);
     if (rc < 0)
         return rc;
@@ -65,8 +65,8 @@ static int take_list(struct reading *r, const char *option, const struct schema_
 
 static int take_return(struct reading *r)
 {
-    const struct schema_word *words;
-    uint32_t n;
+    const struct schema_word *words = NULL;
+    uint32_t n = 0;
     int rc = take_list(r, "RETURN", &words, &n);
     if (rc < 0)
         return rc;
@@ -92,7 +92,7 @@ static int take_return(struct reading *r)
 
 static int take_sort(struct reading *r)
 {
-    const struct schema_word *w;
+    const struct schema_word *w = NULL;
     int rc = take_words(r, "SORTBY", 1, &w);
     if (rc < 0)
         return rc;
@@ -115,6 +115,8 @@ static int take_limit(struct reading *r)
         rc = take_number(r, "LIMIT", 0, 9e15, &limit);
     if (rc < 0)
         return rc;
+    if (offset > SEARCH_RESULTS_MAX)
+        return error_set(r->err, QUIRE_ELIMIT, "LIMIT: OFFSET exceeds maximum of %u", SEARCH_RESULTS_MAX);
     r->o->offset = offset < SEARCH_RESULTS_MAX ? (uint64_t)offset : SEARCH_RESULTS_MAX;
     r->o->limit = limit < SEARCH_RESULTS_MAX ? (uint64_t)limit : SEARCH_RESULTS_MAX;
     return 0;
@@ -122,11 +124,11 @@ static int take_limit(struct reading *r)
 
 static int take_params(struct reading *r)
 {
-    const struct schema_word *words;
-    uint32_t n;
+    const struct schema_word *words = NULL;
+    uint32_t n = 0;
     int rc = take_list(r, "PARAMS", &words, &n);
     if (rc == 0 && n % 2)
-        return error_set(r->err, QUIRE_EINVALID, "Parameters must be specified in PARAM VALUE pairs");
+        return error_set(r->err, QUIRE_EINVALID, "PARAMS: Parameters must be specified in PARAM VALUE pairs");
     if (rc < 0)
         return rc;
     struct query_param *list = calloc(n / 2 + (size_t)1, sizeof *list);
@@ -149,7 +151,7 @@ static int take_params(struct reading *r)
 
 static int take_filter(struct reading *r)
 {
-    const struct schema_word *w;
+    const struct schema_word *w = NULL;
     int rc = take_words(r, "FILTER", 3, &w);
     if (rc == 0 && r->o->n_filters == SEARCH_FILTERS_MAX)
         return error_set(r->err, QUIRE_ELIMIT, "a query has at most %u FILTERs", SEARCH_FILTERS_MAX);
@@ -163,7 +165,7 @@ static int take_filter(struct reading *r)
 
 static int take_geo_filter(struct reading *r)
 {
-    const struct schema_word *w;
+    const struct schema_word *w = NULL;
     int rc = take_words(r, "GEOFILTER", 5, &w);
     if (rc == 0 && r->o->n_geo_filters == SEARCH_FILTERS_MAX)
         return error_set(r->err, QUIRE_ELIMIT, "a query has at most %u GEOFILTERs", SEARCH_FILTERS_MAX);
@@ -180,7 +182,7 @@ static int take_geo_filter(struct reading *r)
 
 static int take_language(struct reading *r)
 {
-    const struct schema_word *w;
+    const struct schema_word *w = NULL;
     int rc = take_words(r, "LANGUAGE", 1, &w);
     if (rc < 0)
         return rc;
@@ -191,7 +193,7 @@ static int take_language(struct reading *r)
 
 static int take_scorer(struct reading *r)
 {
-    const struct schema_word *w;
+    const struct schema_word *w = NULL;
     int rc = take_words(r, "SCORER", 1, &w);
     if (rc == 0 && !fields_scorer_find(w->data, w->bytes, &r->o->scorer))
         return error_set(r->err, QUIRE_EINVALID, "No such scorer %.*s", shown(w), w->data);
@@ -203,7 +205,7 @@ static bool take_hint(struct reading *r, int *rc)
 {
     static const char *const bare[] = {"WITHCOUNT",  "WITHOUTCOUNT", "ALLSHARDS",
                                        "SOMESHARDS", "CONSISTENT",   "INCONSISTENT"};
-    const struct schema_word *w;
+    const struct schema_word *w = NULL;
     for (unsigned i = 0; i < sizeof bare / sizeof *bare; i++)
         if (take(r, bare[i]))
             return true;

@@ -403,13 +403,14 @@ void cmd_hscan(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* HSET, and HMSET, which says OK. */
 void cmd_hset(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct quire_error err;
     uint32_t n_new;
     if (n % 2 == 1) {
-        caller_error(c, "ERR wrong number of arguments for 'hset' command");
+        caller_error(c, "ERR wrong number of arguments for '%s' command", c->command);
         return;
     }
     if (!key_write(&call, c, args[1], KEY_HASH))
@@ -417,7 +418,10 @@ void cmd_hset(struct caller *c, const struct resp_arg *args, uint32_t n)
     int rc = keyspace_hash_set(&call.lock, &call.key, call.entry, args + 2, (n - 2) / 2, &n_new, &err);
     if (key_failed(c, &call.lock, rc, &err))
         return;
-    resp_integer(caller_reply(c), n_new);
+    if (strcmp(c->command, "hmset") == 0)
+        resp_simple(caller_reply(c), "OK");
+    else
+        resp_integer(caller_reply(c), n_new);
     key_end(&call);
 }
 

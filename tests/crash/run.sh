@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh BUILD_DIR [CYCLES] - kill_loop.py with that server, 25 cycles, cache_kill_loop.py, 10, and dump_kill.py, 6; fewer
-# where a sanitizer makes them slow. CYCLES: of each.
+# run.sh BUILD_DIR [CYCLES] - kill_loop.py with that server, 25 cycles, cache_kill_loop.py and document_kill_loop.py, 10,
+# and dump_kill.py, 6; fewer where a sanitizer makes them slow. CYCLES: of each.
 #
 # Their --help says what is compared; seeds are printed, and --seed repeats what is random.
 set -u
@@ -15,5 +15,6 @@ failed=0
 here=$(dirname "$0")
 /usr/bin/python3 "$here/kill_loop.py" --build-dir "$build" --cycles "$cycles" || failed=1
 /usr/bin/python3 "$here/cache_kill_loop.py" --build-dir "$build" --cycles "$cache_cycles" || failed=1
+/usr/bin/python3 "$here/document_kill_loop.py" --build-dir "$build" --cycles "$cache_cycles" || failed=1
 /usr/bin/python3 "$here/dump_kill.py" --build-dir "$build" --cycles "$dump_cycles" || failed=1
 exit "$failed"

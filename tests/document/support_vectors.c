@@ -121,9 +121,8 @@ static int open_store(struct world *w)
     struct engine_config config = {.kind = QUIRE_ENGINE_THREADS, .threads = 2};
     struct quire_error err = {0};
     struct store_host host = {.restore = restore, .replay = restore, .save = save, .context = w};
-    struct store_options options = {.fs = w->fs,
-                                    .no_maintenance = !w->maintained,
-                                    .memtable_bytes = w->memtable_bytes ? w->memtable_bytes : 1u << 20};
+    struct store_options options = {
+        .fs = w->fs, .no_maintenance = !w->maintained, .memtable_bytes = w->maintained ? 1u << 17 : 1u << 20};
     int rc = store_open(w->path, &options, &host, &w->store, NULL, &err);
     if (rc < 0) {
         fprintf(stderr, "open: %s\n", err.message);
@@ -271,8 +270,6 @@ static void on_answer(struct vectors_search *search)
     memcpy(out->distances, search->distances, search->code == 0 ? sizeof *out->distances * out->n : 0);
     out->stats = search->stats;
     out->done = true;
-    if (search->code < 0)
-        fprintf(stderr, "search: %s\n", search->error.message);
 }
 
 void world_search(struct world *w, const void *query, const roaring_bitmap_t *set, uint32_t k, double radius,
@@ -289,9 +286,9 @@ void world_search(struct world *w, const void *query, const roaring_bitmap_t *se
                                     .owner = out};
     out->done = false;
     out->n = 0;
-    out->code = vectors_search_start(w->searcher, &search, &err);
-    if (out->code < 0) {
-        fprintf(stderr, "search: %s\n", err.message);
+    int rc = vectors_search_start(w->searcher, &search, &err); /* may have answered within */
+    if (rc < 0) {
+        out->code = rc;
         return;
     }
     while (!out->done)

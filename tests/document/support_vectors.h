@@ -31,8 +31,7 @@ struct world {
     uint32_t n, next_id;
     struct world_document *documents; /* n; owned */
     uint64_t uid;
-    bool maintained; /* the store works in the background */
-    uint64_t memtable_bytes;
+    bool maintained; /* the store works in the background, and seals early */
 };
 
 /* Makes the store and the field. path is kept. */

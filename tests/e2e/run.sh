@@ -3,8 +3,7 @@
 #
 # Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
 # redis_cli tutorial redis_py node_redis ioredis hiredis limits exporter signals secure cache_load recipe pages). One
-# line per check; at the end "N passed, M failed"; the exit status is 0 when nothing failed. The npm packages are installed into
-# BUILD_DIR/e2e-node, never into the source tree.
+# line per check; at the end "N passed, M failed"; the exit status is 0 when nothing failed (parts.sh).
 set -u
 
 build=$(cd "${1:?usage: run.sh BUILD_DIR [PART...]}" && pwd) || exit 2
@@ -16,7 +15,7 @@ done
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-e2e.XXXXXX") || exit 2
 export QUIRE_BUILD=$build QUIRE_WORK=$work
 . "$here/lib.sh"
-part_pid=
+. "$here/parts.sh"
 leave() {
     [ -z "$part_pid" ] || kill "$part_pid" 2>/dev/null
     end_servers
@@ -42,67 +41,11 @@ prepare() {
         "$build/quire" build --base "$work/base.fbin" --keys "$work/names" --metric cosine --out "$work/indexes/words"
 }
 
-node_packages() {
-    local modules=$build/e2e-node
-    mkdir -p "$modules"
-    if ! cmp -s "$here/node/package-lock.json" "$modules/installed.json"; then
-        cp "$here/node/package.json" "$here/node/package-lock.json" "$modules/" &&
-            (cd "$modules" && npm ci --no-audit --no-fund) >"$work/npm.out" 2>&1 &&
-            cp "$here/node/package-lock.json" "$modules/installed.json" || return 1
-    fi
-    export NODE_PATH=$modules/node_modules
-}
-
-# part NAME COMMAND...: runs it, counts its lines; a part that ends badly without a FAIL line counts as a failure.
-part() {
-    local name=$1 status tee_pid
-    shift
-    echo "# $name"
-    rm -f "$work/lines"
-    mkfifo "$work/lines"
-    tee "$work/part.out" <"$work/lines" &
-    tee_pid=$!
-    timeout -k 5 300 "$@" >"$work/lines" 2>"$work/part.err" </dev/null &
-    part_pid=$!
-    wait "$part_pid"
-    status=$?
-    part_pid=
-    wait "$tee_pid"
-    passed=$((passed + $(grep -c '^ok - ' "$work/part.out")))
-    failed=$((failed + $(grep -c '^FAIL - ' "$work/part.out")))
-    skipped=$((skipped + $(grep -c '^skip - ' "$work/part.out")))
-    if [ $status -ne 0 ] && ! grep -q '^FAIL - ' "$work/part.out"; then
-        failed=$((failed + 1))
-        fail "$name ends with status $status" "$(tail -n 15 "$work/part.err")"
-    elif [ -s "$work/part.err" ] && [ $status -ne 0 ]; then
-        head -n 15 "$work/part.err" | sed 's/^/    | /'
-    fi
-}
-
-node_part() {
-    if node_packages; then
-        part "$1" node "$here/node/$1.js"
-    else
-        failed=$((failed + 1))
-        fail "$1: npm ci installs the client libraries" "$(tail -n 15 "$work/npm.out")"
-    fi
-}
-
-recipe_part() {
-    if node_packages; then
-        part recipe bash "$here/recipe.sh"
-    else
-        failed=$((failed + 1))
-        fail "recipe: npm ci installs the client libraries" "$(tail -n 15 "$work/npm.out")"
-    fi
-}
-
 cache_load_part() {
     if [ -x "$build/bench_cache_load" ]; then
         part cache_load bash "$here/cache_load.sh"
     else
-        skipped=$((skipped + 1))
-        echo "skip - cache_load: bench_cache_load is built only where there is hiredis"
+        skip_part cache_load "bench_cache_load is built only where there is hiredis"
     fi
 }
 
@@ -118,9 +61,6 @@ hiredis_part() {
     fi
 }
 
-wanted() { [ ${#parts[@]} -eq 0 ] || [[ " ${parts[*]} " == *" $1 "* ]]; }
-
-passed=0 failed=0 skipped=0
 parts=("$@")
 prepare >"$work/prepare.out" 2>&1 || { echo "no data to test with:"; cat "$work/prepare.out"; exit 1; }
 server_start main --import-dir "$work/indexes" || exit 1
@@ -131,25 +71,15 @@ loaded=$(redis-cli -p "$QUIRE_PORT" VLOAD words words)
 wanted redis_cli && part redis_cli bash "$here/redis_cli.sh"
 wanted tutorial && part tutorial /usr/bin/python3 "$here/tutorial.py"
 wanted redis_py && part redis_py /usr/bin/python3 "$here/redis_py.py"
-wanted node_redis && node_part node_redis
-wanted ioredis && node_part ioredis
+wanted node_redis && with_node node_redis node "$here/node/node_redis.js"
+wanted ioredis && with_node ioredis node "$here/node/ioredis.js"
 wanted hiredis && hiredis_part
 wanted limits && part limits /usr/bin/python3 "$here/limits.py"
 wanted exporter && part exporter bash "$here/exporter.sh"
 wanted signals && part signals bash "$here/signals.sh"
 wanted secure && part secure bash "$here/secure.sh"
 wanted cache_load && cache_load_part
-wanted recipe && recipe_part
+wanted recipe && with_node recipe bash "$here/recipe.sh"
 wanted pages && part pages bash "$here/pages.sh"
 
-echo "# the server that all parts used"
-if server_stop "$server_pid" 2>/dev/null; then
-    passed=$((passed + 1))
-    ok "it ends with status 0"
-else
-    failed=$((failed + 1))
-    fail "it ends with status 0" "$(tail -n 15 "$work/main.log")"
-fi
-[ "$skipped" -eq 0 ] || echo "$skipped skipped"
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+end_parts "$server_pid"

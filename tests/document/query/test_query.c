@@ -216,6 +216,8 @@ static void test_stems(void **state)
     check_in(&context, "running", "UNION { running +run(expanded) run(expanded) }");
     check_in(&context, "run", "UNION { run +run(expanded) }");
     check_in(&context, "@title:Running", "@title:UNION { @title:running @title:+run(expanded) @title:run(expanded) }");
+    check_in(&context, "@plain:running", "@plain:running");
+    check_in(&context, "@title|plain:run", "@title|plain:UNION { @title|plain:run @title|plain:+run(expanded) }");
     check_in(&context, "2024", "2024");
     check_in(&context, "\"running men\"", "EXACT { running men }");
     check_in(&context, "\"running\"", "running");
@@ -462,9 +464,6 @@ static void test_knn(void **state)
     check("(~@title:(x | y) AND @tag:{x})=>[KNN 1 @v $vec AS d]",
           "VECTOR { INTERSECT { OPTIONAL{ @title:UNION { @title:x @title:y } } TAG:@tag { x } } } => {K=1 nearest "
           "vectors to `$vec` in vector index associated with field @v, yields distance as `d`}");
-    refused("one two=>[KNN 3 @v $vec]", "Syntax error at offset 7 near =>: expected parentheses");
-    refused("-one=>[KNN 3 @v $vec]", "Syntax error at offset 4 near =>");
-    refused("one | two=>[KNN 3 @v $vec]", "Syntax error at offset 9 near =>");
     refused("(one=>[KNN 3 @v $vec])", "Syntax error at offset 4 near =>");
     refused("*=>[KNN 3 @v]", "Syntax error at offset 12 near ]");
     refused("*=>[KNN @v $vec]", "Syntax error at offset 8 near v");
@@ -548,6 +547,49 @@ static void test_attributes(void **state)
     refused("(one (two | three))=>{$slop: 1}", "Slop and order hold for single words only at offset 21 near {");
 }
 
+/* What client libraries send: filters, caches, vector stores. */
+static void test_clients(void **state)
+{
+    static const char *const queries[] = {
+        "*=>[KNN 10 @v $vec HYBRID_POLICY BATCHES BATCH_SIZE 50 EF_RUNTIME $five SEARCH_WINDOW_SIZE $k "
+        "USE_SEARCH_HISTORY "
+        "$t SEARCH_BUFFER_CAPACITY $k AS vector_distance]",
+        "(@v:[VECTOR_RANGE $r $vec]=>{$YIELD_DISTANCE_AS: vector_distance; $EPSILON: 0.01} (@tag:{x} @n:[(5 +inf]))",
+        "@v:[VECTOR_RANGE $r $vec]=>{$YIELD_DISTANCE_AS: vector_distance}",
+        "@title:(quick | fox) => { $weight: 2.0 } AND @tag:{x}",
+        "(@title:(a1 | b1)=>{$weight:5.0} | @body:(a1 | b1)) AND @tag:{x}",
+        "@title:(a1=>{$weight: 2.0} | b1)",
+        "(~@title:(a1 | b1) AND (@tag:{x}))=>[KNN 3 @v $vec AS vector_distance]",
+        "@v:[VECTOR_RANGE 2.0 $vec]=>{$YIELD_DISTANCE_AS: distance_0} AND @bytes:[VECTOR_RANGE 2.0 "
+        "$b]=>{$YIELD_DISTANCE_AS: distance_1}",
+        "* => [KNN 4 @v $vec AS vector_score]",
+        "@title:(a1|b1) => [KNN 4 @v $vec AS vector_score]",
+        "(@tag:{a|b} (-@n:[1 1])) => [KNN 4 @v $vec AS vector_score]",
+        "(@title:(%%w1%%) | @title:(wor*))",
+        "@title:\"0b0ff1c3-9a4b-4f0e-8b6e-0c1d2e3f4a5b\"",
+        "(@tag:{gpt\\-4})=>[KNN 1 @v $vec AS vector_distance]",
+        "*=>[KNN 1 @v $vec as score]",
+        "(@tag:{a1 | b1} -@cased:{c})=>[KNN 4 @v $vec AS vector_score]",
+        "(-@n:[-inf +inf] -(@tag:{a} | @tag:{b}))=>[KNN 4 @v $vec AS score]",
+        "(@tag:{a} @n:[(1 +inf] -@gone:* @title:*)=>[KNN 2147483647 @v $vec AS score]",
+        "(@n:[1 inf] @n:[-inf 3])",
+        "(-@g:[1.5 2.5 10 km])",
+        "@title:(\"two words\")",
+        "(-ismissing(@gone))",
+        "(@tag:{a} | (-@tag:{b} @title:(x1 y1)))",
+    };
+    const struct query_context context = context_of();
+    (void)state;
+    for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
+        struct query *query = NULL;
+        struct quire_error err = {0};
+        if (query_parse(&context, queries[i], strlen(queries[i]), &query, &err) < 0)
+            fail_msg("%s: %s", queries[i], err.message);
+        assert_true(query_root(query)->kind != QUERY_NONE);
+        query_free(query);
+    }
+}
+
 /* ---- limits ---- */
 
 static char *append(char *to, const char *text)
@@ -624,6 +666,59 @@ static void test_nodes_are_bounded(void **state)
     assert_null(query);
 }
 
+/* The example of docs/search.md. */
+static void test_explain(void **state)
+{
+    static const char text[] = "@title:(running shoes) @tag:{new | used} @n:[10 (50]";
+    struct query_context context = context_of();
+    (void)state;
+    context.verbatim = false;
+    char *shown = explain_of(&context, text, sizeof text - 1);
+    assert_string_equal(shown, "INTERSECT {\n"
+                               "  @title:INTERSECT {\n"
+                               "    @title:UNION {\n"
+                               "      @title:running\n"
+                               "      @title:+run(expanded)\n"
+                               "      @title:run(expanded)\n"
+                               "    }\n"
+                               "    @title:UNION {\n"
+                               "      @title:shoes\n"
+                               "      @title:+shoe(expanded)\n"
+                               "      @title:shoe(expanded)\n"
+                               "    }\n"
+                               "  }\n"
+                               "  TAG:@tag {\n"
+                               "    new\n"
+                               "    used\n"
+                               "  }\n"
+                               "  NUMERIC {10.000000 <= @n < 50.000000}\n"
+                               "}\n");
+    free(shown);
+}
+
+/* Deep and wide: the explanation would be larger than a reply should be. */
+static void test_explain_is_bounded(void **state)
+{
+    const struct query_context context = context_of();
+    struct query *query = NULL;
+    struct quire_error err = {0};
+    static char text[QUERY_BYTES_MAX];
+    char *out = NULL;
+    size_t n = 0, bytes;
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "~(y ");
+    for (; n < sizeof text - 300; n++)
+        text[n] = n % 2 ? 'x' : ' ';
+    for (uint32_t i = 0; i < 100; i++)
+        text[n++] = ')';
+    assert_int_equal(query_parse(&context, text, n, &query, NULL), 0);
+    assert_int_equal(query_explain(query_root(query), schema, &out, &bytes, &err), QUIRE_ELIMIT);
+    assert_non_null(strstr(err.message, "4194304 bytes"));
+    assert_null(out);
+    query_free(query);
+}
+
 /* What no explanation shows. */
 static void test_values(void **state)
 {
@@ -683,7 +778,10 @@ int main(void)
         cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_nodes_are_bounded),
+        cmocka_unit_test(test_clients),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_explain),
+        cmocka_unit_test(test_explain_is_bounded),
     };
     return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -6,7 +6,7 @@
  * left out. A failure of FT.AGGREGATE may come from its steps and says nothing of the query; one of FT.SEARCH comes from
  * the query, since these commands have no other part that could be wrong.
  */
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "tests/document/support_query.h"
 #include <jansson.h>
 #include <setjmp.h>

@@ -63,9 +63,15 @@ static void remove_range(struct world *w, uint32_t first, uint32_t n, uint32_t s
             assert_int_equal(world_remove(w, i), 0);
 }
 
-/* All shares; the recall over all of them. Small sets are exact. */
+/* All shares; the recall over all of them. Small sets are exact. Of few neighbours segments are asked for their shares
+ * of them. */
 static void check_shares(struct world *w, const char *when)
 {
+    for (uint32_t k = 1; k <= 3; k++) {
+        double recall = world_recall(w, .7, k, 40, 5);
+        if (recall < .9)
+            fail_msg("%s: recall %.3f of the %u nearest", when, recall, k);
+    }
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
         double recall = world_recall(w, shares[i], 10, 20, 17 + i);
         double least = shares[i] >= 0 && shares[i] <= .01 ? 1 : .93;
@@ -133,6 +139,62 @@ static void other_elements(void **state)
     searches_find_what_there_is(SCHEMA_COSINE, SCHEMA_UINT8);
 }
 
+/* Under IP a table knows how long its rows are; in a batch no other can begin. */
+static void rows_that_get_longer(void **state)
+{
+    struct schema_vector what = world_field(SCHEMA_IP, SCHEMA_FLOAT32);
+    struct world *w = begin(&what, 10);
+    float query[WORLD_DIM] = {1}, vector[WORLD_DIM];
+    static struct world_answer a;
+    struct quire_error err = {0};
+    uint64_t lsn;
+    (void)state;
+    for (uint32_t i = 0; i < 800; i++) {
+        char key[16];
+        world_vector(w, i, 1, vector);
+        for (uint32_t j = 0; j < WORLD_DIM && i >= 400; j++)
+            vector[j] *= 1 + (float)(i - 400) / 100; /* up to five times as long */
+        vector[0] = (float)i;
+        for (uint32_t j = 1; j < WORLD_DIM && i < 300; j++)
+            vector[j] = 100; /* so that the first ones are long, too */
+        vector[0] = i < 300 ? 0 : vector[0];
+        struct vectors_put put = {.key = key,
+                                  .key_bytes = (uint32_t)snprintf(key, sizeof key, "doc:%u", i),
+                                  .old_id = VECTORS_NO_ID,
+                                  .id = i + 1,
+                                  .vector = vector};
+        assert_int_equal(journal_batch_begin(store_journal(w->store), NULL), 0);
+        if (vectors_put(w->vectors, &put, &err) < 0)
+            fail_msg("row %u: %s", i, err.message);
+        assert_int_equal(journal_batch_end(store_journal(w->store), &lsn, NULL), 0);
+    }
+    for (unsigned sealed = 0; sealed < 2; sealed++) {
+        world_search(w, query, NULL, 10, -1, &a);
+        assert_int_equal(a.n, 10);
+        for (uint32_t i = 0; i < 10; i++)
+            assert_true(a.ids[i] == 800 - i && a.distances[i] == 1 - (799.0 - i));
+        seal(w);
+    }
+    /* much longer ones need a table of their own, for which there must be room before the batch */
+    for (uint32_t i = 0; i < 300; i++) {
+        char key[16];
+        world_vector(w, i, 2, vector);
+        struct vectors_put put = {.key = key,
+                                  .key_bytes = (uint32_t)snprintf(key, sizeof key, "new:%u", i),
+                                  .old_id = VECTORS_NO_ID,
+                                  .id = 1000 + i,
+                                  .vector = vector};
+        vector[0] = i == 299 ? 1e6f : vector[0];
+        assert_int_equal(vectors_admit(w->vectors, vector, NULL), 0);
+        assert_int_equal(journal_batch_begin(store_journal(w->store), NULL), 0);
+        assert_int_equal(vectors_put(w->vectors, &put, NULL), 0);
+        assert_int_equal(journal_batch_end(store_journal(w->store), &lsn, NULL), 0);
+    }
+    world_search(w, query, NULL, 1, -1, &a);
+    assert_true(a.n == 1 && a.ids[0] == 1299);
+    end(w);
+}
+
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 static void ranges_have_all_within(void **state)
@@ -173,6 +235,71 @@ static void ranges_have_all_within(void **state)
     assert_int_equal(a.n, 1);
     assert_int_equal(a.ids[0], w->documents[77].id);
     assert_true(a.distances[0] == 0);
+    end(w);
+}
+
+/* Segments that hold none of the nearest, and one that holds all of them. */
+static void neighbours_in_one_segment(void **state)
+{
+    enum { SEGMENTS = 3, ROWS = 2400, K = 6 }; /* so that a segment is asked for less than K at first */
+    struct schema_vector what = world_field(SCHEMA_L2, SCHEMA_FLOAT32);
+    struct world *w = begin(&what, 10);
+    roaring_bitmap_t *set = roaring_bitmap_create();
+    static struct world_answer a;
+    float vector[WORLD_DIM];
+    double found = 0;
+    (void)state;
+    for (uint32_t i = 0; i < SEGMENTS * ROWS; i++) {
+        char key[16];
+        world_vector(w, i, 1, vector);
+        vector[0] += 100 * (float)(i / ROWS);
+        struct vectors_put put = {.key = key,
+                                  .key_bytes = (uint32_t)snprintf(key, sizeof key, "doc:%u", i),
+                                  .old_id = VECTORS_NO_ID,
+                                  .id = i,
+                                  .vector = vector};
+        assert_int_equal(vectors_put(w->vectors, &put, NULL), 0);
+        if (i % ROWS == ROWS - 1)
+            seal(w);
+        if (i % 10 != 3)
+            roaring_bitmap_add(set, i);
+    }
+    for (uint32_t i = 0; i < 60; i++) {
+        uint32_t segment = i % SEGMENTS;
+        float query[WORLD_DIM];
+        struct {
+            double distance;
+            uint32_t id;
+        } best[K + 1];
+        world_vector(w, 9000 + i, 1, query);
+        query[0] += 100 * (float)segment;
+        for (uint32_t j = 0; j < K; j++)
+            best[j].distance = 1e9;
+        for (uint32_t id = segment * ROWS; id < (segment + 1) * ROWS; id++) {
+            double distance = 0;
+            world_vector(w, id, 1, vector);
+            vector[0] += 100 * (float)segment;
+            for (uint32_t j = 0; j < WORLD_DIM; j++)
+                distance += ((double)vector[j] - query[j]) * ((double)vector[j] - query[j]);
+            uint32_t place = K;
+            while (place > 0 && distance < best[place - 1].distance)
+                place--;
+            if (id % 10 == 3 || place == K)
+                continue;
+            memmove(best + place + 1, best + place, sizeof *best * (K - 1 - place));
+            best[place].distance = distance;
+            best[place].id = id;
+        }
+        world_search(w, query, set, K, -1, &a);
+        assert_int_equal(a.n, K);
+        for (uint32_t j = 0; j < K; j++)
+            for (uint32_t k = 0; k < K; k++)
+                found += a.ids[j] == best[k].id;
+    }
+    struct vectors_stats stats;
+    vectors_get_stats(w->vectors, &stats);
+    assert_true(stats.segments == SEGMENTS && found >= .9 * 60 * K);
+    roaring_bitmap_free(set);
     end(w);
 }
 
@@ -380,7 +507,9 @@ int main(void)
         cmocka_unit_test(squared_l2_of_floats),
         cmocka_unit_test(products_of_floats),
         cmocka_unit_test(other_elements),
+        cmocka_unit_test(rows_that_get_longer),
         cmocka_unit_test(ranges_have_all_within),
+        cmocka_unit_test(neighbours_in_one_segment),
         cmocka_unit_test(another_id_costs_no_write),
         cmocka_unit_test(what_changes_during_a_search),
         cmocka_unit_test(what_is_refused),

@@ -38,7 +38,7 @@ const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 // Runs the test, and ends the process whatever happened to its connections.
 function run(test) {
-    test().catch((e) => check('the test runs to its end', false, e.stack)).finally(() => process.exit(failed ? 1 : 0));
+    test().catch((e) => check('the test runs to its end', false, e.stack ?? e.message)).finally(() => process.exit(failed ? 1 : 0));
 }
 
 module.exports = { port, check, rejects, readVectors, numbersOf, same, run };

@@ -66,8 +66,8 @@ static void test_sub_commands_follow_their_container(void **state)
 static void test_texts_flags_and_keys(void **state)
 {
     (void)state;
-    static const char *const groups[] = {"bitmap", "cache",     "cluster", "connection",   "generic",   "hash",
-                                         "server", "scripting", "string",  "transactions", "vector_set"};
+    static const char *const groups[] = {"bitmap", "cache",  "cluster",   "connection", "generic",      "hash",
+                                         "json",   "server", "scripting", "string",     "transactions", "vector_set"};
     for (unsigned i = 0; i < n_commands; i++) {
         const struct command *c = &commands[i];
         unsigned known = 0;
@@ -96,8 +96,8 @@ static void test_texts_flags_and_keys(void **state)
         if (keyed && first != 3 && strncmp(c->syntax, "key", 3) != 0 && strncmp(c->syntax, "source", 6) != 0 &&
             strncmp(c->syntax, "cache", 5) != 0)
             fail_msg("%s: the syntax begins with the key", c->name);
-        assert_true(keyed ? c->key_step == 1 || c->key_step == 2 : c->key_step == 0);
-        assert_true(keyed ? c->last_key >= c->first_key || c->last_key == -1 : c->last_key == 0);
+        assert_true(keyed ? c->key_step >= 1 && c->key_step <= 3 : c->key_step == 0);
+        assert_true(keyed ? c->last_key >= c->first_key || c->last_key == -1 || c->last_key == -2 : c->last_key == 0);
     }
 }
 

@@ -534,7 +534,7 @@ static void sum_entry(void *context, const struct key_entry *e)
 {
     uint64_t sum = mix_bytes(e->type + e->expire_ms * 3, e->key, e->node.key_bytes), fields = 0;
     (void)context;
-    if (e->type == KEY_STRING)
+    if (keyspace_has_bytes(e->type))
         sum = mix_bytes(sum, e->string->data, e->string->bytes);
     else
         hash_each(e->hash, sum_field, &fields);
@@ -567,9 +567,11 @@ static void change(struct keyspace *k, struct random *random)
     bool is_hash = e && e->type == KEY_HASH, is_string = e && e->type == KEY_STRING;
     uint64_t what = random_below(random, 100), at_ms = test_now_ms + 1 + random_below(random, 50);
     int rc = 0;
-    if (what < 20)
+    if (what < 6)
+        rc = keyspace_set_json(&h, &key, e, keyspace_value_create(text, 20, 20), what % 2 ? at_ms : 0, &err);
+    else if (what < 20)
         rc = keyspace_set_string(&h, &key, e, keyspace_value_create(text, 20, 20), what % 2 ? at_ms : 0, &err);
-    else if (what < 45 && !is_string)
+    else if (what < 45 && (!e || is_hash))
         rc = keyspace_hash_set(&h, &key, e, pairs, 2, &n, &err);
     else if (what < 55 && is_hash)
         rc = keyspace_hash_delete(&h, e, pairs, 4, &n, &err);
@@ -585,6 +587,8 @@ static void change(struct keyspace *k, struct random *random)
         rc = keyspace_delete(&h, names, 2, &n, &err);
     else if (what < 99)
         rc = keyspace_set_strings(&h, (struct resp_arg[4]){names[0], arg(text), names[1], arg(text)}, 2, &err);
+    else if (strcmp(name, other) != 0)
+        rc = keyspace_set_jsons(&h, (struct resp_arg[4]){names[0], arg(text), names[1], arg(text)}, 2, &err);
     keyspace_unlock(&h);
     assert_int_equal(rc, 0);
     test_now_ms += random_below(random, 3);
@@ -762,8 +766,9 @@ static void test_bad_records(void **state)
     begin(&k);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_VECTORS, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_SET, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
+    assert_int_equal(keyspace_replay(&k, KEY_LOG_JSON, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_DELETE, 1, key_only, 2, &err), QUIRE_ECORRUPT);
-    assert_int_equal(keyspace_replay(&k, KEY_LOG_WRITE + 1, 1, key_only, 3, &err), QUIRE_ECORRUPT);
+    assert_int_equal(keyspace_replay(&k, KEY_LOG_JSON + 1, 1, key_only, 3, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_FLUSH, 1, key_only, 3, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_HASH_SET, 1, field_too_long, 11, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_restore(&k, KEY_LOG_FLUSH, 1, NULL, 0, &err), QUIRE_ECORRUPT);

@@ -1,5 +1,5 @@
 /*
- * text.c - a text into words: separators, escapes, lower case, stop words, stems.
+ * text_words.c - a text into words: separators, escapes, lower case, stop words, stems.
  *
  * The separators are RediSearch's, with two differences. Line ends and other control characters separate words here;
  * there they vanish, so that "one\ntwo" is the word "onetwo". And an ideograph of a text in Chinese is a word; there a
@@ -10,7 +10,7 @@
  * A stemmer (libstemmer, the Snowball stemmers) holds state while it works. Each reader of words makes its own when it
  * meets the first word that needs one; that costs a microsecond, and no lock.
  */
-#include "document/text/text.h"
+#include "document/text/text_words.h"
 #include "document/text/fold.h"
 #include "document/text/text_priv.h"
 #include <assert.h>
@@ -34,9 +34,12 @@ static bool is_default_stopword(const char *word, size_t bytes)
     size_t low = 0, high = TEXT_STOPWORDS_COUNT;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        int order = strncmp(stopwords[middle], word, bytes);
-        if (order == 0 && stopwords[middle][bytes] == 0)
+        size_t length = strlen(stopwords[middle]);
+        int order = memcmp(stopwords[middle], word, length < bytes ? length : bytes);
+        if (order == 0 && length == bytes)
             return true;
+        if (order == 0)
+            order = length < bytes ? -1 : 1;
         if (order < 0)
             low = middle + 1;
         else

@@ -1,5 +1,6 @@
 /*
- * text.h - the words of a text: for the fields that keep them and for the queries that look for them, so that both agree.
+ * text_words.h - the words of a text: for the fields that keep them and for the queries that look for them, so that
+ * both agree.
  *
  *     struct text_words words;
  *     struct text_word word;
@@ -15,8 +16,8 @@
  *
  * No function keeps anything between calls: any thread may call any of them.
  */
-#ifndef QUIRE_DOCUMENT_TEXT_H
-#define QUIRE_DOCUMENT_TEXT_H
+#ifndef QUIRE_DOCUMENT_TEXT_WORDS_H
+#define QUIRE_DOCUMENT_TEXT_WORDS_H
 
 #include "document/schema/schema.h"
 

@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+"""document_kill_loop.py - kills quire-server with SIGKILL while clients write documents that indexes (FT.*) follow.
+
+Every connection has hashes and JSON documents of its own, and writes them through pipelines: whole, in parts, in
+transactions; it renames and removes them. One more connection makes and drops an index over documents that are there,
+and moves an alias. After a kill and restart:
+
+  * each connection's documents are as they were after some number of its commands, which covers all it had
+    acknowledged: nothing acknowledged is lost, nothing removed comes back, of a transaction all or nothing is there;
+  * every index is there that was acknowledged and not dropped since, and the alias names what it named last;
+  * every search agrees with the documents that are there: tags, numbers and words find each that has them and no
+    other, also in the index that was being filled when the server was killed; KNN finds the nearest, at their
+    distances, as they are computed here from what HGETALL gives.
+
+Vectors come back bit for bit. Everything random comes from --seed, but for the clock.
+"""
+import argparse
+import collections
+import json
+import random
+import re
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from kill_loop import ROOT, Server, Wrong
+from resp_client import Error, Stream, request
+
+DIM, DOCUMENTS, TAGS, NUMBERS = 64, 150, 6, 50
+FIELDS = ("SCHEMA", "g", "TAG", "n", "NUMERIC", "t", "TEXT", "v", "VECTOR", "HNSW", 6, "TYPE", "FLOAT32", "DIM", DIM,
+          "DISTANCE_METRIC", "L2")
+PATHS = ("SCHEMA", "$.g", "AS", "g", "TAG", "$.n", "AS", "n", "NUMERIC", "$.t", "AS", "t", "TEXT", "$.v", "AS", "v",
+         "VECTOR", "FLAT", 6, "TYPE", "FLOAT32", "DIM", DIM, "DISTANCE_METRIC", "L2")
+
+
+# A document is a dictionary: g (tag), n (number), t (words), v (list of DIM whole numbers, exact in a float32); a field
+# that is not there is not in it.
+
+
+def as_hash(document):
+    words = []
+    for name, value in document.items():
+        words += [name, struct.pack("<%df" % DIM, *value) if name == "v" else value]
+    return words
+
+
+def from_hash(pairs):
+    document = {}
+    for name, value in zip(pairs[::2], pairs[1::2]):
+        name = name.decode()
+        document[name] = [int(x) for x in struct.unpack("<%df" % DIM, value)] if name == "v" else (
+            int(value) if name == "n" else value.decode())
+    return document
+
+
+class Command:
+    """parts: (words, changes); a change is (key, document or None). What the server refused changes nothing."""
+    __slots__ = ("parts", "request", "replies", "acknowledged")
+
+    def __init__(self, parts, together):
+        self.parts, self.acknowledged = parts, False
+        self.request = b"".join(request(*words) for words, _ in parts)
+        self.replies = len(parts)
+        if together:
+            self.request = request("MULTI") + self.request + request("EXEC")
+            self.replies += 2
+
+    def changes(self):
+        return [change for _, changes in self.parts for change in changes]
+
+
+class Client:
+    def __init__(self, number, world):
+        self.number, self.world, self.random = number, world, random.Random(world.random.random())
+        self.settled, self.state = {}, {}  # after the last restart; after all that was sent
+        self.window, self.waiting = [], collections.deque()
+        self.stream, self.depth = None, 1
+
+    def key(self, kind=None):
+        return "%s:%d:%d" % (kind or self.random.choice("hj"), self.number, self.random.randrange(DOCUMENTS))
+
+    def document(self):
+        pick = self.random
+        document = {"g": "tag%d" % pick.randrange(TAGS), "n": pick.randrange(NUMBERS),
+                    "t": "word%d and more" % pick.randrange(9),
+                    "v": [pick.randrange(256) for _ in range(DIM)]}
+        if pick.random() < 0.2:
+            del document[pick.choice("gntv")]
+        return document
+
+    # -- what it sends --
+
+    def part(self):
+        """Of one command: its words and what it changes. self.state is brought up to date."""
+        pick, key = self.random, self.key()
+        dice, kind = pick.random(), key[0]
+        old = self.state.get(key)
+        if dice < 0.5 or (old is None and dice < 0.75):
+            new = self.document()
+            if kind == "j":
+                words = ("JSON.SET", key, "$", json.dumps(new))
+            else:
+                words, new = ("HSET", key, *as_hash(new)), {**(old or {}), **new}
+            changes = [(key, new)]
+        elif dice < 0.65:
+            name = pick.choice("gntv")
+            value = self.document().get(name)
+            if value is None or old is None:
+                words, changes = ("EXISTS", key), []
+            elif kind == "j":
+                words, changes = ("JSON.SET", key, "$." + name, json.dumps(value)), [(key, {**old, name: value})]
+            else:
+                words, changes = ("HSET", key, *as_hash({name: value})), [(key, {**old, name: value})]
+        elif dice < 0.73:
+            name = pick.choice("gntv")
+            words = ("JSON.DEL", key, "$." + name) if kind == "j" else ("HDEL", key, name)
+            left = {k: v for k, v in (old or {}).items() if k != name}
+            changes = [] if old is None else [(key, left or None)]  # what is empty is gone, in JSON as well
+        elif dice < 0.80:
+            other = self.key(kind)
+            if old is None or other == key:
+                words, changes = ("EXISTS", key), []
+            else:
+                words, changes = ("RENAME", key, other), [(other, old), (key, None)]
+        else:
+            words, changes = (pick.choice(("DEL", "UNLINK", "JSON.DEL") if kind == "j" else ("DEL", "UNLINK")),
+                              key), [(key, None)]
+        self.apply(self.state, changes)
+        return words, changes
+
+    @staticmethod
+    def apply(state, changes):
+        for key, document in changes:
+            if document is None:
+                state.pop(key, None)
+            else:
+                state[key] = document
+
+    def next_command(self):
+        if self.random.random() < 0.06:
+            return Command([self.part() for _ in range(self.random.randint(2, 5))], True)
+        return Command([self.part()], False)
+
+    # -- sockets --
+
+    def connect(self, port):
+        self.stream, self.depth = Stream(port), self.random.choice((1, 8, 32))
+
+    def step(self):
+        batch = b""
+        while len(self.waiting) < self.depth:
+            command = self.next_command()
+            self.window.append(command)
+            self.waiting.append([command, command.replies])
+            batch += command.request
+        self.stream.socket.sendall(batch)
+        data = self.stream.socket.recv(1 << 18)
+        if not data:
+            raise Wrong("the server closed a connection")
+        self.stream.received += data
+        for reply in self.stream.replies():
+            self.take(reply)
+
+    def take(self, reply):
+        command = self.waiting[0][0]
+        for part in reply if isinstance(reply, list) else [reply]:
+            if isinstance(part, Error):
+                raise Wrong("connection %d: %r: %s" % (self.number, [w[:3] for w, _ in command.parts], part))
+        self.waiting[0][1] -= 1
+        if self.waiting[0][1] == 0:
+            self.waiting.popleft()
+            command.acknowledged = True
+            self.world.acknowledged += 1
+
+    # -- after a restart --
+
+    def compare(self, found):
+        """found: key: document, of this connection. The number of commands of the window that explains it is settled."""
+        at_least = sum(c.acknowledged for c in self.window)
+        state, differences = dict(self.settled), None
+        for applied in range(len(self.window) + 1):
+            if applied >= at_least:
+                if state == found:
+                    break
+                differences = differences or [(k, found.get(k), state.get(k))
+                                              for k in sorted(state.keys() | found.keys())
+                                              if found.get(k) != state.get(k)]
+            if applied < len(self.window):
+                self.apply(state, self.window[applied].changes())
+        else:
+            raise Wrong("connection %d: no number of its commands (%d, %d acknowledged) explains its documents; after the "
+                        "acknowledged ones: (key, found, expected) %r" % (self.number, len(self.window), at_least,
+                            differences[:3]))
+        self.settled, self.state = state, dict(state)
+        self.window, self.waiting = [], collections.deque()
+
+
+class World:
+    def __init__(self, options, folder):
+        self.options, self.folder, self.random = options, folder, random.Random(options.seed)
+        self.clients = [Client(i, self) for i in range(options.connections)]
+        self.server, self.maintenance = None, None
+        # the index that comes and goes, and where the alias leads: what may be after the last reply
+        self.extra, self.alias = {False}, {"ih"}
+        self.acknowledged = self.searches = self.compared = self.kills_in_recovery = self.fills = self.segments = 0
+
+    def settings(self):
+        pick = self.random.choice
+        return ["--appendfsync", "always", "--memtable-memory", pick(("64kb", "256kb", "1mb")), "--segments-max",
+                pick(("2", "4", "12")),
+                "--checkpoint-log", pick(("1mb", "1mb", "4mb")), "--engine", pick(("auto", "auto", "threads")),
+                "--lanes", pick(("1", "2", "3"))]
+
+    def start(self):
+        settings = self.settings()
+        while self.random.random() < 0.15:
+            self.server = Server(self.options, self.folder, settings)
+            time.sleep(self.random.uniform(0, 0.08))
+            self.server.kill()
+            self.kills_in_recovery += 1
+        self.server = Server(self.options, self.folder, settings)
+        port = self.server.wait_ready()
+        seen = re.search(r"(\d+) segments; replayed (\d+) records", self.server.log())
+        if not seen:
+            raise Wrong("the log does not say what was recovered: " + self.server.log())
+        self.segments = max(self.segments, int(seen.group(1)))
+        return port
+
+    def make(self, port):
+        stream = Stream(port)
+        for words in (("FT.CREATE", "ih", "ON", "HASH", "PREFIX", 1, "h:", *FIELDS),
+                      ("FT.CREATE", "ij", "ON", "JSON", "PREFIX", 1, "j:", *PATHS),
+                      ("FT.ALIASADD", "now", "ih")):
+            reply = stream.call(*words)
+            if reply != "OK":
+                raise Wrong("%s: %s" % (words[:2], reply))
+        stream.socket.close()
+
+    # -- load --
+
+    def maintain(self):
+        """Makes or drops the index `extra`, or moves the alias."""
+        if self.random.random() < 0.6:
+            there = next(iter(self.extra))
+            words = ("FT.DROPINDEX", "extra") if there else ("FT.CREATE", "extra", "ON", "HASH", "PREFIX", 1, "h:",
+                                                             *FIELDS)
+            self.extra = {there, not there}
+            reply = self.maintenance.call(*words)
+            self.extra = {not there}
+            self.fills += not there
+        else:
+            target = self.random.choice(("ih", "ij"))
+            self.alias = self.alias | {target}
+            reply = self.maintenance.call("FT.ALIASUPDATE", "now", target)
+            self.alias = {target}
+        if reply != "OK":
+            raise Wrong("index commands: %s" % (reply,))
+
+    def load(self, port, seconds):
+        self.maintenance = Stream(port)
+        for client in self.clients:
+            client.connect(port)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.random.choice(self.clients).step()
+            if self.random.random() < 0.02:
+                self.maintain()
+        # a command of indexes whose reply nobody waits for
+        if self.random.random() < 0.4:
+            there = next(iter(self.extra))
+            self.extra = {there, not there}
+            self.maintenance.socket.sendall(request(*(("FT.DROPINDEX", "extra") if there else
+                                                      ("FT.CREATE", "extra", "ON", "HASH", "PREFIX", 1, "h:",
+                                                       *FIELDS))))
+            time.sleep(self.random.uniform(0, 0.02))
+
+    # -- comparison --
+
+    def read_all(self, stream):
+        keys = sorted(stream.call("KEYS", "*"))
+        found = {}
+        for key, reply in zip(keys, stream.ask([request("JSON.GET" if k.startswith(b"j:") else "HGETALL", k)
+                                                for k in keys])):
+            if reply is None or isinstance(reply, Error):
+                raise Wrong("%r is listed, but reads as %r" % (key, reply))
+            found[key.decode()] = json.loads(reply) if key.startswith(b"j:") else from_hash(reply)
+        self.compared += len(found)
+        return found
+
+    def compare(self, port):
+        stream = Stream(port)
+        found = self.read_all(stream)
+        for client in self.clients:
+            client.compare({k: d for k, d in found.items() if k.split(":")[1] == str(client.number)})
+        indexes = sorted(n.decode() for n in stream.call("FT._LIST"))
+        has_extra = "extra" in indexes
+        if [n for n in indexes if n != "extra"] != ["ih", "ij"] or has_extra not in self.extra:
+            raise Wrong("FT._LIST is %r; extra may be there: %r" % (indexes, self.extra))
+        self.extra = {has_extra}
+        named = stream.call("FT.INFO", "now")
+        if isinstance(named, Error) or named[1].decode() not in self.alias:
+            raise Wrong("the alias leads to %r; it may be %r" % (named, self.alias))
+        self.alias = {named[1].decode()}
+        for index in indexes:
+            kind = "j:" if index == "ij" else "h:"
+            self.search(stream, index, {k: d for k, d in found.items() if k.startswith(kind)})
+        stream.socket.close()
+
+    def search(self, stream, index, documents):
+        end = time.monotonic() + 30  # an index may still be filled from the keys
+        while (reply := stream.call("FT.SEARCH", index, "*", "LIMIT", 0,
+                                    0)) != [len(documents)] and time.monotonic() < end:
+            time.sleep(0.01)
+        if reply != [len(documents)]:
+            raise Wrong("%s: %r documents, there are %d" % (index, reply, len(documents)))
+        wanted = [("@g:{tag%d}" % i, lambda d, i=i: d.get("g") == "tag%d" % i) for i in range(TAGS)]
+        wanted += [("@n:[%d %d]" % (a, a + 9), lambda d, a=a: a <= d.get("n", -1) <= a + 9)
+                   for a in range(0, NUMBERS, 10)]
+        wanted += [("@t:word%d" % i, lambda d, i=i: d.get("t", "").startswith("word%d " % i)) for i in range(9)]
+        wanted += [("-@g:{tag0}", lambda d: d.get("g") != "tag0")]
+        replies = stream.ask([request("FT.SEARCH", index, q, "NOCONTENT", "LIMIT", 0, 100000, "DIALECT", 2) for q,
+                              _ in wanted])
+        for (query, holds), reply in zip(wanted, replies):
+            right = {k for k, d in documents.items() if holds(d)}
+            seen = {k.decode() for k in reply[1:]} if isinstance(reply, list) else reply
+            if seen != right:
+                raise Wrong("%s: %s finds %s; too many %r, missing %r" % (index, query, len(seen),
+                    sorted(set(seen) - right)[:3],
+                                                                         sorted(right - set(seen))[:3]))
+        for _ in range(3):
+            self.nearest(stream, index, documents)
+        self.searches += len(wanted) + 3
+
+    def nearest(self, stream, index, documents):
+        asked, tag = [self.random.randrange(256) for _ in range(DIM)], "tag%d" % self.random.randrange(TAGS)
+        far = {k: sum((a - b) ** 2 for a, b in zip(asked, d["v"])) for k, d in documents.items() if "v" in d
+               and d.get("g") == tag}
+        reply = stream.call("FT.SEARCH", index, "(@g:{%s})=>[KNN 5 @v $q AS d]" % tag, "PARAMS", 2, "q",
+                            struct.pack("<%df" % DIM, *asked),
+                            "RETURN", 1, "d", "LIMIT", 0, 5, "DIALECT", 2)
+        if isinstance(reply, Error):
+            raise Wrong("%s: KNN: %s" % (index, reply))
+        hits = [(key.decode(), float(fields[1])) for key, fields in zip(reply[1::2], reply[2::2])]
+        if [d for _, d in hits] != sorted(far.values())[:5] or any(far.get(k) != d for k, d in hits):
+            raise Wrong("%s: KNN in %s: %r, should be at %r" % (index, tag, hits, sorted(far.values())[:5]))
+
+    # -- a cycle --
+
+    def cycle(self, number):
+        port = self.start()
+        if number == 0:
+            self.make(port)
+        else:
+            self.compare(port)
+        self.load(port, self.random.uniform(0.05, 0.8))
+        self.server.kill()
+        for client in self.clients:
+            client.stream.socket.close()
+        self.maintenance.socket.close()
+
+    def summary(self, cycles, begin):
+        return {"cycles": cycles, "seed": self.options.seed, "seconds": round(time.monotonic() - begin, 1),
+                "acknowledged": self.acknowledged,
+                "documents_compared": self.compared, "searches": self.searches, "indexes_filled": self.fills,
+                "kills_in_recovery": self.kills_in_recovery, "most_segments": self.segments}
+
+
+def run(options, folder):
+    world, begin, cycles = World(options, folder), time.monotonic(), 0
+    try:
+        while cycles < options.cycles:
+            world.cycle(cycles)
+            cycles += 1
+            if options.verbose:
+                print("cycle %d: %s" % (cycles, world.summary(cycles, begin)), flush=True)
+        port = world.start()
+        world.compare(port)
+        world.server.stop()
+        if not world.acknowledged or not world.searches:
+            raise Wrong("nothing was compared: %r" % world.summary(cycles, begin))
+    except (Wrong, OSError) as e:
+        if world.server and world.server.process.poll() is None:
+            time.sleep(0.2)
+        print("FAIL - document kill loop, cycle %d, seed %d: %s" % (cycles, options.seed, str(e)[:3000]))
+        print("\n".join("    | " + line for line in (world.server.log()[-1500:] if world.server else "").splitlines()))
+        return world.summary(cycles, begin), False
+    finally:
+        if world.server and world.server.process.poll() is None:
+            world.server.kill()
+    print("ok - document kill loop: %d kills and restarts, %d commands acknowledged, %d documents and %d searches compared" % (
+        cycles, world.acknowledged, world.compared, world.searches))
+    return world.summary(cycles, begin), True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build-dir", type=Path, default=ROOT / "build/release", help="where the programs are")
+    parser.add_argument("--cycles", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=None, help="of everything random (by the clock)")
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--keep", action="store_true", help="keep the folder when something is wrong")
+    parser.add_argument("--verbose", action="store_true", help="a line per cycle")
+    options = parser.parse_args()
+    options.seed = options.seed if options.seed is not None else time.time_ns() % 1000000
+    print("seed %d" % options.seed, flush=True)
+    folder, right = Path(tempfile.mkdtemp(prefix="quire-crash.")), False
+    try:
+        summary, right = run(options, folder)
+        print(json.dumps(summary))
+    finally:
+        if options.keep and not right:
+            print("    | kept: %s" % folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""json_commands.py - JSON.*: what RedisJSON answers, by `$` paths (an array, an element for each match) and by old
+ones (one value).
+
+Written from RedisJSON's documentation; as_langchain_redis.py, as_spring_ai.py and the npm clients use the same
+commands through their own readers.
+"""
+import json
+
+import common  # noqa: F401
+from wire import Client, Error, check, fails, script
+
+DOCUMENT = {"a": 1, "f": 1.5, "s": "text", "t": True, "n": None, "o": {"x": 1, "y": [1, 2]},
+            "l": [1, "two", {"a": 3}, [4]], "e": []}
+
+
+class Asked(Client):
+    """eq(right, words...) checks a reply; its JSON is compared as JSON."""
+
+    def eq(self, right, *words):
+        seen = self.call(*words)
+        shown = " ".join(w if isinstance(w, str) else str(w) for w in words)
+        check(shown if len(shown) < 90 else shown[:90] + "...", same(seen, right), (seen, right))
+
+    def json(self, right, *words):
+        seen = self.call(*words)
+        try:
+            value = json.loads(seen)
+        except (TypeError, ValueError):
+            value = ("no JSON", seen)
+        check(" ".join(map(str, words)), value == right, (seen, right))
+
+
+def same(seen, right):
+    if isinstance(seen, bytes) and isinstance(right, str):
+        return seen == right.encode()
+    if isinstance(seen, list) and isinstance(right, list):
+        return len(seen) == len(right) and all(map(same, seen, right))
+    return seen == right and isinstance(seen, Error) == isinstance(right, Error)
+
+
+def reading_and_writing():
+    c = Asked()
+    c.eq("OK", "JSON.SET", "d", "$", json.dumps(DOCUMENT))
+    c.json(DOCUMENT, "JSON.GET", "d")
+    c.json(DOCUMENT, "JSON.GET", "d", ".")
+    c.json([DOCUMENT], "JSON.GET", "d", "$")
+    c.eq('[1]', "JSON.GET", "d", "$.a")
+    c.eq('1', "JSON.GET", "d", ".a")
+    c.eq('1', "JSON.GET", "d", "a")
+    c.eq('"text"', "JSON.GET", "d", "s")
+    c.json([1, 3], "JSON.GET", "d", "$..a")
+    c.eq("[]", "JSON.GET", "d", "$.none")
+    fails("JSON.GET of an old path that is not there", c.call("JSON.GET", "d", ".none"), "none|does not exist")
+    c.eq(None, "JSON.GET", "none", "$")
+    c.json({"$.a": [1], "$.s": ["text"]}, "JSON.GET", "d", "$.a", "$.s")
+    c.json({".a": 1, ".s": "text"}, "JSON.GET", "d", ".a", ".s")
+    c.json([4], "JSON.GET", "d", "$.l[3][0]")
+    c.json([[4]], "JSON.GET", "d", "$.l[-1]")
+    c.json([1, "two"], "JSON.GET", "d", "$.l[0:2]")
+    c.json([1, [1, 2]], "JSON.GET", "d", "$.o.*")
+    c.json([1, 1.5], "JSON.GET", "d", "$['a','f']")
+    c.json([{"a": 3}], "JSON.GET", "d", "$.l[?(@.a==3)]")
+    c.json([2], "JSON.GET", "d", "$.o.y[?(@>1)]")
+    check("JSON.GET with INDENT, NEWLINE, SPACE", c.call("JSON.GET", "d", "INDENT", "  ", "NEWLINE", "\n", "SPACE",
+                                                         " ", "$.o") ==
+          b'[\n  {\n    "x": 1,\n    "y": [\n      1,\n      2\n    ]\n  }\n]',
+          c.call("JSON.GET", "d", "INDENT", "  ", "NEWLINE", "\n", "SPACE", " ", "$.o"))
+    c.eq("OK", "JSON.SET", "d", "$.o.z", '"new"')
+    c.json(["new"], "JSON.GET", "d", "$.o.z")
+    c.eq(None, "JSON.SET", "d", "$.no.where", "1")
+    c.eq(None, "JSON.SET", "d", "$.a", "2", "NX")
+    c.eq(None, "JSON.SET", "d", "$.none", "2", "XX")
+    c.eq("OK", "JSON.SET", "d", "$..a", "7")
+    c.json([7, 7], "JSON.GET", "d", "$..a")
+    fails("JSON.SET of a new key not at its root", c.call("JSON.SET", "new", "$.a", "1"), "root|new objects")
+    fails("JSON.SET of what is no JSON", c.call("JSON.SET", "d", "$", "{"), ".")
+    fails("JSON.SET of what is no JSON", c.call("JSON.SET", "d", "$", "{'a': 1}"), ".")
+    c.eq("OK", "SET", "text", "x")
+    fails("JSON.GET of a string", c.call("JSON.GET", "text"), "wrong")
+    fails("HGET of a document", c.call("HGET", "d", "a"), "WRONGTYPE")
+    c.eq("ReJSON-RL", "TYPE", "d")
+    deep = "[" * 129 + "]" * 129
+    reply = c.call("JSON.SET", "deep", "$", deep)
+    check("129 levels: an answer or a reason", reply == "OK" or isinstance(reply, Error), reply)
+    fails("1,000,000 levels are refused", c.call("JSON.SET", "deep", "$", "[" * 1000000), ".")
+    c.eq("OK", "JSON.SET", "u", "$", '{"k":"\\u00e9\\ud83d\\ude00","z":1e3,"big":12345678901234567890,"i":-0}')
+    check("numbers and text come back as they were meant", json.loads(c.call("JSON.GET", "u"))["k"] == "é😀"
+          and json.loads(c.call("JSON.GET", "u"))["z"] == 1000)
+
+
+def removing():
+    c = Asked()
+    c.eq("OK", "JSON.SET", "d", "$", json.dumps(DOCUMENT))
+    c.eq(2, "JSON.DEL", "d", "$..a")
+    c.eq(0, "JSON.DEL", "d", "$..a")
+    c.eq(1, "JSON.FORGET", "d", ".s")
+    c.eq(1, "JSON.DEL", "d", "$.l[0]")
+    c.json([["two", {}, [4]]], "JSON.GET", "d", "$.l")
+    c.eq(1, "JSON.DEL", "d", "$")
+    c.eq(0, "EXISTS", "d")
+    c.eq(0, "JSON.DEL", "d")
+    c.eq("OK", "JSON.SET", "d", "$", '{"n":5,"l":[1,2],"o":{"a":1},"s":"x","t":true}')
+    c.eq(3, "JSON.CLEAR", "d", "$.*")
+    c.json({"n": 0, "l": [], "o": {}, "s": "x", "t": True}, "JSON.GET", "d")
+    c.eq(1, "JSON.CLEAR", "d")
+    c.eq("{}", "JSON.GET", "d")
+
+
+def several_keys():
+    c = Asked()
+    c.eq("OK", "JSON.MSET", "a", "$", '{"x":1}', "b", "$", '{"x":2}')
+    c.eq(["[1]", None, "[2]"], "JSON.MGET", "a", "none", "b", "$.x")
+    c.eq(["1", None, "2"], "JSON.MGET", "a", "none", "b", ".x")
+    c.eq(["{\"x\":1}"], "JSON.MGET", "a", ".")
+    c.eq("OK", "JSON.MERGE", "a", "$", '{"y":{"z":1},"x":null}')
+    c.json({"y": {"z": 1}}, "JSON.GET", "a")
+    c.eq("OK", "JSON.MERGE", "a", "$.y", '{"w":[1]}')
+    c.json({"y": {"z": 1, "w": [1]}}, "JSON.GET", "a")
+    c.eq("OK", "JSON.MERGE", "fresh", "$", '{"q":1}')
+    c.json({"q": 1}, "JSON.GET", "fresh")
+
+
+def parts():
+    c = Asked()
+    c.eq("OK", "JSON.SET", "d", "$", json.dumps(DOCUMENT))
+    c.eq(["integer"], "JSON.TYPE", "d", "$.a")
+    c.eq(["number"], "JSON.TYPE", "d", "$.f")
+    c.eq(["string", "boolean", "null", "object", "array"], "JSON.TYPE", "d", "$['s','t','n','o','l']")
+    c.eq("object", "JSON.TYPE", "d")
+    c.eq([], "JSON.TYPE", "d", "$.none")
+    c.eq(None, "JSON.TYPE", "none", "$")
+    c.eq("[3]", "JSON.NUMINCRBY", "d", "$.a", 2)
+    c.eq("4", "JSON.NUMINCRBY", "d", ".a", 1)
+    c.eq("[null]", "JSON.NUMINCRBY", "d", "$.s", 1)
+    c.eq("[4.5]", "JSON.NUMINCRBY", "d", "$.a", "0.5")
+    c.eq([7], "JSON.STRAPPEND", "d", "$.s", '"ual"')
+    c.eq([7], "JSON.STRLEN", "d", "$.s")
+    c.eq(7, "JSON.STRLEN", "d", ".s")
+    c.eq([None], "JSON.STRLEN", "d", "$.a")
+    c.eq(None, "JSON.STRLEN", "none", ".s")
+    c.eq([1], "JSON.ARRAPPEND", "d", "$.e", "1")
+    c.eq([3], "JSON.ARRAPPEND", "d", "$.e", "2", '"x"')
+    c.eq([None], "JSON.ARRAPPEND", "d", "$.a", "1")
+    c.eq([3], "JSON.ARRLEN", "d", "$.e")
+    c.eq([1], "JSON.ARRINDEX", "d", "$.e", "2")
+    c.eq([-1], "JSON.ARRINDEX", "d", "$.e", '"2"')
+    c.eq([-1], "JSON.ARRINDEX", "d", "$.e", "1", 1)
+    c.eq([2], "JSON.ARRINDEX", "d", "$.e", '"x"', 1, 0)
+    c.eq([5], "JSON.ARRINSERT", "d", "$.e", 1, "8", "9")
+    c.json([[1, 8, 9, 2, "x"]], "JSON.GET", "d", "$.e")
+    c.eq([6], "JSON.ARRINSERT", "d", "$.e", -1, "7")
+    c.eq(['"x"'], "JSON.ARRPOP", "d", "$.e")
+    c.eq(["1"], "JSON.ARRPOP", "d", "$.e", 0)
+    c.eq("7", "JSON.ARRPOP", "d", ".e", -1)
+    c.eq([2], "JSON.ARRTRIM", "d", "$.e", 1, 9)
+    c.json([[9, 2]], "JSON.GET", "d", "$.e")
+    c.eq([0], "JSON.ARRTRIM", "d", "$.e", 5, 9)
+    c.eq([None], "JSON.ARRPOP", "d", "$.e")
+    c.eq([["x", "y"]], "JSON.OBJKEYS", "d", "$.o")
+    c.eq(["x", "y"], "JSON.OBJKEYS", "d", ".o")
+    c.eq([2], "JSON.OBJLEN", "d", "$.o")
+    c.eq([None], "JSON.OBJLEN", "d", "$.a")
+    c.eq(None, "JSON.OBJLEN", "none")
+    c.eq([0], "JSON.TOGGLE", "d", "$.t")
+    c.eq([1], "JSON.TOGGLE", "d", "$.t")
+    c.eq("false", "JSON.TOGGLE", "d", ".t")
+    c.eq([None], "JSON.TOGGLE", "d", "$.a")
+    c.eq([["[", 1, "two", ["{", "a", 3], ["[", 4]]], "JSON.RESP", "d", "$.l")
+
+
+def in_resp3():
+    c = Asked(3)
+    c.eq("OK", "JSON.SET", "d", "$", json.dumps(DOCUMENT))
+    c.eq('[1]', "JSON.GET", "d", "$.a")
+    c.eq([["integer"]], "JSON.TYPE", "d", "$.a")
+    check("JSON.NUMINCRBY is numbers", c.call("JSON.NUMINCRBY", "d", "$.a", 2) == [3],
+          c.call("JSON.NUMINCRBY", "d", "$.a", 0))
+    c.eq([None], "JSON.NUMINCRBY", "d", "$.s", 2)
+
+
+def as_keys():
+    """Documents are keys like others."""
+    c = Asked()
+    c.eq("OK", "JSON.SET", "d", "$", '{"a":1}')
+    c.eq(1, "COPY", "d", "e")
+    c.eq("OK", "RENAME", "e", "f")
+    c.json({"a": 1}, "JSON.GET", "f")
+    c.eq(1, "EXPIRE", "f", 100)
+    check("TTL", c.call("TTL", "f") > 90)
+    c.eq("OK", "JSON.SET", "f", "$.a", "2")
+    check("a part that changes keeps the time to live", c.call("TTL", "f") > 90)
+    c.eq("OK", "SET", "f", "text")
+    c.eq("string", "TYPE", "f")
+    dump = c.call("DUMP", "d")
+    check("DUMP and RESTORE", isinstance(dump, bytes) and c.call("RESTORE", "g", 0, dump) == "OK"
+          and c.call("JSON.GET", "g") == b'{"a":1}'
+          or isinstance(dump, Error), dump)
+    check("SCAN TYPE", sorted(c.call("SCAN", 0, "TYPE", "ReJSON-RL", "COUNT", 1000)[1])[:1] == [b"d"])
+    check("MULTI", c.transaction(("JSON.SET", "m", "$", "1"), ("JSON.NUMINCRBY", "m", "$", 1),
+                                 ("JSON.GET", "m")) == ["OK", b"[2]", b"2"])
+    check("MEMORY USAGE", c.call("MEMORY", "USAGE", "d") > 0)
+    check("UNLINK", c.call("UNLINK", "d", "m") == 2)
+
+
+if __name__ == "__main__":
+    script(reading_and_writing, removing, several_keys, parts, in_resp3, as_keys)

@@ -1,0 +1,160 @@
+"""refusals.py - errors: the texts that clients look for, what is wrong with a query and where, what Quire has not by
+its name, and hostile input. After each the server answers as before.
+"""
+import common  # noqa: F401
+from wire import Client, Error, blob, check, fails, hset, script
+
+
+def make(client):
+    client.call("FT.CREATE", "i", "PREFIX", 1, "d:", "SCHEMA", "t", "TEXT", "g", "TAG", "n", "NUMERIC", "p", "GEO",
+                "hidden", "TEXT", "NOINDEX", "v",
+                "VECTOR", "FLAT", 6, "TYPE", "FLOAT32", "DIM", 3, "DISTANCE_METRIC", "COSINE")
+    for k in range(3):
+        client.call(*hset("d:%d" % k, {"t": "word %d" % k, "g": "g%d" % k, "n": k, "p": "1,1", "v": blob([k, 1, 0])}))
+
+
+def texts_that_clients_match():
+    client = Client()
+    make(client)
+    for words in (("FT.INFO", "none"), ("FT.SEARCH", "none", "*"), ("FT.AGGREGATE", "none", "*"),
+                  ("FT.DROPINDEX", "none"), ("FT.TAGVALS", "none", "g"),
+                  ("FT.EXPLAIN", "none", "*"), ("FT.ALTER", "none", "SCHEMA", "ADD", "x", "TAG"),
+                  ("FT.CURSOR", "READ", "none", 1)):
+        reply = client.call(*words)
+        check("%s of no index" % words[0], isinstance(reply, Error) and any(m in reply.lower() for m in (
+            "unknown index name", "no such index", "search_index_not_found", "index not found")) and "none" in reply,
+            reply)
+    fails("FT.INFO: SEARCH_INDEX_NOT_FOUND first", client.call("FT.INFO", "none"),
+          "^SEARCH_INDEX_NOT_FOUND Unknown index name")
+    fails("FT.CREATE of what is there", client.call("FT.CREATE", "i", "SCHEMA", "a", "TAG"), "Index already exists")
+    check("no error says unknown command but for unknown commands",
+          all("unknown command" not in str(client.call(*w)).lower() for w in (
+        ("FT.INFO", "none"), ("FT.SEARCH", "i", "@"), ("FT.CREATE", "i", "SCHEMA", "a", "TAG"))))
+    vector = "*=>[KNN 2 @v $q]"
+    fails("a parameter that is not given", client.call("FT.SEARCH", "i", vector, "DIALECT", 2), "no such parameter.*q")
+    fails("a vector of another size", client.call("FT.SEARCH", "i", vector, "PARAMS", 2, "q", b"12345678", "DIALECT",
+                                                  2),
+          r"query vector blob size \(8\) does not match index's expected size \(12\)")
+    check("parameters that nothing uses are fine", client.call("FT.SEARCH", "i", "*", "PARAMS", 2, "x", "y", "DIALECT",
+                                                               2, "LIMIT", 0, 0) == [3])
+    fails("a step of FT.AGGREGATE over a property that is nowhere",
+          client.call("FT.AGGREGATE", "i", "*", "APPLY", "@nothing + 1", "AS", "x"),
+          "Property `nothing` not loaded nor in pipeline")
+    fails("a cursor that is gone", client.call("FT.CURSOR", "READ", "i", 12345), "cursor not found")
+
+
+def what_is_wrong_and_where():
+    client = Client()
+    make(client)
+    for query in ("@g:{", "@g:{}", "(word", "word)", "@n:[1", "@n:[a b]", "@n:[1 2 3 4 5]", "@nothing:{x}", "@t:[1 2]",
+                  "@n:{x}", "@p:[1 1 1]", "@p:[1 1 1 parsec]",
+                  "*=>[KNN @v $q]", "*=>[KNN -1 @v $q]", "*=>[KNN 1 @t $q]", "*=>[KNN 1 @v]", "*=>[NEAREST 1 @v $q]",
+                  "@v:[VECTOR_RANGE $q]",
+                  "@v:[VECTOR_RANGE -1 $q]", "@v:{x}", "%%%%word%%%%", "ismissing(@g)", "ismissing(@nothing)", "@t:=>",
+                  "word=>{$weight}", "word=>{$nonsense: 1}",
+                  "-", "|", "@:x", "=>[KNN 1 @v $q]"):
+        reply = client.call("FT.SEARCH", "i", query, "PARAMS", 2, "q", blob([1, 0, 0]), "DIALECT", 2)
+        check("%s is an error with a reason" % query, isinstance(reply, Error) and len(reply) > 12, reply)
+    fails("a syntax error says where", client.call("FT.SEARCH", "i", "word @g:{a} )", "DIALECT", 2),
+          r"syntax error at offset \d+")
+    fails("a field that is not indexed", client.call("FT.SEARCH", "i", "@hidden:x", "DIALECT", 2), "hidden")
+    for words, pattern in (
+            (("SORTBY",), "SORTBY"), (("LIMIT", 0), "LIMIT"), (("LIMIT", -1, 5), "LIMIT"),
+            (("LIMIT", 0, "x"), "LIMIT"), (("LIMIT", 2000000, 10), "LIMIT"),
+            (("RETURN", "x"), "RETURN"), (("RETURN", 3, "a"), "RETURN"), (("PARAMS", 3, "a", "b", "c"), "PARAMS|even"),
+            (("DIALECT", 9), "DIALECT"),
+            (("DIALECT", 0), "DIALECT"), (("INKEYS", "x"), "INKEYS"), (("TIMEOUT", "x"), "TIMEOUT"),
+            (("NONSENSE",), "NONSENSE"), (("NOCONTENT", "extra"), "extra"),
+            (("INFIELDS", 1, "nothing"), "nothing|."), (("SORTBY", "nothing"), "nothing")):
+        fails("FT.SEARCH i * %s" % " ".join(map(str, words)), client.call("FT.SEARCH", "i", "*", *words), pattern)
+    for words, pattern in (
+            (("GROUPBY",), "GROUPBY"), (("GROUPBY", 1, "g"), "@|GROUPBY"),
+            (("GROUPBY", 1, "@g", "REDUCE", "NONSENSE", 0), "NONSENSE"),
+            (("GROUPBY", 1, "@g", "REDUCE", "SUM", 0), "SUM"), (("APPLY", "1 +", "AS", "x"), "."),
+            (("APPLY", "nonsense(1)", "AS", "x"), "nonsense"),
+            (("APPLY", "'open", "AS", "x"), "."), (("FILTER",), "FILTER"),
+            (("FILTER", "(@n"), "."), (("SORTBY", 1), "SORTBY"), (("SORTBY", 2, "@n", "UP"), "UP|ASC"),
+            (("LOAD",), "LOAD"), (("LOAD", 5, "@n"), "LOAD"), (("NONSENSE",), "NONSENSE"),
+            (("WITHCURSOR", "COUNT", "x"), "COUNT")):
+        fails("FT.AGGREGATE i * %s" % " ".join(map(str, words)), client.call("FT.AGGREGATE", "i", "*", *words), pattern)
+    check("the server goes on", client.call("FT.SEARCH", "i", "*", "LIMIT", 0, 0) == [3])
+
+
+def what_quire_has_not():
+    client = Client()
+    make(client)
+    for words, name in (
+            (("HIGHLIGHT",), "HIGHLIGHT"), (("SUMMARIZE",), "SUMMARIZE"),
+            (("WITHSCORES", "EXPLAINSCORE"), "EXPLAINSCORE"), (("PAYLOAD", "x"), "PAYLOAD")):
+        fails("FT.SEARCH %s is refused by name" % " ".join(words), client.call("FT.SEARCH", "i", "word", *words), name)
+    for words in (("FT.SUGADD", "k", "x", 1), ("FT.SUGGET", "k", "x"), ("FT.SUGDEL", "k", "x"), ("FT.SUGLEN", "k"),
+                  ("FT.SYNUPDATE", "i", "g", "x"),
+                  ("FT.SYNDUMP", "i"), ("FT.DICTADD", "d", "x"), ("FT.DICTDEL", "d", "x"), ("FT.DICTDUMP", "d"),
+                  ("FT.SPELLCHECK", "i", "word"),
+                  ("FT.PROFILE", "i", "SEARCH", "QUERY", "*"), ("FT.CONFIG", "SET", "TIMEOUT", 1),
+                  ("FT.HYBRID", "i", "SEARCH", "word", "VSIM", "@v", "$q", "PARAMS", 2, "q",
+                                                                                          blob([1, 0, 0]))):
+        reply = client.call(*words)
+        check("%s is there, or refused by its name" % words[0], not isinstance(reply, Error)
+              or words[0].lower() in reply.lower(), reply)
+    for words in (("VERBATIM",), ("NOSTOPWORDS",), ("INORDER",), ("SLOP", 3), ("LANGUAGE", "english"),
+                  ("EXPANDER", "x"), ("SCORER", "BM25STD"), ("SCORER", "TFIDF"),
+                  ("TIMEOUT", 1000), ("DIALECT", 1), ("DIALECT", 2), ("DIALECT", 3), ("DIALECT", 4),
+                  ("FORMAT", "STRING"), ("WITHCOUNT",), ("WITHOUTCOUNT",),
+                  ("ALLSHARDS",), ("SOMESHARDS",), ("CONSISTENT",), ("INCONSISTENT",), ("verbatim", "nostopwords")):
+        reply = client.call("FT.SEARCH", "i", "word", "NOCONTENT", *words)
+        check("FT.SEARCH %s is accepted" % " ".join(map(str, words)), isinstance(reply, list) and reply[0] == 3, reply)
+
+
+def hostile():
+    client = Client()
+    make(client)
+    for name, query in (
+            ("1,000 parentheses", "(" * 1000 + "word" + ")" * 1000), ("100,000 parentheses", "(" * 100000),
+            ("1,000 negations", "-" * 1000 + "word"),
+            ("1 MiB", "word " * 200000), ("65 KiB of words with OR", " | ".join("w%d" % i for i in range(9000))),
+            ("a NUL", b"wo\0rd"), ("bytes that are no UTF-8", b"\xff\xfe\xc0"),
+            ("a tag of 60,000 bytes", "@g:{%s}" % ("x" * 60000)), ("wildcards", "w'%s'" % ("*a" * 5000)),
+            ("a regular bomb", "*%s*" % ("a*" * 3000)),
+            ("an empty query", ""), ("blanks", "   "), ("escapes to the end", "\\" * 1001)):
+        reply = client.call("FT.SEARCH", "i", query, "NOCONTENT", "DIALECT", 2)
+        check("%s: an answer or a reason" % name, isinstance(reply, list) or isinstance(reply, Error)
+              and len(reply) < 2000, str(reply)[:200])
+    fails("1,000 levels are refused", client.call("FT.SEARCH", "i", "(" * 1000 + "word" + ")" * 1000), ".")
+    fails("a query above 64 KiB is refused", client.call("FT.SEARCH", "i", "word " * 20000),
+          "65536|64 KiB|too long|bytes")
+    for expression in ("(" * 10000 + "1" + ")" * 10000, "-" * 10000 + "1", "1" + "+1" * 30000, "@n" * 1000,
+                       "!" * 50000, "'" * 9999, "format('" + "%s" * 5000 + "')"):
+        reply = client.call("FT.AGGREGATE", "i", "*", "LOAD", 1, "@n", "APPLY", expression, "AS", "x")
+        check("an expression of %d bytes: an answer or a reason" % len(expression), isinstance(reply, (list, Error))
+              and len(str(reply)) < 20000, str(reply)[:200])
+    reply = client.call("FT.AGGREGATE", "i", "*", *(["APPLY", "1", "AS", "x"] * 5000))
+    check("10,000 steps: an answer or a reason", isinstance(reply, (list, Error)), str(reply)[:100])
+    check("KNN of everything", client.call("FT.SEARCH", "i", "*=>[KNN 2147483647 @v $q]", "PARAMS", 2, "q",
+                                           blob([1, 0, 0]), "NOCONTENT", "LIMIT", 0, 2147483647,
+                                           "DIALECT", 2)[0] == 3)
+    check("the server goes on", client.call("PING") == "PONG"
+          and client.call("FT.SEARCH", "i", "*", "LIMIT", 0, 0) == [3])
+
+
+def documents_that_cannot_be_indexed():
+    client = Client()
+    make(client)
+    for field, value in (("v", b"123"), ("n", "no number"), ("p", "nowhere"), ("p", "500,500")):
+        key = "d:bad"
+        client.call("DEL", key)
+        check("HSET of %s %r succeeds" % (field, value), client.call("HSET", key, "g", "bad", field, value) == 2)
+        check("and the whole document is out of the index",
+              client.call("FT.SEARCH", "i", "@g:{bad}", "NOCONTENT", "DIALECT", 2) == [0])
+    info = client.call("FT.INFO", "i")
+    check("each is counted", info[info.index(b"hash_indexing_failures") + 1] == 4,
+          info[info.index(b"hash_indexing_failures") + 1])
+    check("a document that was in leaves when it turns bad", client.call("HSET", "d:1", "n", "x") == 0 and client.call(
+        "FT.SEARCH", "i", "@g:{g1}", "NOCONTENT", "DIALECT", 2) == [0] and client.call("HSET", "d:1", "n", 1) == 0
+        and client.call(
+        "FT.SEARCH", "i", "@g:{g1}", "NOCONTENT", "DIALECT", 2) == [1, b"d:1"])
+
+
+if __name__ == "__main__":
+    script(texts_that_clients_match, what_is_wrong_and_where, what_quire_has_not, hostile,
+           documents_that_cannot_be_indexed)
