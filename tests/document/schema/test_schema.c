@@ -4,6 +4,7 @@
 #include "document/schema/schema.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
