@@ -57,7 +57,7 @@ int fields_renumber(const struct fields *fields, struct fields **out, uint32_t *
 struct fields_request {
     const struct query_node *root;
     /* The documents of a QUERY_RANGE, or of a QUERY_KNN: found elsewhere, and *out is whoever's that is, until the call
-     * ends. Without it, such a node is QUIRE_EINVALID. */
+     * ends; asked for more than once. Without it, such a node is QUIRE_EINVALID. */
     int (*given)(void *context, const struct query_node *node, const roaring_bitmap_t **out, struct quire_error *err);
     /* Asked about every millisecond; true: the call ends with QUIRE_ETIMEOUT. */
     bool (*cancelled)(void *context);

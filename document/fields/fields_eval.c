@@ -60,6 +60,14 @@ int fields_field_of(const struct fields_task *task, const struct query_node *nod
 
 /* ---- what patterns and words stand for --------------------------------------------------------------------------- */
 
+/* What it costs to hold a text against a pattern, in units of fields_tick. */
+static uint32_t match_work(enum query_kind kind, uint32_t pattern_bytes, uint32_t bytes)
+{
+    bool each = kind == QUERY_WILDCARD || (kind == QUERY_FUZZY && bytes <= EXPANSION_FUZZY_BYTES);
+    uint64_t work = 2 + (each ? (uint64_t)pattern_bytes * bytes / 8 : bytes / 64);
+    return work < TICKS_MAX ? (uint32_t)work : TICKS_MAX;
+}
+
 /* Each entry that the pattern matches is given to `take`. */
 static int match_entries(struct fields_task *task, const struct vocabulary *vocabulary, enum query_kind kind,
                          struct query_text pattern, uint32_t distance,
@@ -74,7 +82,7 @@ static int match_entries(struct fields_task *task, const struct vocabulary *voca
     for (; vocabulary_sorted_at(&vocabulary->sorted, &at, &entry); at.index++) {
         if (entry->bytes < prefix_bytes || memcmp(entry->text, prefix, prefix_bytes) != 0)
             break;
-        int rc = fields_tick(task, kind == QUERY_FUZZY ? 20 : 2);
+        int rc = fields_tick(task, match_work(kind, pattern.bytes, entry->bytes));
         if (rc == 0 && expansion_matches(kind, pattern, distance, entry->text, entry->bytes))
             rc = take(context, entry);
         if (rc < 0)

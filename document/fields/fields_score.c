@@ -121,61 +121,96 @@ static double combined(const struct scoring *s, double a, double b)
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
-static int add_words(struct scoring *s, const struct query_node *node, double weight, const struct scored *to)
+/* What the words, or tags, that a leaf stands for do: each in turn, into sums of the leaf's own. */
+struct leaf {
+    struct scoring *s;
+    const struct query_node *node;
+    const struct scored *to;
+    double *sums; /* owned */
+};
+
+/* The first place from `at` on whose id is not below `id`: steps that double, then halves. */
+static size_t find_id(const struct scored *to, size_t at, uint32_t id)
 {
-    struct fields_words words = {0};
-    int rc = fields_words_of(s->task, node, &words);
-    struct words_cursor *cursors = rc == 0 ? malloc((words.n + (size_t)1) * sizeof *cursors) : NULL;
-    if (rc == 0 && !cursors)
-        rc = no_memory(s);
-    for (uint32_t i = 0; rc == 0 && i < words.n; i++)
-        cursors[i] = words_begin(words.at[i]);
-    for (size_t i = 0; rc == 0 && i < to->n; i++) {
-        uint32_t length = info_of(s, to->ids[i]).length;
-        double sum = 0;
-        for (uint32_t k = 0; k < words.n; k++) {
-            if (!words_seek(&cursors[k], to->ids[i]) || cursors[k].id != to->ids[i] ||
-                !(words_fields(&cursors[k]) & node->text_fields))
-                continue;
-            double frequency = frequency_of(s->task->fields, &cursors[k]);
-            sum = combined(s, sum, term_score(s, idf_of(s, words.at[k]->n_documents), frequency, length));
-        }
-        to->sums[i] += weight * sum;
-        rc = fields_tick(s->task, 10 * words.n + 1);
+    size_t step = 1, n;
+    while (at + step <= to->n && to->ids[at + step - 1] < id) {
+        at += step;
+        step *= 2;
     }
-    array_free_all(cursors, words.at);
+    for (n = at + step <= to->n ? step : to->n - at; n > 0;) {
+        if (to->ids[at + n / 2] < id) {
+            at += n / 2 + 1;
+            n -= n / 2 + 1;
+        } else {
+            n /= 2;
+        }
+    }
+    return at;
+}
+
+static void add_term(struct leaf *leaf, size_t at, double idf, double frequency)
+{
+    double score = term_score(leaf->s, idf, frequency, info_of(leaf->s, leaf->to->ids[at]).length);
+    leaf->sums[at] = combined(leaf->s, leaf->sums[at], score);
+}
+
+static int add_word(struct leaf *leaf, const struct word *word)
+{
+    struct words_cursor cursor = words_begin(word);
+    double idf = idf_of(leaf->s, word->n_documents);
+    int rc = fields_tick(leaf->s->task, 10);
+    for (size_t i = 0; rc == 0 && i < leaf->to->n && words_seek(&cursor, leaf->to->ids[i]);) {
+        i = find_id(leaf->to, i, cursor.id);
+        if (i == leaf->to->n || leaf->to->ids[i] != cursor.id)
+            continue;
+        if (words_fields(&cursor) & leaf->node->text_fields)
+            add_term(leaf, i, idf, frequency_of(leaf->s->task->fields, &cursor));
+        i++;
+        rc = fields_tick(leaf->s->task, 10);
+    }
     return rc;
 }
 
-struct adding_tags {
-    struct scoring *s;
-    const struct scored *to;
-    double *sums; /* of this node alone */
-};
-
 static int add_tag(void *context, const struct tag *tag)
 {
-    struct adding_tags *adding = context;
-    const struct scored *to = adding->to;
-    double idf = idf_of(adding->s, tag->documents.n);
-    for (size_t i = 0; i < to->n; i++)
-        if (doc_set_has(&tag->documents, to->ids[i])) {
-            double score = term_score(adding->s, idf, 1, info_of(adding->s, to->ids[i]).length);
-            adding->sums[i] = combined(adding->s, adding->sums[i], score);
+    struct leaf *leaf = context;
+    const struct scored *to = leaf->to;
+    double idf = idf_of(leaf->s, tag->documents.n);
+    size_t at = 0, work = 0;
+    if (tag->documents.n / 2 > to->n) {
+        for (size_t i = 0; i < to->n; i++)
+            if (doc_set_has(&tag->documents, to->ids[i]))
+                add_term(leaf, i, idf, 1);
+        work = to->n;
+    } else {
+        struct doc_walk walk = doc_walk(&tag->documents);
+        for (uint32_t id; at < to->n && doc_walk_next(&walk, &id); work++) {
+            at = find_id(to, at, id);
+            if (at < to->n && to->ids[at] == id)
+                add_term(leaf, at, idf, 1);
         }
-    return fields_tick(adding->s->task, to->n < UINT32_MAX / 2 ? 2 * (uint32_t)to->n : UINT32_MAX);
+    }
+    return fields_tick(leaf->s->task, work < UINT32_MAX / 4 ? 4 * (uint32_t)work + 4 : UINT32_MAX);
 }
 
-static int add_tags(struct scoring *s, const struct query_node *node, double weight, const struct scored *to)
+static int add_leaf(struct scoring *s, const struct query_node *node, double weight, const struct scored *to)
 {
-    struct adding_tags adding = {.s = s, .to = to, .sums = calloc(to->n + 1, sizeof *adding.sums)};
+    struct leaf leaf = {.s = s, .node = node, .to = to, .sums = calloc(to->n + 1, sizeof *leaf.sums)};
+    struct fields_words words = {0};
     const struct field *field;
-    int rc = adding.sums ? fields_field_of(s->task, node, SCHEMA_TAG, &field) : no_memory(s);
-    for (uint32_t i = 0; rc == 0 && i < node->n_children; i++)
-        rc = fields_tags_of(s->task, field, node->children[i], add_tag, &adding);
+    int rc = leaf.sums ? 0 : no_memory(s);
+    if (rc == 0 && node->kind == QUERY_TAG) {
+        rc = fields_field_of(s->task, node, SCHEMA_TAG, &field);
+        for (uint32_t i = 0; rc == 0 && i < node->n_children; i++)
+            rc = fields_tags_of(s->task, field, node->children[i], add_tag, &leaf);
+    } else if (rc == 0) {
+        rc = fields_words_of(s->task, node, &words);
+        for (uint32_t i = 0; rc == 0 && i < words.n; i++)
+            rc = add_word(&leaf, words.at[i]);
+    }
     for (size_t i = 0; rc == 0 && i < to->n; i++)
-        to->sums[i] += weight * adding.sums[i];
-    free(adding.sums);
+        to->sums[i] += weight * leaf.sums[i];
+    array_free_all(leaf.sums, words.at);
     return rc;
 }
 
@@ -250,9 +285,8 @@ static int add_node(struct scoring *s, const struct query_node *node, double wei
     case QUERY_INFIX:
     case QUERY_WILDCARD:
     case QUERY_FUZZY:
-        return rc < 0 ? rc : add_words(s, node, weight, to);
     case QUERY_TAG:
-        return rc < 0 ? rc : add_tags(s, node, weight, to);
+        return rc < 0 ? rc : add_leaf(s, node, weight, to);
     case QUERY_ALL:
     case QUERY_NUMERIC:
     case QUERY_GEO:
