@@ -20,13 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECALL_DEFAULT 0.95f
-/* Asked for where only some documents may be answered: plans go by estimates of how these lie, and what they miss is
- * more where the documents of a set lie together. Costs a read or none. */
-#define RECALL_RESTRICTED 0.97f
-#define RANGE_FIRST       64u /* that a range begins with */
-#define RANGE_TIMES       4u
-#define MEASURED_MAX      4096u /* that many distances, or fewer, are computed once more */
+/* Asked for where the caller names none: more than a vector set's, since among a set plans go by estimates of how its
+ * documents lie, and miss more where these lie together. It costs a read or none. */
+#define RECALL_DEFAULT 0.97f
+#define RANGE_FIRST    64u /* that a range begins with */
+#define RANGE_TIMES    4u
+#define MEASURED_MAX   4096u /* that many distances, or fewer, are computed once more */
 
 struct answer {
     double distance;
@@ -257,7 +256,7 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
                                           .may_hold = search->may_hold ? may_hold : NULL};
     quire_search_options_init(&w->inner.options);
     w->inner.options.effort = search->ef;
-    w->inner.options.recall = search->recall > 0 ? search->recall : w->restricted ? RECALL_RESTRICTED : RECALL_DEFAULT;
+    w->inner.options.recall = search->recall > 0 ? search->recall : RECALL_DEFAULT;
     w->inner.options.reads_max = search->reads_max;
     search->work = w;
     search->code = 0;
