@@ -54,7 +54,7 @@ if(TARGET PkgConfig::CMOCKA)
 
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
   file(GLOB fuzz_helpers CONFIGURE_DEPENDS tests/fuzz/support_*.c)
-  foreach(name resp config vecfile acl journal segment store caches category guard document filter query expressions jsonpath)
+  foreach(name resp config vecfile acl journal segment store caches category guard document filter query expressions jsonpath schema)
     set(libraries test_support quire_server quire_document quire_cache quire_datasets quire_index quire_kernels quire_io)
     if(QUIRE_FUZZ)
       add_executable(fuzz_${name} tests/fuzz/fuzz_${name}.c ${fuzz_helpers})

@@ -35,7 +35,7 @@ static inline void *doc_pages_at(const struct doc_pages *pages, uint32_t id)
 }
 /* The item of an id above `end` of every doc_pages_purge, zeroed if its page is made for it; NULL without memory. */
 void *doc_pages_make(struct doc_pages *pages, uint32_t id);
-/* Of the pages first .. first + n - 1, as far as they end at or before `end`: items of ids that are not in `kept` go. */
+/* Of the pages first .. first + n - 1 that end at or before `end`: items of ids that are not in `kept` go. */
 void doc_pages_purge(struct doc_pages *pages, uint32_t first, uint32_t n, const struct doc_set *kept, uint32_t end);
 uint64_t doc_pages_bytes(const struct doc_pages *pages);
 void doc_pages_fini(struct doc_pages *pages);

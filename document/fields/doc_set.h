@@ -69,7 +69,9 @@ void doc_set_ids(const struct doc_set *set, uint32_t *ids);
 /* Sets the bits of ids below 64 * n_words. */
 void doc_set_mark(const struct doc_set *set, uint64_t *bits, size_t n_words);
 
-/* Walks a set that does not change meanwhile: struct doc_walk walk = doc_walk(&set); while (doc_walk_next(&walk, &id)) */
+/* Walks a set that does not change meanwhile:
+ *     struct doc_walk walk = doc_walk(&set);
+ *     while (doc_walk_next(&walk, &id)) */
 struct doc_walk {
     const struct doc_set *set;
     uint32_t chunk, at; /* at: of the few or the lows; of bits the next word */

@@ -4,7 +4,7 @@
  * A document has an id, a number that the caller gives and that only ascends; a document that changes gets a new id.
  * What is kept, per field: of a TAG the documents of each value, of NUMERIC and GEO the documents in the order of their
  * numbers and the number of each document, of all TEXT fields together the documents of each word and of each stem with
- * the places, of a field with INDEXMISSING the documents without it. VECTOR fields and fields with NOINDEX are not kept.
+ * the places, of a field with INDEXMISSING the documents without it. Not kept: VECTOR fields, fields with NOINDEX.
  *
  * Removal is a bit: the id leaves the set of the living, and everything that is answered is cut down to that set.
  * fields_purge takes dead ids out of the rest, a slice at a time, when they are many.
@@ -49,8 +49,8 @@ uint64_t fields_documents(const struct fields *fields); /* the living */
 bool fields_purge(struct fields *fields);
 /* Whether ids have become so sparse, or so large, that fields_renumber is worth its time. */
 bool fields_want_renumber(const struct fields *fields);
-/* The living documents under the ids 0 .. n - 1, in the same order. (*old_ids)[new id] is the id in `fields`; free() it.
- * Cost: of all that is kept, about as long as adding the documents without reading their texts. QUIRE_ENOMEM. */
+/* The living documents under the ids 0 .. n - 1, in the same order. (*old_ids)[new id] is the id in `fields`, and the
+ * caller's to free(). Cost: of all that is kept, some microseconds a document. QUIRE_ENOMEM. */
 int fields_renumber(const struct fields *fields, struct fields **out, uint32_t **old_ids, struct quire_error *err);
 
 /* A query. All but the root may be zero. */
@@ -66,7 +66,7 @@ struct fields_request {
     uint32_t expansions_max;
 };
 /* The living documents for which the query holds. *out is the caller's. QUIRE_ENOMEM, QUIRE_ETIMEOUT, QUIRE_EINVALID
- * (a field that is not indexed, or is not of the node's type; ismissing without INDEXMISSING), and what `given` answers.
+ * (a field that is not indexed, or not of the node's type; ismissing without INDEXMISSING), and what `given` answers.
  * Cost: of a tag or word its documents, of a range a fraction of a nanosecond per id in it; of a suffix, infix, fuzzy
  * part or wildcard some tens of nanoseconds per value of the field or word of all texts. */
 int fields_eval(const struct fields *fields, const struct fields_request *request, roaring_bitmap_t **out,

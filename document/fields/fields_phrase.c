@@ -59,9 +59,9 @@ static int add_holds(struct phrase *phrase, const struct query_node *node, const
     return rc;
 }
 
-/* The words of a node, and of what is below it, but for what a NOT excludes, are the part's. Below an OR a node need not
- * hold in a document that the phrase is looked for in, and its words count where it does; a leaf without its word has no
- * places anyway. */
+/* The words of a node, and of what is below it, but for what a NOT excludes, are the part's. Below an OR a node need
+ * not hold in a document that the phrase is looked for in, and its words count where it does; a leaf without its word
+ * has no places anyway. */
 static int add_words(struct phrase *phrase, const struct query_node *node, bool need_not_hold,
                      const struct doc_set *holds, struct part *part)
 {

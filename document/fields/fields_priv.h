@@ -1,4 +1,4 @@
-/* fields_priv.h - inside of the room: what the indexes of a schema are made of, shared by adding, purging, evaluating. */
+/* fields_priv.h - inside of the room: what the indexes of a schema are made of; adding, purging, evaluating share it. */
 #ifndef QUIRE_DOCUMENT_FIELDS_PRIV_H
 #define QUIRE_DOCUMENT_FIELDS_PRIV_H
 

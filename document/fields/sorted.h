@@ -11,7 +11,8 @@
  *
  * A place is a block and an index in it; it is valid until items come or go. To walk from one:
  *
- *     for (struct sorted_place at = pairs_lower_bound(&pairs, context, first); pairs_at(&pairs, &at, &item); at.index++)
+ *     struct sorted_place at = pairs_lower_bound(&pairs, context, first);
+ *     for (; pairs_at(&pairs, &at, &item); at.index++)
  */
 #ifndef QUIRE_DOCUMENT_SORTED_H
 #define QUIRE_DOCUMENT_SORTED_H

@@ -90,6 +90,43 @@ bool document_search_has_words(const struct query *query)
     return has_words(query_root(query));
 }
 
+/* The words below a node that a document may have. */
+static void collect_terms(const struct query_node *node, const struct query_node **terms, uint32_t *n)
+{
+    if (node->kind == QUERY_TERM && node->text.bytes > 0 && *n < DOCUMENT_TERMS_MAX)
+        terms[(*n)++] = node;
+    for (uint32_t i = 0; i < node->n_children && node->kind != QUERY_NOT && node->kind != QUERY_TAG; i++)
+        collect_terms(node->children[i], terms, n);
+}
+
+int document_search_terms(struct document_index *x, const struct query *query, struct document_terms *out,
+                          struct quire_error *err)
+{
+    const struct query_node *terms[DOCUMENT_TERMS_MAX];
+    uint32_t n = 0;
+    int rc = 0;
+    collect_terms(query_root(query), terms, &n);
+    out->n = 0;
+    pthread_rwlock_rdlock(&x->lock);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        struct fields_request request = {.root = terms[i]};
+        rc = fields_eval(x->fields, &request, &out->documents[out->n], err);
+        if (rc == 0)
+            out->words[out->n++] = terms[i]->text;
+    }
+    pthread_rwlock_unlock(&x->lock);
+    if (rc < 0)
+        document_terms_fini(out);
+    return rc;
+}
+
+void document_terms_fini(struct document_terms *terms)
+{
+    for (uint32_t i = 0; i < terms->n; i++)
+        roaring_bitmap_free(terms->documents[i]);
+    terms->n = 0;
+}
+
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
 static void work_free(struct document_work *w)

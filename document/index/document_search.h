@@ -11,6 +11,7 @@
 #include "document/index/document_index.h"
 
 #define DOCUMENT_RANGES_MAX 16u /* VECTOR_RANGE parts of one query */
+#define DOCUMENT_TERMS_MAX  100u
 
 struct document_work;
 
@@ -53,6 +54,17 @@ int document_search_yields(const struct query *query, struct query_text *names, 
 /* Whether the query has a vector part; whether it has a word in it. */
 bool document_search_has_vectors(const struct query *query);
 bool document_search_has_words(const struct query *query);
+
+/* The words that a query looks for, and which documents have each: for matched_terms() of FT.AGGREGATE. */
+struct document_terms {
+    struct query_text words[DOCUMENT_TERMS_MAX];
+    roaring_bitmap_t *documents[DOCUMENT_TERMS_MAX]; /* owned */
+    uint32_t n;
+};
+/* The first DOCUMENT_TERMS_MAX of them. Errors: those of fields_eval. */
+int document_search_terms(struct document_index *index, const struct query *query, struct document_terms *out,
+                          struct quire_error *err);
+void document_terms_fini(struct document_terms *terms);
 
 /* Gives done one call, perhaps before it returns. */
 void document_search_start(struct document_search *search);

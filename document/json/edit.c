@@ -86,6 +86,7 @@ int edit_plan(const struct jsonpath_matches *m, bool tops, struct edit_plan *out
     if (values)
         array_sort_u64(values, m->n);
     out->n = values ? keep_tops(m, ranked, values) : m->n;
+    assert(out->n <= m->n && (out->n > 0) == (m->n > 0));
     for (size_t i = 0; i < out->n; i++)
         out->items[i] = ranked[i].at;
     array_free_all(ranked, values);
@@ -143,6 +144,7 @@ bool edit_remove(const struct jsonpath_match *place)
 static int merge_members(json_t *object, json_t *patch, struct quire_error *err)
 {
     int rc = 0;
+    assert(json_is_object(object) && json_is_object(patch));
     for (void *at = json_object_iter(patch); at && rc == 0; at = json_object_iter_next(patch, at)) {
         const char *key = json_object_iter_key(at);
         json_t *value = json_object_iter_value(at), *there = json_object_get(object, key);

@@ -246,6 +246,7 @@ static int parse_slice(struct parser *p, struct jsonpath_steps *steps, int64_t s
     int rc = 0;
     if (!step)
         return QUIRE_ENOMEM;
+    assert(steps->n > 0 && step == &steps->items[steps->n - 1]);
     step->slice = (struct jsonpath_slice){.start = start, .step = 1};
     skip_blanks(p);
     if (p->at < p->end && *p->at != ']' && *p->at != ':') {

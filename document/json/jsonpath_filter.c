@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WORK_PER_PATTERN = 4096, BYTES_PER_WORK = 64 };
+enum { WORK_PER_PATTERN = 1024, STEPS_PER_WORK = 4, BYTES_PER_WORK = 64 };
 
 /* The values of a term: the constant, or nodes [from, from + n) of the run. */
 struct values {
@@ -125,12 +125,12 @@ static int matches(struct jsonpath_run *run, const struct pattern *pattern, cons
     int rc = jsonpath_work(run, pattern ? 1 : WORK_PER_PATTERN);
     if (rc < 0 || !json_is_string(text) || !json_is_string(source))
         return rc;
-    rc = jsonpath_work(run, json_string_length(text));
-    if (rc < 0)
-        return rc;
     if (!pattern && pattern_compile(json_string_value(source), json_string_length(source), &own, NULL) < 0)
         return 0;
-    rc = pattern_matches(pattern ? pattern : own, json_string_value(text), json_string_length(text));
+    pattern = pattern ? pattern : own;
+    rc = jsonpath_work(run, json_string_length(text) * pattern_steps(pattern) / STEPS_PER_WORK);
+    if (rc == 0)
+        rc = pattern_matches(pattern, json_string_value(text), json_string_length(text));
     pattern_free(own);
     return rc;
 }

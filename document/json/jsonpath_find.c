@@ -38,6 +38,7 @@ static int add_node(struct jsonpath_run *run, struct jsonpath_match node)
 static int add_element(struct jsonpath_run *run, size_t up, size_t index)
 {
     json_t *array = run->nodes[up].value;
+    assert(index < json_array_size(array));
     return add_node(run,
                     (struct jsonpath_match){
                         .value = json_array_get(array, index), .parent = array, .index = index, .up = (uint32_t)up});
@@ -191,6 +192,7 @@ static int find(const struct jsonpath *path, uint32_t n_steps, json_t *root, str
         rc = jsonpath_walk(&run, &path->steps, n_steps, 0, &from);
     out->nodes = run.nodes;
     out->capacity = run.capacity;
+    assert(rc < 0 || from <= run.n);
     out->items = rc == 0 ? run.nodes + from : NULL;
     out->n = rc == 0 ? run.n - from : 0;
     return rc;

@@ -1,8 +1,14 @@
 /*
- * pattern.h - regular expressions of filters: POSIX's extended ones, with a few words of Perl's, of bounded size.
+ * pattern.h - regular expressions of filters: whether one is found in a string.
  *
- * `(?i)` at the beginning ignores case; \d \D \s \S \w \W and (?: are understood. Refused: references to groups, and
- * repetitions that would make a large automaton.
+ *     a . [a-z] [^a-z] \d \D \s \S \w \W   one character
+ *     ^ $ \b \B                            the beginning, the end, the edge of a word, none
+ *     x* x+ x? x{2} x{2,} x{2,5}           repetitions; a ? behind one changes nothing, as only the finding counts
+ *     xy x|y (x) (?:x)                     sequences, choices, groups
+ *     (?i)                                 in front of all: a letter of ASCII is found in either case
+ *
+ * Strings are UTF-8; sets hold characters of ASCII, and others one by one. A search takes time in proportion to the
+ * string and the pattern, and no memory. References to groups are not understood.
  */
 #ifndef QUIRE_DOCUMENT_PATTERN_H
 #define QUIRE_DOCUMENT_PATTERN_H
@@ -11,9 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PATTERN_BYTES_MAX   256u
-#define PATTERN_REPEATS_MAX 256u   /* the product of all {n} and {m,n} of a pattern */
-#define PATTERN_TEXT_MAX    65536u /* bytes of a string that is looked at; longer ones never match */
+#define PATTERN_BYTES_MAX 256u
+#define PATTERN_STEPS_MAX 1024u /* of a pattern whose repetitions are written out */
 
 struct pattern; /* immutable: threads may share it */
 
@@ -22,5 +27,7 @@ int pattern_compile(const char *text, size_t bytes, struct pattern **out, struct
 void pattern_free(struct pattern *pattern); /* NULL is fine */
 /* Whether it is found anywhere in the text. */
 bool pattern_matches(const struct pattern *pattern, const char *text, size_t bytes);
+/* How many steps it has: a byte of a text costs at most so much. */
+size_t pattern_steps(const struct pattern *pattern);
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGITS_MAX = 17, SCALE_MAX = 21, MANTISSA_BITS = 52, POINT_MAX = 16, POINT_MIN = -5 };
+enum { DIGITS_MAX = 17, SCALE_MAX = 21, MANTISSA_BITS = 52, EXPONENT_BIAS = 1023, POINT_MAX = 16, POINT_MIN = -5 };
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -145,10 +145,14 @@ static uint64_t nearest_multiple(uint64_t value, int over_half, bool exact, int 
 /* Of 1e-5 <= number < 2^55. */
 static struct decimal shortest_exact(double number)
 {
-    int exponent, scale = DIGITS_MAX - 1 - (int)floor(log10(number));
-    uint64_t mantissa = (uint64_t)ldexp(frexp(number, &exponent), MANTISSA_BITS + 1);
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    int binary = (int)(bits >> MANTISSA_BITS) - EXPONENT_BIAS; /* 2^binary <= number */
+    /* 10^decimal <= number; the greatest or, at times, the one below: then there is a digit more */
+    int decimal = (int)floor(binary * 0.30102999566398120), scale = DIGITS_MAX - 1 - decimal;
+    uint64_t mantissa = (bits & ((1ull << MANTISSA_BITS) - 1)) | 1ull << MANTISSA_BITS;
     bool even = mantissa % 2 == 0, at_power = mantissa == 1ull << MANTISSA_BITS;
-    unsigned shift = (unsigned)(MANTISSA_BITS + 3 - exponent); /* of quarters of the last bit */
+    unsigned shift = (unsigned)(MANTISSA_BITS + 2 - binary); /* of quarters of the last bit */
     scale = scale < 0 ? 0 : scale > SCALE_MAX ? SCALE_MAX : scale;
     assert(shift < 128 && mantissa < 1ull << (MANTISSA_BITS + 1));
     wide mask = ((wide)1 << shift) - 1, half = shift ? (wide)1 << (shift - 1) : 0;
@@ -160,7 +164,7 @@ static struct decimal shortest_exact(double number)
     wide fraction = middle & mask;
     int n = 0, over_half = fraction == half && shift ? 0 : fraction > half ? 1 : -1;
     assert(low <= high);
-    while (n < DIGITS_MAX && (low + power_of_ten(n + 1) - 1) / power_of_ten(n + 1) <= high / power_of_ten(n + 1))
+    while (n <= DIGITS_MAX && (low + power_of_ten(n + 1) - 1) / power_of_ten(n + 1) <= high / power_of_ten(n + 1))
         n++;
     uint64_t digits = nearest_multiple((uint64_t)(middle >> shift), over_half, fraction == 0, n, low, high);
     return (struct decimal){digits / power_of_ten(n), n - scale};
@@ -191,20 +195,31 @@ static struct decimal shortest_by_trial(double number)
     return d;
 }
 
-/* serde_json's (ryu's) choice between the forms. `point`: digits before the decimal point. */
-static unsigned write_decimal(const char *digits, int n, int point, char out[TREE_NUMBER_BYTES])
+static char *put(char *to, const char *from, int n)
 {
-    int zeros = point < 0 ? -point : 0, written;
+    memcpy(to, from, (size_t)n);
+    return to + n;
+}
+
+static char *put_zeros(char *to, int n)
+{
+    memset(to, '0', (size_t)n);
+    return to + n;
+}
+
+/* serde_json's (ryu's) choice between the forms. `point`: digits before the decimal point. The end of the text. */
+static char *write_decimal(const char *digits, int n, int point, char *to)
+{
     if (point >= n && point <= POINT_MAX)
-        written = snprintf(out, TREE_NUMBER_BYTES, "%s%.*s.0", digits, point - n, "0000000000000000");
-    else if (point > 0 && point <= POINT_MAX)
-        written = snprintf(out, TREE_NUMBER_BYTES, "%.*s.%s", point, digits, digits + point);
-    else if (point > POINT_MIN && point <= 0)
-        written = snprintf(out, TREE_NUMBER_BYTES, "0.%.*s%s", zeros, "0000", digits);
-    else
-        written = snprintf(out, TREE_NUMBER_BYTES, "%c%s%se%d", digits[0], n > 1 ? "." : "", digits + 1, point - 1);
-    assert(written > 0 && written < (int)TREE_NUMBER_BYTES);
-    return (unsigned)written;
+        return put(put_zeros(put(to, digits, n), point - n), ".0", 2);
+    if (point > 0 && point <= POINT_MAX)
+        return put(put(put(to, digits, point), ".", 1), digits + point, n - point);
+    if (point > POINT_MIN && point <= 0)
+        return put(put_zeros(put(to, "0.", 2), -point), digits, n);
+    to = put(to, digits, 1);
+    if (n > 1)
+        to = put(put(to, ".", 1), digits + 1, n - 1);
+    return to + snprintf(to, sizeof "e-1023", "e%d", point - 1);
 }
 
 unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES])
@@ -220,11 +235,14 @@ unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES])
         return sign + 3;
     }
     struct decimal d = size >= 1e-5 && size < 0x1p55 ? shortest_exact(size) : shortest_by_trial(size);
-    int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)d.digits);
-    char text[TREE_NUMBER_BYTES];
-    unsigned bytes = write_decimal(digits, n, n + d.exponent, text);
-    memcpy(out + sign, text, bytes + 1);
-    return sign + bytes;
+    int at = sizeof digits;
+    for (uint64_t rest = d.digits; rest > 0; rest /= 10)
+        digits[--at] = (char)('0' + rest % 10);
+    int n = (int)sizeof digits - at;
+    char *end = write_decimal(digits + at, n, n + d.exponent, out + sign);
+    assert(end > out && end < out + TREE_NUMBER_BYTES);
+    *end = 0;
+    return (unsigned)(end - out);
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */

@@ -97,7 +97,7 @@ struct pipeline_source {
     /* A value of a document that `next` has given: *value a share from the pool, or NULL: it has none. Of any of them,
      * in any order: a LOAD behind a SORTBY asks when all were given. `wanted` is the same address for the same field
      * throughout a run (but for PIPELINE_TERMS). QUIRE_ENOTFOUND: the document is gone, the row is left out. Texts are
-     * given as strings: those of NUMERIC fields become numbers here. Where the pool gives nothing: pipeline_no_value. */
+     * given as strings: those of NUMERIC fields become numbers here. Without space in the pool: pipeline_no_value. */
     int (*load)(void *context, uint64_t id, const struct pipeline_wanted *wanted, struct datum_pool *pool,
                 struct datum **value, struct quire_error *err);
     /* LOAD *: every field of a document by pipeline_run_put, in its order; of a JSON document the whole text as "$". */

@@ -3,8 +3,8 @@
  *
  * A field may be named when a step before has loaded or made it, or the query gives it (a distance, a score). Beyond
  * that RediSearch loads some fields of the schema by itself, and so does Quire: GROUPBY, REDUCE and SORTBY any field,
- * expressions SORTABLE ones. All of it only before the first GROUPBY: behind it there are no documents. Any other name is
- * an error here, before a document is read.
+ * expressions SORTABLE ones. All of it only before the first GROUPBY: behind it there are no documents. Any other name
+ * is an error here, before a document is read.
  *
  * LOAD * of hashes makes every name possible. LOAD * of JSON documents loads "$" alone.
  */

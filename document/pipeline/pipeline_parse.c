@@ -2,8 +2,8 @@
  * pipeline_parse.c - the words behind FT.AGGREGATE's query become steps.
  *
  * Only the form is read here; which fields there are is known later (pipeline_bind.c), because the names of distances
- * come from the query, and the query needs PARAMS, which may be the last words. Messages are those that RediSearch gives
- * where it gives one, and name the place.
+ * come from the query, and the query needs PARAMS, which may be the last words. Messages are those that RediSearch
+ * gives where it gives one, and name the place.
  *
  * SORTBY and LIMIT beside each other are one step, in either order: what is sorted is then cut. A SORTBY without LIMIT
  * or MAX gives ten rows, as in RediSearch.

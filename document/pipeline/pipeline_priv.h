@@ -2,8 +2,8 @@
  * pipeline_priv.h - steps, tables of columns, and the state of a run.
  *
  * A table is what rows look like between two GROUPBY: named columns. Table 0 is of documents; each GROUPBY makes a new
- * one. A step names columns of its table by their number. A hash's LOAD * may add columns while a run goes on; these are
- * the run's own, behind those of the table.
+ * one. A step names columns of its table by their number. A hash's LOAD * may add columns while a run goes on; these
+ * are the run's own, behind those of the table.
  */
 #ifndef QUIRE_DOCUMENT_PIPELINE_PRIV_H
 #define QUIRE_DOCUMENT_PIPELINE_PRIV_H
@@ -65,7 +65,7 @@ struct pipeline_step {
     uint32_t position; /* of its first word in the command */
     struct pipeline_load *loads;
     uint32_t n_loads, loads_capacity;
-    /* LOAD; GROUPBY: what is grouped by; SORTBY: what is sorted by. Columns are of the table of the rows that come in */
+    /* LOAD; GROUPBY: what is grouped by; SORTBY: what is sorted by. Columns of the table of the rows that come in */
     struct pipeline_field *fields;
     uint32_t n_fields, fields_capacity;
     /* APPLY, FILTER */

@@ -2,11 +2,11 @@
  * pipeline_sort.c - SORTBY: the best rows of all, in their order.
  *
  * While rows come in, a heap keeps the offset + limit best of them, the worst on top: what is worse than that is freed
- * at once, so a sort of any number of rows takes the memory of those it gives. When all are in, the heap is turned over,
- * the best on top, one row of it per unit of budget, and then gives a row per call. No call sorts everything.
+ * at once, so a sort of any number of rows takes the memory of those it gives. When all are in, the heap is turned
+ * over, the best on top, one row of it per unit of budget, and then gives a row per call. No call sorts everything.
  *
- * The first number to sort by lies in the heap itself, so that most comparisons touch no row: 900,000 rows take 2.2 s of
- * CPU time, and 7.1 s where each comparison reads both rows.
+ * The first number to sort by lies in the heap itself, so that most comparisons touch no row: 900,000 rows take 2.2 s
+ * of CPU time, and 7.1 s where each comparison reads both rows.
  *
  * Rows without a value for a field come last in either direction. Rows that are equal keep the order in which they came
  * where the last field ascends, and reverse it where it descends, as RediSearch does by the documents' numbers.

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the values that one aggregation keeps: groups, rows to be sorted. */
+enum { RUN_BYTES_MAX = 128 << 20 };
+
 struct aggregation_field {
     const struct pipeline_wanted *wanted;
     struct document_getter getter;
@@ -111,6 +114,34 @@ static int load_key(struct aggregation *a, uint64_t row, struct datum_pool *pool
     return give_string(pool, a->key, bytes, value, err);
 }
 
+/* The words of the query that the document has, each once; NULL: none. */
+static int load_terms(const struct aggregation *a, uint64_t row, uint32_t most, struct datum_pool *pool,
+                      struct datum **value, struct quire_error *err)
+{
+    const struct document_terms *terms = a->terms;
+    const struct query_text *found[DOCUMENT_TERMS_MAX];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < terms->n && n < most; i++) {
+        bool again = !roaring_bitmap_contains(terms->documents[i], a->search.ids[row]);
+        for (uint32_t j = 0; j < n && !again; j++)
+            again = found[j]->bytes == terms->words[i].bytes &&
+                    memcmp(found[j]->data, terms->words[i].data, found[j]->bytes) == 0;
+        if (!again)
+            found[n++] = &terms->words[i];
+    }
+    if (n == 0)
+        return 0;
+    *value = datum_array(pool, n);
+    for (uint32_t i = 0; i < n && *value; i++) {
+        datum_items(*value)[i] = datum_string(pool, found[i]->data, found[i]->bytes);
+        if (datum_items(*value)[i])
+            continue;
+        datum_release(pool, *value);
+        *value = NULL;
+    }
+    return *value ? 0 : pipeline_no_value(pool, err);
+}
+
 static int load(void *context, uint64_t row, const struct pipeline_wanted *wanted, struct datum_pool *pool,
                 struct datum **value, struct quire_error *err)
 {
@@ -127,8 +158,7 @@ static int load(void *context, uint64_t row, const struct pipeline_wanted *wante
     case PIPELINE_YIELD:
         return give_number(pool, a->search.yields[wanted->yield].values[row], value, err);
     case PIPELINE_TERMS:
-        *value = datum_array(pool, 0);
-        return *value ? 0 : pipeline_no_value(pool, err);
+        return load_terms(a, row, wanted->most, pool, value, err);
     case PIPELINE_FIELD:
         rc = getter_of(a, wanted, &getter, err);
         if (rc == 0)
@@ -177,12 +207,20 @@ static int load_all(void *context, uint64_t row, struct pipeline_run *run, struc
 int aggregation_create(struct query_call *call, struct pipeline *pipeline, struct aggregation **out,
                        struct quire_error *err)
 {
-    struct pipeline_limits limits = {0};
+    struct pipeline_limits limits = {.bytes_max = RUN_BYTES_MAX};
     struct aggregation *a = calloc(1, sizeof *a);
     struct pipeline_source source = {.context = a, .next = next_row, .load = load, .load_all = load_all};
-    int rc = a ? pipeline_run_create(pipeline, &source, &limits, &a->run, err)
-               : error_set(err, QUIRE_ENOMEM, "no memory for an aggregation");
+    bool wants_terms = pipeline_uses_terms(pipeline);
+    int rc = error_set(err, QUIRE_ENOMEM, "no memory for an aggregation");
+    if (a && (!wants_terms || (a->terms = calloc(1, sizeof *a->terms))))
+        rc = pipeline_run_create(pipeline, &source, &limits, &a->run, err);
+    if (rc == 0 && wants_terms)
+        rc = document_search_terms(call->index, call->query, a->terms, err);
     if (rc < 0) {
+        if (a) {
+            pipeline_run_destroy(a->run);
+            free(a->terms);
+        }
         free(a);
         return rc;
     }
@@ -210,6 +248,9 @@ void aggregation_destroy(struct aggregation *a)
         return;
     let_go(a);
     pipeline_run_destroy(a->run);
+    if (a->terms)
+        document_terms_fini(a->terms);
+    free(a->terms);
     pipeline_free(a->pipeline);
     for (uint32_t i = 0; i < a->n_fields; i++)
         document_getter_fini(&a->fields[i].getter);

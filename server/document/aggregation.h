@@ -19,7 +19,8 @@ struct aggregation {
     struct document_search search; /* what was found */
     struct pipeline *pipeline;
     struct pipeline_run *run;
-    uint64_t row; /* the next one that the pipeline gets */
+    struct document_terms *terms; /* of matched_terms(); owned, NULL: not asked for */
+    uint64_t row;                 /* the next one that the pipeline gets */
     struct aggregation_field *fields;
     uint32_t n_fields, fields_capacity;
     struct document_loaded loaded;

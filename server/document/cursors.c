@@ -59,6 +59,9 @@ int cursors_add(struct cursors *cs, struct aggregation *a, uint64_t now_ms, stru
         rc = error_set(err, QUIRE_ELIMIT,
                        "Too many cursors allocated for index: it has %u; read them to their ends, or FT.CURSOR DEL",
                        CURSORS_PER_INDEX_MAX);
+    else if (count(cs, NULL, &idle) >= CURSORS_MAX)
+        rc = error_set(err, QUIRE_ELIMIT,
+                       "Too many cursors: the server has %u; read them to their ends, or FT.CURSOR DEL", CURSORS_MAX);
     if (rc == 0) {
         do
             a->id = random_mix(cs->seed++) & ID_MASK;

@@ -7,13 +7,15 @@
 #include "server/document/aggregation.h"
 
 #define CURSORS_PER_INDEX_MAX 128u
+#define CURSORS_MAX           512u /* of all indexes */
 
 struct cursors;
 
 int cursors_create(struct cursors **out, struct quire_error *err);
 void cursors_destroy(struct cursors *cursors); /* NULL is fine */
 
-/* Keeps the aggregation, which is taken over on success, and gives it a number. QUIRE_ELIMIT: its index has too many. */
+/* Keeps the aggregation, which is taken over on success, and gives it a number. QUIRE_ELIMIT: its index has too many, or
+ * there are too many in all. */
 int cursors_add(struct cursors *cursors, struct aggregation *aggregation, uint64_t now_ms, struct quire_error *err);
 /* Takes the cursor of this number for the caller alone; NULL: there is none of that index, or another reads it now. */
 struct aggregation *cursors_take(struct cursors *cursors, uint64_t id, const struct document_index *index);

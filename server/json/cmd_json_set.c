@@ -7,6 +7,7 @@
 #include "io/error.h"
 #include "server/json/cmd_jsons.h"
 #include "server/json/json_call.h"
+#include "server/keys/keyspace.h"
 #include <stdlib.h>
 
 /* ---- setting at places ------------------------------------------------------------------------------------------- */

@@ -7,7 +7,9 @@
  */
 #include "server/json/json_call.h"
 #include "io/error.h"
+#include "server/keys/keyspace.h"
 #include "server/process/config.h"
+#include "server/protocol/arg.h"
 #include <assert.h>
 #include <string.h>
 

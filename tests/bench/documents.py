@@ -204,15 +204,21 @@ def measure(options, folder):
             sys.exit("FT.CREATE: %s" % reply)
         seconds = fill(server.port, base, f, options.connections)
         count = stream.call("FT.SEARCH", "docs", "*", "LIMIT", 0, 0)
+        shown = stream.call("FT.INFO", "docs")
+        errors = shown[shown.index(b"Index Errors") + 1]
         settle(stream)
         memory = int(info(stream, "memory")["used_memory_rss"])
         result = {"rows": len(base), "dim": int(base.shape[1]), "data": str(options.base or "quire gen"),
                   "connections": options.connections,
                   "hset_per_second": round(len(base) / seconds), "found": count[0] if isinstance(count, list)
                   else str(count),
+                  "indexing_failures": errors[1], "last_indexing_error": errors[3].decode(errors="replace"),
                   "resident_bytes": memory, "raw_vector_bytes": base.nbytes}
         print("%d documents: %d HSET/s on %d connections; %.0f MB resident, vectors alone %.0f MB" % (
             len(base), result["hset_per_second"], options.connections, memory / 1e6, base.nbytes / 1e6), flush=True)
+        if count != [len(base)]:
+            print("only %s of them are found; %d indexing failures, the last: %s" % (
+                result["found"], result["indexing_failures"], result["last_indexing_error"]), flush=True)
         result["knn"] = [ask(stream, base, queries, f, name) for name in FILTERS]
         print("%-26s %10s %8s %8s %10s %8s" % ("KNN 10 under", "matches", "recall", "reads", "ms median", "ms p99"))
         for row in result["knn"]:
@@ -233,7 +239,7 @@ def measure(options, folder):
 
 def verdict(result):
     tag = result["knn"][0]
-    missed = []
+    missed = [] if result["found"] == result["rows"] else ["%s of %d documents found" % (result["found"], result["rows"])]
     for name, value, least in (("HSET/s", result["hset_per_second"], BARS["hset_per_second"]),
                                ("recall under a tag", tag["recall"], BARS["recall"])):
         missed += ["%s %s, at least %s" % (name, value, least)] if value < least else []

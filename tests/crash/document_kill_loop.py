@@ -18,6 +18,7 @@ import argparse
 import collections
 import json
 import random
+import re
 import shutil
 import struct
 import sys
@@ -29,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from kill_loop import ROOT, Server, Wrong
 from resp_client import Error, Stream, request
 
-DIM, DOCUMENTS, TAGS, NUMBERS = 8, 60, 6, 50
+DIM, DOCUMENTS, TAGS, NUMBERS = 64, 150, 6, 50
 FIELDS = ("SCHEMA", "g", "TAG", "n", "NUMERIC", "t", "TEXT", "v", "VECTOR", "HNSW", 6, "TYPE", "FLOAT32", "DIM", DIM,
           "DISTANCE_METRIC", "L2")
 PATHS = ("SCHEMA", "$.g", "AS", "g", "TAG", "$.n", "AS", "n", "NUMERIC", "$.t", "AS", "t", "TEXT", "$.v", "AS", "v",
@@ -205,7 +206,7 @@ class World:
         self.server, self.maintenance = None, None
         # the index that comes and goes, and where the alias leads: what may be after the last reply
         self.extra, self.alias = {False}, {"ih"}
-        self.acknowledged = self.searches = self.compared = self.kills_in_recovery = self.fills = 0
+        self.acknowledged = self.searches = self.compared = self.kills_in_recovery = self.fills = self.segments = 0
 
     def settings(self):
         pick = self.random.choice
@@ -222,7 +223,12 @@ class World:
             self.server.kill()
             self.kills_in_recovery += 1
         self.server = Server(self.options, self.folder, settings)
-        return self.server.wait_ready()
+        port = self.server.wait_ready()
+        seen = re.search(r"(\d+) segments; replayed (\d+) records", self.server.log())
+        if not seen:
+            raise Wrong("the log does not say what was recovered: " + self.server.log())
+        self.segments = max(self.segments, int(seen.group(1)))
+        return port
 
     def make(self, port):
         stream = Stream(port)
@@ -360,7 +366,7 @@ class World:
         return {"cycles": cycles, "seed": self.options.seed, "seconds": round(time.monotonic() - begin, 1),
                 "acknowledged": self.acknowledged,
                 "documents_compared": self.compared, "searches": self.searches, "indexes_filled": self.fills,
-                "kills_in_recovery": self.kills_in_recovery}
+                "kills_in_recovery": self.kills_in_recovery, "most_segments": self.segments}
 
 
 def run(options, folder):

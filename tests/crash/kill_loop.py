@@ -54,6 +54,7 @@ SHARED_ELEMENTS = 40
 SMALL_SETS, SMALL_ELEMENTS, SMALL_DIM = 12, 8, 6  # per connection; deleted as a whole now and then
 STRINGS = 100
 HASHES, FIELDS = 5, 20
+DOCUMENTS = 20  # per connection
 
 
 class Wrong(Exception):
@@ -100,8 +101,8 @@ def floats_of(raw):
 
 # ---- the shadow ----------------------------------------------------------------------------------------------------
 #
-# An item is ("s", key), (hash, field) or (set, element). A value is None (it is not there), the bytes of a string or
-# field, or (vector, attributes) with attributes b"" where there are none.
+# An item is ("s", key), of a string or a JSON document, (hash, field) or (set, element). A value is None (it is not
+# there), the bytes of a string, a document's text or a field, or (vector, attributes) with attributes b"" where there are none.
 
 
 def is_element(item):
@@ -215,6 +216,9 @@ class Writer:
         if self.random.random() < 0.06:
             item = ("hash:%d:%d" % (self.number, self.random.randrange(HASHES)), b"f%d" % self.random.randrange(FIELDS))
             return item, self.change_field(item)
+        if self.random.random() < 0.06:
+            item = ("s", b"json:%d:%d" % (self.number, self.random.randrange(DOCUMENTS)))
+            return item, self.change_document(item)
         name, dim, words, count = self.random.choice(COMMON)
         item = (name, b"w%d:%d" % (self.number, self.random.randrange(count)))
         return item, self.change_element(item, dim, words)
@@ -267,6 +271,37 @@ class Writer:
             value = b"%d" % self.random.randrange(1 << 40)
             return Command(("HSET", *item, value), lambda state: ([(item, value)], 0 if item in state else 1))
         return Command(("HDEL", *item), removal(item))
+
+    def change_document(self, item):
+        """Documents are {"n":number,"v":[numbers]}: made, one number changed, one added, removed."""
+        key, dice = item[1], self.random.random()
+
+        def change(edit, absent):
+            def effect(state):
+                if item not in state:
+                    return [], absent
+                document = json.loads(state[item])
+                reply = edit(document)
+                return [(item, json.dumps(document, separators=(",", ":")).encode())], reply
+            return effect
+
+        def increment(document):
+            document["n"] += 1
+            return b"[%d]" % document["n"]
+
+        def append(document):
+            document["v"].append(0.5)
+            return [len(document["v"])]
+        if dice < 0.4:
+            value = b'{"n":%d,"v":[%s]}' % (self.random.randrange(1 << 40), b",".join(
+                [b"1.25"] * self.random.choice((1, 3, 1500))))
+            return Command(("JSON.SET", key, "$", value), lambda state: ([(item, value)], "OK"))
+        absent = "ERR could not perform this operation on a key that doesn't exist"
+        if dice < 0.6:
+            return Command(("JSON.NUMINCRBY", key, "$.n", "1"), change(increment, absent))
+        if dice < 0.8:
+            return Command(("JSON.ARRAPPEND", key, "$.v", "0.5"), change(append, absent))
+        return Command(("JSON.DEL", key), removal(item))
 
     def change_string(self, item):
         if self.random.random() < 0.75:
@@ -546,10 +581,13 @@ class World:
         strings = [k for k in keys if k.startswith(b"string:")]
         for key, value in zip(strings, stream.ask([request("GET", k) for k in strings])):
             found[("s", key)] = value
+        documents = [k for k in keys if k.startswith(b"json:")]
+        for key, value in zip(documents, stream.ask([request("JSON.GET", k) for k in documents])):
+            found[("s", key)] = value
         hashes = [k for k in keys if k.startswith(b"hash:")]
         for key, pairs in zip(hashes, stream.ask([request("HGETALL", k) for k in hashes])):
             found.update({((key.decode(), field)): value for field, value in zip(pairs[::2], pairs[1::2])})
-        sets = [k.decode() for k in keys if not k.startswith((b"string:", b"hash:"))]
+        sets = [k.decode() for k in keys if not k.startswith((b"string:", b"hash:", b"json:"))]
         for name in sets:
             self.read_set(stream, name, found)
         return found, sets

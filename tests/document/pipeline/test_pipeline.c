@@ -294,8 +294,8 @@ static void test_too_little_memory(void **state)
 {
     static const char *const commands[] = {
         "LOAD;*;APPLY;format('%s!', @name);AS;n;SORTBY;2;@n;DESC;MAX;3",
-        "LOAD;1;name;GROUPBY;1;@town;REDUCE;TOLIST;1;@name;AS;l;REDUCE;COUNT_DISTINCT;1;name;AS;d;REDUCE;QUANTILE;2;"
-        "age;0.5;AS;q;REDUCE;FIRST_VALUE;3;name;BY;@age;AS;f;REDUCE;RANDOM_SAMPLE;2;name;3;AS;r;SORTBY;1;@q",
+        ("LOAD;1;name;GROUPBY;1;@town;REDUCE;TOLIST;1;@name;AS;l;REDUCE;COUNT_DISTINCT;1;name;AS;d;REDUCE;QUANTILE;2;"
+         "age;0.5;AS;q;REDUCE;FIRST_VALUE;3;name;BY;@age;AS;f;REDUCE;RANDOM_SAMPLE;2;name;3;AS;r;SORTBY;1;@q"),
         "APPLY;split('a,b,c');AS;l;APPLY;upper(@name);AS;u;GROUPBY;2;@l;@u;REDUCE;COUNT;0;AS;n;SORTBY;2;@n;@u"};
     (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {

@@ -50,11 +50,11 @@ static const char *const documents[] = {"1;name;Ann;age;30;town;Bonn;other;x", "
 
 static const char *const commands[] = {
     "LOAD;*;APPLY;format('%s!', @name);AS;n;SORTBY;2;@n;DESC;MAX;3",
-    "LOAD;5;name;town;AS;t;__key;GROUPBY;1;@t;REDUCE;TOLIST;1;@name;AS;l;REDUCE;COUNT_DISTINCT;1;name;AS;d;REDUCE;"
-    "QUANTILE;2;age;0.5;AS;q;REDUCE;FIRST_VALUE;3;name;BY;@age;AS;f;REDUCE;RANDOM_SAMPLE;2;name;3;REDUCE;STDDEV;1;age;"
-    "SORTBY;1;@q;PARAMS;2;a;b",
-    "APPLY;split('a,b,c');AS;l;APPLY;upper(@name);AS;u;GROUPBY;2;@l;@u;REDUCE;COUNT;0;AS;n;FILTER;@n > 0 && "
-    "exists(@u);SORTBY;2;@n;@u",
+    ("LOAD;5;name;town;AS;t;__key;GROUPBY;1;@t;REDUCE;TOLIST;1;@name;AS;l;REDUCE;COUNT_DISTINCT;1;name;AS;d;REDUCE;"
+     "QUANTILE;2;age;0.5;AS;q;REDUCE;FIRST_VALUE;3;name;BY;@age;AS;f;REDUCE;RANDOM_SAMPLE;2;name;3;REDUCE;STDDEV;1;age;"
+     "SORTBY;1;@q;PARAMS;2;a;b"),
+    ("APPLY;split('a,b,c');AS;l;APPLY;upper(@name);AS;u;GROUPBY;2;@l;@u;REDUCE;COUNT;0;AS;n;FILTER;@n > 0 && "
+     "exists(@u);SORTBY;2;@n;@u"),
 };
 
 static void test_each_allocation(void **state)
