@@ -96,7 +96,7 @@ struct vectors_search {
     bool is_range;                   /* those within radius (inclusive), the nearest first */
     double radius;
     uint32_t ef;                                 /* EF_RUNTIME: how hard to search at least, beside the recall */
-    float recall;                                /* 0: 0.95, and a little more among a set */
+    float recall;                                /* 0: 0.97 */
     uint32_t reads_max;                          /* 0: no limit */
     uint32_t priority;                           /* of its reads: search.h */
     void (*done)(struct vectors_search *search); /* on the lane; where no read is needed inside the start */

@@ -20,13 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECALL_DEFAULT 0.95f
-/* Asked for where only some documents may be answered: plans go by estimates of how these lie, and what they miss is
- * more where the documents of a set lie together. Costs a read or none. */
-#define RECALL_RESTRICTED 0.97f
-#define RANGE_FIRST       64u /* that a range begins with */
-#define RANGE_TIMES       4u
-#define MEASURED_MAX      4096u /* that many distances, or fewer, are computed once more */
+/* Asked for where the caller names none: more than a vector set's, since among a set plans go by estimates of how its
+ * documents lie, and miss more where these lie together. It costs a read or none. */
+#define RECALL_DEFAULT 0.97f
+/* Of a field of so few documents, and bytes of vectors, all are compared: that takes less than a millisecond. */
+#define EXACT_DOCUMENTS 1024u
+#define EXACT_BYTES     (4u << 20)
+#define RANGE_FIRST     64u /* that a range begins with */
+#define RANGE_TIMES     4u
+#define MEASURED_MAX    4096u /* that many distances, or fewer, are computed once more */
 
 struct answer {
     double distance;
@@ -43,6 +45,7 @@ struct vectors_work {
     struct quire_search_stats before; /* of the rounds of a range that are over */
     double query_norm2;
     uint32_t limit;  /* answers at most */
+    bool exact;      /* all are compared */
     bool restricted; /* to numbers; otherwise they are all that there were */
     struct answer *answers;
     uint32_t *ids;
@@ -222,6 +225,8 @@ static int enter(struct vectors_work *w, struct quire_error *err)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a set of %u documents", v->table.n_documents);
     if (rc == 0)
         vectors_table_search_begins(&v->table, &w->ticket);
+    uint64_t bytes = (uint64_t)v->table.n_documents * vectors_bytes(&v->what);
+    w->exact = v->table.n_documents <= EXACT_DOCUMENTS && bytes <= EXACT_BYTES;
     w->restricted = rc == 0 && allowed && w->numbers.n < v->table.n_documents;
     pthread_mutex_unlock(&v->lock);
     return rc;
@@ -257,12 +262,13 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
                                           .may_hold = search->may_hold ? may_hold : NULL};
     quire_search_options_init(&w->inner.options);
     w->inner.options.effort = search->ef;
-    w->inner.options.recall = search->recall > 0 ? search->recall : w->restricted ? RECALL_RESTRICTED : RECALL_DEFAULT;
+    w->inner.options.recall = search->recall > 0 ? search->recall : RECALL_DEFAULT;
     w->inner.options.reads_max = search->reads_max;
+    w->inner.options.exact = w->exact;
     search->work = w;
     search->code = 0;
     search->n = 0;
-    rc = begin_round(w, search->is_range ? RANGE_FIRST : search->k, err);
+    rc = begin_round(w, !search->is_range ? search->k : w->exact ? EXACT_DOCUMENTS : RANGE_FIRST, err);
     if (rc == 0)
         return 0;
     pthread_mutex_lock(&v->lock);

@@ -87,12 +87,17 @@ static void searches_find_what_there_is(enum schema_metric metric, enum schema_e
     check_shares(w, "empty");
     put_range(w, 0, 200, 1);
     check_shares(w, "few rows");
-    put_range(w, 200, 1300, 1);
+    put_range(w, 200, 600, 1);
+    seal(w);
+    put_range(w, 700, 200, 2);
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+        assert_true(world_recall(w, shares[i], 10, 20, i) == 1); /* of few documents all are compared */
+    put_range(w, 200, 1300, 3);
     check_shares(w, "in memory");
     seal(w);
     check_shares(w, "sealed");
     put_range(w, 1500, 1500, 1);
-    put_range(w, 0, 400, 2);
+    put_range(w, 0, 400, 4);
     remove_range(w, 300, 1500, 3);
     check_shares(w, "sealed and in memory");
     seal(w);
