@@ -94,8 +94,8 @@ double filter_apply(enum filter_op op, const struct filter_value *a, const struc
 bool filter_truth(const struct json_value *value);
 double filter_number(const struct json_value *value);
 
-/* a ** b and a % b are pow and fmod, which take tens of nanoseconds; what these are exact for without them is done so.
- * */
+/* a ** b and a % b are pow and fmod, which take tens of nanoseconds; what these are exact for without them is done
+ * so. */
 #define FILTER_SQUARE_MAX 67108864 /* 2^26 */
 static inline double filter_power(double a, double b)
 {

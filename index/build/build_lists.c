@@ -71,8 +71,8 @@ static bool bits_fit(const struct build *b, unsigned bits)
     return segment_lists_fit(&trial.params, build_columns_bytes(b), b->options.memory_bytes);
 }
 
-/* Four per dimension; two where their codes fit into that memory, but not those of four: no posting block is read then.
- * */
+/* Four per dimension; two where their codes fit into that memory, but not those of four: no posting block is read
+ * then. */
 static unsigned bits_for_budget(const struct build *b)
 {
     return !bits_fit(b, LIST_BITS) && bits_fit(b, LIST_BITS / 2) ? LIST_BITS / 2 : LIST_BITS;

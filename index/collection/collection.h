@@ -286,8 +286,8 @@ int collection_each_name(struct collection *collection, int (*visit)(void *conte
 
 /* The current generation of a tenant's name, for grants and scopes that are made now. Thread-safe. */
 uint32_t collection_tenant_generation(struct collection *collection, const char *name, uint32_t bytes);
-/* Elements that the scope lets be seen, counted in memory. Cost: about a bit per sealed row, and the memtables' rows.
- * */
+/* Elements that the scope lets be seen, counted in memory. Cost: about a bit per sealed row, and the memtables'
+ * rows. */
 uint64_t collection_count_scope(struct collection *collection, const struct tenant_scope *scope);
 /* Those of them that have attributes. Without a scope (NULL) it is kept as elements come and go, and costs nothing. */
 uint64_t collection_count_attributed(struct collection *collection, const struct tenant_scope *scope);

@@ -7,8 +7,8 @@
 #include "document/json/jsonpath.h"
 #include "server/call/key_document.h"
 
-/* A field that is read of many documents: a field of the schema by its name, otherwise a field of the hash, or a path.
- * */
+/* A field that is read of many documents: a field of the schema by its name, otherwise a field of the hash, or a
+ * path. */
 struct document_getter {
     const struct schema_field *field; /* NULL: none of the schema's */
     struct schema_word source;        /* the hash's field; of JSON the path */

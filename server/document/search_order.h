@@ -27,8 +27,8 @@ struct search_order {
     uint64_t capacity;
 };
 
-/* Keeps the row if it is among the first `most` so far; false without memory. text: copied; NULL: a number, or nothing.
- * */
+/* Keeps the row if it is among the first `most` so far; false without memory. text: copied; NULL: a number, or
+ * nothing. */
 bool search_order_offer(struct search_order *order, uint64_t row, enum search_order_kind kind, double number,
                         const char *text, uint32_t bytes);
 /* Puts the rows in order. */

@@ -99,8 +99,8 @@ struct keyspace_follower {
     void (*changed)(void *context, const struct key_entry *entry); /* a value is there, or is another than before */
     void (*gone)(void *context, const struct key_entry *entry);    /* leaves the table now */
     void (*cleared)(void *context);                                /* all keys are gone */
-    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the journal.
-     * */
+    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the
+     * journal. */
     bool (*joins)(void *context);
     void *context;
 };
