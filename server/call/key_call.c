@@ -5,6 +5,8 @@
 #include "index/collection/collection.h"
 #include "io/error.h"
 
+enum { PACE_WRITES = 4 }; /* of one client in a turn of its lane */
+
 static void reply_wrong_type(struct caller *c)
 {
     caller_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -102,11 +104,31 @@ bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int
     return !key_failed(c, &call->lock, rc, &err) && has_type(call, type);
 }
 
+void key_pace(struct caller *c)
+{
+    const struct lane *lane = c->lane;
+    const struct store *store = lane->service->store;
+    if (c->slice_turn != lane->turn) {
+        c->slice_turn = lane->turn;
+        c->slice = 0;
+    }
+    if (++c->slice < PACE_WRITES)
+        return;
+    uint32_t us = store ? store_delay_us(store) : 0;
+    if (us > 0)
+        caller_slow(c, us);
+    else
+        caller_rest(c);
+}
+
 void key_end(struct key_call *call)
 {
     keyspace_unlock(&call->lock);
-    if (call->writes)
-        caller_wait_lsn(call->caller, call->lock.lsn);
+    if (!call->writes)
+        return;
+    caller_wait_lsn(call->caller, call->lock.lsn);
+    if (call->lock.in_batch) /* an index has put vectors into the store */
+        key_pace(call->caller);
 }
 
 enum { EMBSTR_BYTES_MAX = 44 };

@@ -29,6 +29,9 @@ bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key);
 /* Unlocks; behind the reply, which waits for what was logged. */
 void key_end(struct key_call *call);
 
+/* Behind a write of vectors: who writes many rests now and then, and waits where seals are behind. */
+void key_pace(struct caller *c);
+
 /* False after an error reply: a key that is written to has at most QUIRE_KEY_BYTES_MAX bytes. */
 bool key_fits(struct caller *c, struct resp_arg key);
 /* The reply to a change that failed (rc < 0), after which the keys have been released; false where rc is 0. */

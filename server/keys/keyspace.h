@@ -102,6 +102,8 @@ struct keyspace_follower {
     /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the
      * journal. */
     bool (*joins)(void *context);
+    /* Whether a value for this key can be taken now; an error is the change's. */
+    int (*admit)(void *context, const void *key, uint32_t key_bytes, struct quire_error *err);
     void *context;
 };
 
