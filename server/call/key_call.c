@@ -5,7 +5,7 @@
 #include "index/collection/collection.h"
 #include "io/error.h"
 
-enum { PACE_WRITES = 4 }; /* of one client in a turn of its lane */
+enum { SLICE_WRITES = 4 }; /* of one client in a turn of its lane */
 
 static void reply_wrong_type(struct caller *c)
 {
@@ -104,31 +104,35 @@ bool key_write(struct key_call *call, struct caller *c, struct resp_arg key, int
     return !key_failed(c, &call->lock, rc, &err) && has_type(call, type);
 }
 
-void key_pace(struct caller *c)
+void key_end(struct key_call *call)
 {
-    const struct lane *lane = c->lane;
+    keyspace_unlock(&call->lock);
+    if (call->writes)
+        key_wrote(call->caller, &call->lock);
+}
+
+void key_wrote(struct caller *c, const struct keyspace_lock *lock)
+{
+    caller_wait_lsn(c, lock->lsn);
+    if (lock->joined && lock->lsn)
+        key_stand_back(c);
+}
+
+void key_stand_back(struct caller *c)
+{
+    struct lane *lane = c->lane;
     const struct store *store = lane->service->store;
     if (c->slice_turn != lane->turn) {
         c->slice_turn = lane->turn;
         c->slice = 0;
     }
-    if (++c->slice < PACE_WRITES)
+    if (++c->slice < SLICE_WRITES)
         return;
     uint32_t us = store ? store_delay_us(store) : 0;
     if (us > 0)
         caller_slow(c, us);
     else
         caller_rest(c);
-}
-
-void key_end(struct key_call *call)
-{
-    keyspace_unlock(&call->lock);
-    if (!call->writes)
-        return;
-    caller_wait_lsn(call->caller, call->lock.lsn);
-    if (call->lock.in_batch) /* an index has put vectors into the store */
-        key_pace(call->caller);
 }
 
 enum { EMBSTR_BYTES_MAX = 44 };

@@ -206,8 +206,8 @@ int keyspace_commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *l
     const struct keyspace *k = lock->keyspace;
     const struct keyspace_follower *follower = k->follower;
     int rc = 0;
-    if (k->journal && !lock->in_batch && follower && follower->joins(follower->context) &&
-        !journal_in_batch(k->journal)) {
+    lock->joined = lock->joined || (k->journal && follower && follower->joins(follower->context));
+    if (lock->joined && !lock->in_batch && !journal_in_batch(k->journal)) {
         rc = journal_batch_begin(k->journal, err);
         lock->in_batch = rc == 0;
     }

@@ -141,6 +141,7 @@ struct keyspace_lock {
     struct key_entry *removed;  /* to be freed when nothing is held any more */
     struct node_table *cleared; /* the same, of all shards */
     bool in_batch;              /* a batch of the journal was begun, and ends with the lock */
+    bool joined;                /* what was logged may be followed by writes to collections */
 };
 
 struct key keyspace_key(const struct keyspace *keyspace, struct resp_arg arg);

@@ -534,5 +534,5 @@ void vector_write_run(struct caller *c, struct vector_write *w)
     reply->failed = reply->failed || out.failed;
     resp_buffer_fini(&out);
     caller_wait_lsn(c, w->lsn);
-    key_pace(c);
+    key_stand_back(c);
 }
