@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { FILLED = 1000000, GONE_MIN = 1024 };
+enum { FILLED = 1000000, GONE_MIN = 1024, NOTE_CHANGES = 64 };
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
@@ -242,6 +242,35 @@ static void note_failure(struct document_index *x, const void *key, uint32_t key
              (const char *)key);
 }
 
+static uint64_t memory_of(const struct document_index *x)
+{
+    return fields_bytes(x->fields) + x->bytes + x->by_key.capacity * sizeof *x->by_key.places +
+           x->capacity * sizeof *x->by_id;
+}
+
+/* Now and then: what the fields take is added up. */
+static void note_memory(struct document_index *x)
+{
+    if (!x->total || ++x->changes < NOTE_CHANGES)
+        return;
+    uint64_t now = memory_of(x);
+    atomic_fetch_add_explicit(x->total, now - x->noted, memory_order_relaxed);
+    x->noted = now;
+    x->changes = 0;
+}
+
+void document_index_account(struct document_index *x, _Atomic uint64_t *total)
+{
+    pthread_rwlock_wrlock(&x->lock);
+    if (x->total)
+        atomic_fetch_sub_explicit(x->total, x->noted, memory_order_relaxed);
+    x->total = total;
+    x->noted = 0;
+    x->changes = NOTE_CHANGES;
+    note_memory(x);
+    pthread_rwlock_unlock(&x->lock);
+}
+
 /* Puts vectors of the record under the key; those of other fields go. */
 static int put_vectors(struct document_index *x, const struct record *record, const struct document *d, uint32_t old_id,
                        struct quire_error *err)
@@ -345,17 +374,31 @@ void document_index_put(struct document_index *x, const void *key, uint32_t key_
             if ((place = find(x, key, key_bytes, hash)))
                 remove_place(x, place);
         }
+        note_memory(x);
         x->indexing_us += clock_us() - began_us;
     }
     pthread_rwlock_unlock(&x->lock);
+}
+
+int document_index_admit(struct document_index *x, struct quire_error *err)
+{
+    int rc = 0;
+    pthread_rwlock_rdlock(&x->lock);
+    for (uint32_t i = 0; i < document_index_schema(x)->n_fields && rc == 0; i++)
+        if (x->vectors[i])
+            rc = vectors_admit(x->vectors[i], NULL, err);
+    pthread_rwlock_unlock(&x->lock);
+    return rc;
 }
 
 void document_index_remove(struct document_index *x, const void *key, uint32_t key_bytes)
 {
     pthread_rwlock_wrlock(&x->lock);
     struct document_place *place = find(x, key, key_bytes, XXH3_64bits_withSeed(key, key_bytes, x->seed));
-    if (place)
+    if (place) {
         remove_place(x, place);
+        note_memory(x);
+    }
     pthread_rwlock_unlock(&x->lock);
 }
 

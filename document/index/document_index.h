@@ -36,6 +36,8 @@ int document_index_available(struct document_index *index, struct quire_error *e
  * stays as it is (back-fill). */
 void document_index_put(struct document_index *index, const void *key, uint32_t key_bytes,
                         const struct document_view *view, bool anew);
+/* 0, or why vectors cannot be taken now. */
+int document_index_admit(struct document_index *index, struct quire_error *err);
 void document_index_remove(struct document_index *index, const void *key, uint32_t key_bytes);
 
 /* The key of a document: into a buffer of QUIRE_KEY_BYTES_MAX bytes; false: it is no longer there. */

@@ -61,8 +61,11 @@ struct document_index {
     struct document_table by_key;
     struct numbered *by_id; /* ascending; swept when most are gone */
     uint32_t n_by_id, capacity, next_id;
-    uint64_t seed;  /* of hashes of keys */
-    uint64_t bytes; /* of documents */
+    uint64_t seed;           /* of hashes of keys */
+    uint64_t bytes;          /* of documents */
+    uint64_t noted;          /* memory that `total` knows of */
+    _Atomic uint64_t *total; /* of all indexes; NULL: in no list */
+    uint32_t changes;        /* since then */
     struct record_reader reader;
     uint64_t failures, indexing_us;
     char error[DOCUMENT_ERROR_BYTES], error_key[DOCUMENT_ERROR_BYTES];
@@ -90,6 +93,8 @@ int document_index_alter(struct document_index *index, struct document_change *c
                          uint32_t n_vectors, struct quire_error *err);
 /* Vectors of its fields: n of them, in the order of fields; taken over. */
 void document_index_give_vectors(struct document_index *index, struct vectors *const *vectors, uint32_t n);
+/* Its memory counts in `total` from now on; NULL: no more. */
+void document_index_account(struct document_index *index, _Atomic uint64_t *total);
 /* It cannot be used, for this reason. At start. */
 void document_index_damaged(struct document_index *index, const struct quire_error *err);
 /* How many of the fields from number `first` on are vectors. */

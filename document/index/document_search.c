@@ -34,8 +34,12 @@ struct document_work {
     struct range ranges[DOCUMENT_RANGES_MAX];
     uint32_t n_ranges, n_searched;
     struct vectors_search vectors;
+    bool starting, answered; /* inside vectors_search_start; it has called back */
+    int code;
     roaring_bitmap_t *found; /* owned; NULL: all documents */
 };
+
+static void search_ranges(struct document_work *w);
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
@@ -279,53 +283,51 @@ static void add_stats(struct document_search *s, const struct quire_search_stats
     s->stats.latency_ns += more->latency_ns;
 }
 
+/* What a search for the nearest has answered; not while a lock is held. */
+static void take_nearest(struct document_work *w)
+{
+    if (w->code < 0)
+        end(w, w->code);
+    else
+        finish(w);
+}
+
+/* Perhaps inside the start, under the index's lock: what was found is kept, and no more is done. */
 static void on_nearest(struct vectors_search *v)
 {
     struct document_work *w = v->owner;
     struct document_search *s = w->search;
     add_stats(s, &v->stats);
+    w->code = v->code;
+    w->answered = true;
     if (v->code < 0) {
         s->error = v->error;
-        end(w, v->code);
-        return;
+    } else {
+        s->ids = malloc((v->n + (size_t)1) * sizeof *s->ids);
+        double *values = malloc((v->n + (size_t)1) * sizeof *values);
+        if (!s->ids || !values)
+            w->code = error_set(&s->error, QUIRE_ENOMEM, "no memory for the documents that a query has found");
+        if (w->code == 0 && v->n > 0) {
+            memcpy(s->ids, v->ids, v->n * sizeof *s->ids);
+            memcpy(values, v->distances, v->n * sizeof *values);
+        }
+        s->n = w->code == 0 ? v->n : 0;
+        s->by_distance = true;
+        s->yields[s->n_yields++] = (struct document_yield){w->knn->distance_as, values};
     }
-    s->ids = malloc((v->n + (size_t)1) * sizeof *s->ids);
-    double *values = malloc((v->n + (size_t)1) * sizeof *values);
-    if (!s->ids || !values) {
-        free(values);
-        no_memory(w);
-        return;
-    }
-    if (v->n > 0) {
-        memcpy(s->ids, v->ids, v->n * sizeof *s->ids);
-        memcpy(values, v->distances, v->n * sizeof *values);
-    }
-    s->n = v->n;
-    s->by_distance = true;
-    s->yields[s->n_yields++] = (struct document_yield){w->knn->distance_as, values};
-    finish(w);
+    if (!w->starting)
+        take_nearest(w);
 }
 
-static struct vectors *vectors_of(struct document_work *w, const struct schema_field *field)
-{
-    struct document_index *x = w->search->index;
-    pthread_rwlock_rdlock(&x->lock);
-    struct vectors *vectors = x->vectors[field->index] ? vectors_ref(x->vectors[field->index]) : NULL;
-    pthread_rwlock_unlock(&x->lock);
-    return vectors;
-}
-
-static void search_vectors(struct document_work *w, const struct query_node *node, const roaring_bitmap_t *allowed,
-                           void (*done)(struct vectors_search *v))
+/* Under the index's lock. An error, or the search has begun. */
+static int start_vectors(struct document_work *w, const struct query_node *node, const roaring_bitmap_t *allowed,
+                         void (*done)(struct vectors_search *v))
 {
     struct document_search *s = w->search;
-    struct quire_error err = {0};
-    struct vectors *vectors = vectors_of(w, node->field);
-    if (!vectors) {
-        end(w, error_set(&s->error, QUIRE_EINVALID, "field `%s` holds no vectors that can be searched",
-                         node->field->name));
-        return;
-    }
+    struct vectors *vectors = s->index->vectors[node->field->index];
+    if (!vectors)
+        return error_set(&s->error, QUIRE_EINVALID, "field `%s` holds no vectors that can be searched",
+                         node->field->name);
     w->vectors = (struct vectors_search){.vectors = vectors,
                                          .query = node->vector,
                                          .allowed = allowed,
@@ -336,12 +338,7 @@ static void search_vectors(struct document_work *w, const struct query_node *nod
                                          .priority = s->priority,
                                          .done = done,
                                          .owner = w};
-    int rc = vectors_search_start(s->searcher, &w->vectors, &err);
-    vectors_unref(vectors); /* the search has its own */
-    if (rc < 0) {
-        s->error = err;
-        end(w, rc);
-    }
+    return vectors_search_start(s->searcher, &w->vectors, &s->error);
 }
 
 /* ---- the tree is decided ----------------------------------------------------------------------------------------- */
@@ -351,14 +348,13 @@ static bool leaves_all(const struct document_work *w, const struct query_node *n
     return node->kind == QUERY_ALL && w->search->n_also == 0 && !w->search->only;
 }
 
-/* What the tree and all else leave; *out is NULL for all documents. */
+/* What the tree and all else leave: w->found, NULL for all documents. Under the index's lock. */
 static int eval(struct document_work *w, const struct query_node *node)
 {
     struct document_search *s = w->search;
     int rc = 0;
     if (w->knn && leaves_all(w, node))
         return 0;
-    pthread_rwlock_rdlock(&s->index->lock);
     struct fields_request request = request_of(w, node);
     rc = fields_eval(s->index->fields, &request, &w->found, &s->error);
     for (uint32_t i = 0; i < s->n_also && rc == 0; i++) {
@@ -370,23 +366,31 @@ static int eval(struct document_work *w, const struct query_node *node)
             roaring_bitmap_free(more);
         }
     }
-    pthread_rwlock_unlock(&s->index->lock);
     if (rc == 0 && s->only)
         roaring_bitmap_and_inplace(w->found, s->only);
     return rc;
 }
 
+/* The tree, and the start of KNN, under one lock: a document that changes in between would have another number. */
 static void decide(struct document_work *w)
 {
     struct document_search *s = w->search;
     const struct query_node *root = query_root(s->query);
+    w->starting = true;
+    w->answered = false;
+    pthread_rwlock_rdlock(&s->index->lock);
     int rc = eval(w, w->knn ? root->children[0] : root);
+    if (rc == 0 && w->knn)
+        rc = start_vectors(w, w->knn, w->found, on_nearest);
+    pthread_rwlock_unlock(&s->index->lock);
+    w->starting = false;
     if (rc < 0) {
         end(w, rc);
         return;
     }
     if (w->knn) {
-        search_vectors(w, w->knn, w->found, on_nearest);
+        if (w->answered)
+            take_nearest(w);
         return;
     }
     s->n = roaring_bitmap_get_cardinality(w->found);
@@ -401,38 +405,49 @@ static void decide(struct document_work *w)
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
-static void next_range(struct document_work *w);
-
+/* Perhaps inside the start, under the index's lock. */
 static void on_range(struct vectors_search *v)
 {
     struct document_work *w = v->owner;
     struct range *range = &w->ranges[w->n_searched];
+    bool named = range->node->distance_as.bytes > 0;
     add_stats(w->search, &v->stats);
+    w->code = v->code;
+    w->answered = true;
     if (v->code < 0) {
         w->search->error = v->error;
-        end(w, v->code);
-        return;
+    } else {
+        range->ids = roaring_bitmap_of_ptr(v->n, v->ids);
+        range->near = named ? malloc((v->n + (size_t)1) * sizeof *range->near) : NULL;
+        if (!range->ids || (named && !range->near))
+            w->code = error_set(&w->search->error, QUIRE_ENOMEM, "no memory for the documents that a query has found");
+        for (uint32_t i = 0; i < v->n && named && w->code == 0; i++)
+            range->near[i] = (struct near){v->ids[i], v->distances[i]};
+        range->n = v->n;
+        if (named && w->code == 0)
+            qsort(range->near, range->n, sizeof *range->near, compare_places);
+        w->n_searched++;
     }
-    bool named = range->node->distance_as.bytes > 0;
-    range->ids = roaring_bitmap_of_ptr(v->n, v->ids);
-    range->near = named ? malloc((v->n + (size_t)1) * sizeof *range->near) : NULL;
-    if (!range->ids || (named && !range->near)) {
-        no_memory(w);
-        return;
-    }
-    for (uint32_t i = 0; i < v->n && named; i++)
-        range->near[i] = (struct near){v->ids[i], v->distances[i]};
-    range->n = v->n;
-    if (named)
-        qsort(range->near, range->n, sizeof *range->near, compare_places);
-    w->n_searched++;
-    next_range(w);
+    if (!w->starting)
+        search_ranges(w);
 }
 
-static void next_range(struct document_work *w)
+/* One after the other; then the tree. */
+static void search_ranges(struct document_work *w)
 {
-    if (w->n_searched < w->n_ranges)
-        search_vectors(w, w->ranges[w->n_searched].node, NULL, on_range);
+    while (w->code == 0 && w->n_searched < w->n_ranges) {
+        w->starting = true;
+        w->answered = false;
+        pthread_rwlock_rdlock(&w->search->index->lock);
+        int rc = start_vectors(w, w->ranges[w->n_searched].node, NULL, on_range);
+        pthread_rwlock_unlock(&w->search->index->lock);
+        w->starting = false;
+        w->code = rc < 0 ? rc : w->code;
+        if (w->code == 0 && !w->answered)
+            return; /* on_range goes on */
+    }
+    if (w->code < 0)
+        end(w, w->code);
     else
         decide(w);
 }
@@ -454,5 +469,5 @@ void document_search_start(struct document_search *s)
     for (uint32_t i = 0; i < w->n_ranges; i++)
         w->ranges[i].node = ranges[i];
     document_index_used(s->index);
-    next_range(w);
+    search_ranges(w);
 }

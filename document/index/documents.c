@@ -31,8 +31,8 @@ void documents_destroy(struct documents *d)
 {
     if (!d)
         return;
-    for (uint32_t i = 0; i < d->n; i++)
-        document_index_unref(d->indexes[i]);
+    while (d->n > 0)
+        document_index_unref(documents_take_out(d, d->n - 1));
     while (d->n_aliases > 0)
         documents_alias_drop(d, d->n_aliases - 1);
     free(d->indexes);
@@ -116,6 +116,7 @@ int documents_insert(struct documents *d, struct document_index *x, struct quire
     memmove(&d->indexes[at + 1], &d->indexes[at], (d->n - at) * sizeof *d->indexes);
     d->indexes[at] = x;
     d->n++;
+    document_index_account(x, &d->bytes);
     publish_counts(d);
     return 0;
 }
@@ -127,6 +128,7 @@ struct document_index *documents_take_out(struct documents *d, uint32_t at)
     memmove(&d->indexes[at], &d->indexes[at + 1], (d->n - at - 1) * sizeof *d->indexes);
     d->n--;
     atomic_store_explicit(&x->dropped, true, memory_order_relaxed);
+    document_index_account(x, NULL);
     for (uint32_t i = d->n_aliases; i-- > 0;)
         if (strcmp(d->aliases[i].index, x->name) == 0)
             documents_alias_drop(d, i);
@@ -210,6 +212,11 @@ uint32_t documents_count(struct documents *d)
     return atomic_load_explicit(&d->n_follow, memory_order_acquire);
 }
 
+uint64_t documents_bytes(const struct documents *d)
+{
+    return atomic_load_explicit(&d->bytes, memory_order_relaxed);
+}
+
 /* ---- what becomes of documents ----------------------------------------------------------------------------------- */
 
 bool documents_follow(const struct documents *d)
@@ -231,6 +238,17 @@ void documents_changed(struct documents *d, const void *key, uint32_t key_bytes,
             document_index_put(d->indexes[i], key, key_bytes, view, false);
     }
     pthread_rwlock_unlock(&d->lock);
+}
+
+int documents_admit(struct documents *d, const void *key, uint32_t key_bytes, struct quire_error *err)
+{
+    int rc = 0;
+    pthread_rwlock_rdlock(&d->lock);
+    for (uint32_t i = 0; i < d->n && rc == 0; i++)
+        if (has_vectors(d->indexes[i]) && schema_follows(document_index_schema(d->indexes[i]), key, key_bytes))
+            rc = document_index_admit(d->indexes[i], err);
+    pthread_rwlock_unlock(&d->lock);
+    return rc;
 }
 
 void documents_gone(struct documents *d, const void *key, uint32_t key_bytes)
@@ -262,7 +280,8 @@ void documents_cleared(struct documents *d)
 
 /* ---- indexes made, changed and dropped --------------------------------------------------------------------------- */
 
-/* One frame for what follows, if the caller has none open. */
+/* One frame for what follows, if the caller has none open. Before the lock of the lists: whoever changes a document has
+ * its batch open when it waits for that lock, and who waits for batches to end must not be waited for with it held. */
 static int begin_batch(struct documents *d, bool *begun, struct quire_error *err)
 {
     *begun = d->journal && !journal_in_batch(d->journal);
@@ -317,10 +336,7 @@ static int add(struct documents *d, struct schema *schema, const struct schema_w
     struct definition *definition = NULL;
     uint64_t *uids = NULL;
     uint32_t n = 0;
-    bool begun = false;
     int rc = document_index_create(schema, &x, err);
-    if (rc == 0)
-        rc = begin_batch(d, &begun, err);
     if (rc == 0)
         rc = make_vectors(d, schema, 0, &vectors, &uids, &n, lsn, err);
     if (rc == 0)
@@ -337,7 +353,6 @@ static int add(struct documents *d, struct schema *schema, const struct schema_w
         rc = documents_insert(d, x, err); /* reserved */
     }
     free(definition);
-    rc = end_batch(d, begun, rc, lsn, err);
     if (rc == 0) {
         document_index_give_vectors(x, vectors, n);
         x->lsn = *lsn;
@@ -354,13 +369,17 @@ int documents_add(struct documents *d, const struct schema_word *words, uint32_t
                   uint64_t *lsn, struct quire_error *err)
 {
     struct schema *schema;
-    bool found;
+    bool found, begun = false;
     int rc = schema_parse(words, n_words, &schema, err);
     if (rc < 0)
         return rc;
     if (!text_language_find(schema->language, strlen(schema->language))) {
         rc = error_set(err, QUIRE_EINVALID, "Invalid language: `%.64s` (docs/search.md lists those with stems)",
                        schema->language);
+        schema_free(schema);
+        return rc;
+    }
+    if ((rc = begin_batch(d, &begun, err)) < 0) {
         schema_free(schema);
         return rc;
     }
@@ -377,7 +396,7 @@ int documents_add(struct documents *d, const struct schema_word *words, uint32_t
     else
         rc = add(d, schema, words, n_words, out, lsn, err);
     pthread_rwlock_unlock(&d->lock);
-    return rc;
+    return end_batch(d, begun, rc, lsn, err);
 }
 
 /* What cannot be undone comes last; what is logged by then and finds no memory makes the index unusable, as it is
@@ -393,7 +412,7 @@ static int alter(struct documents *d, struct document_index *x, const struct sch
     struct definition *definition = NULL;
     uint64_t *uids = NULL;
     uint32_t n = 0;
-    bool begun = false, logged = false;
+    bool logged = false;
     int rc = named ? schema_alter(old, words, n_words, &schema, err)
                    : error_set(err, QUIRE_ENOMEM, "no memory to alter an index");
     if (rc == 0)
@@ -401,7 +420,6 @@ static int alter(struct documents *d, struct document_index *x, const struct sch
     if (rc == 0) {
         named[0] = (struct schema_word){x->name, (uint32_t)strlen(x->name)};
         memcpy(named + 1, words, n_words * sizeof *words);
-        rc = begin_batch(d, &begun, err);
     }
     if (rc == 0)
         rc = make_vectors(d, schema, old->n_fields, &vectors, &uids, &n, lsn, err);
@@ -418,7 +436,6 @@ static int alter(struct documents *d, struct document_index *x, const struct sch
         rc = document_index_alter(x, &change, vectors, n, err);
         change = (struct document_change){0};
     }
-    rc = end_batch(d, begun, rc, lsn, err);
     if (rc == 0) {
         x->lsn = *lsn;
         publish_counts(d);
@@ -436,13 +453,17 @@ static int alter(struct documents *d, struct document_index *x, const struct sch
 int documents_alter(struct documents *d, struct schema_word name, const struct schema_word *words, uint32_t n_words,
                     struct document_index **out, uint64_t *lsn, struct quire_error *err)
 {
+    bool begun = false;
+    int rc = begin_batch(d, &begun, err);
+    if (rc < 0)
+        return rc;
     pthread_rwlock_wrlock(&d->lock);
     struct document_index *x = look_up(d, name);
-    int rc = x ? alter(d, x, words, n_words, lsn, err) : unknown(name, err);
+    rc = x ? alter(d, x, words, n_words, lsn, err) : unknown(name, err);
     if (rc == 0)
         *out = document_index_ref(x);
     pthread_rwlock_unlock(&d->lock);
-    return rc;
+    return end_batch(d, begun, rc, lsn, err);
 }
 
 int documents_drop(struct documents *d, struct schema_word name, struct document_index **out, uint64_t *lsn,

@@ -57,6 +57,8 @@ int documents_begun(struct documents *documents, struct quire_error *err);
 /* Under the lock of the key's shard. Cheap where no index follows the key. */
 void documents_changed(struct documents *documents, const void *key, uint32_t key_bytes,
                        const struct document_view *view);
+/* Before a document is written: 0, or why its vectors could not be taken now (memory, disk, log). */
+int documents_admit(struct documents *documents, const void *key, uint32_t key_bytes, struct quire_error *err);
 void documents_gone(struct documents *documents, const void *key, uint32_t key_bytes);
 /* All keys are gone, and with them, as in RediSearch, all indexes; the keyspace has logged it. */
 void documents_cleared(struct documents *documents);
@@ -95,5 +97,7 @@ int documents_alias_remove(struct documents *documents, struct schema_word alias
 void documents_each(struct documents *documents, void (*visit)(void *context, struct document_index *index),
                     void *context);
 uint32_t documents_count(struct documents *documents);
+/* Memory of all, without vectors: as of some changes ago. */
+uint64_t documents_bytes(const struct documents *documents);
 
 #endif

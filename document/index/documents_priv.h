@@ -20,6 +20,7 @@ struct documents {
     uint32_t n_aliases, aliases_capacity;
     atomic_uint n_follow;    /* of n, for who holds no lock */
     atomic_uint n_vectors;   /* indexes with vectors */
+    _Atomic uint64_t bytes;  /* of memory, of all */
     struct store *store;     /* NULL: before documents_begin, or no folder */
     struct journal *journal; /* of the store; NULL: nothing is logged */
     void (*discard)(void *context, struct document_index *index);

@@ -351,7 +351,8 @@ static int take_field(struct words *w, struct schema *s)
         return error_set(w->err, QUIRE_ENOMEM, "no memory for a schema");
     s->fields = fields;
     struct schema_field *f = &fields[s->n_fields];
-    *f = (struct schema_field){.index = s->n_fields, .weight = 1, .separator = ','};
+    /* tags of JSON are parted by its arrays, unless a separator is given */
+    *f = (struct schema_field){.index = s->n_fields, .weight = 1, .separator = s->source == SCHEMA_JSON ? 0 : ','};
     s->n_fields++; /* freed with the others from here on */
     int rc = take_name(w, "field", &f->identifier, &f->identifier_bytes);
     if (rc == 0 && take(w, "AS"))

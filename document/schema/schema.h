@@ -49,7 +49,7 @@ struct schema_field {
     bool no_stem;        /* TEXT */
     char phonetic[8];    /* TEXT: "dm:en" as given; empty: none */
     uint32_t text_bit;   /* TEXT: its number among the TEXT fields */
-    char separator;      /* TAG */
+    char separator;      /* TAG; 0: none */
     bool case_sensitive; /* TAG */
     struct schema_vector vector;
 };

@@ -10,6 +10,7 @@
  */
 #include "server/admin/info.h"
 #include "cache/core/cache.h"
+#include "document/index/documents.h"
 #include "index/collection/collection.h"
 #include "index/kernels/kernels.h"
 #include "index/store/store.h"
@@ -171,6 +172,7 @@ static void section_memory(struct page *p)
     line(p, "used_memory_peak_human:%s", human(resident.peak, shown));
     line(p, "used_memory_dataset:%" PRIu64, (uint64_t)atomic_load(&p->server->service.keyspace.used_bytes));
     line(p, "used_memory_indexes:%" PRIu64, indexes);
+    line(p, "used_memory_documents:%" PRIu64, documents_bytes(p->server->service.documents));
     line(p, "used_memory_caches:%" PRIu64, info_cache_bytes(p->server));
     line(p, "mem_clients_normal:%" PRIu64, client_memory_total(p->server));
     line(p, "maxmemory_clients:%" PRIu64, client_memory_max(p->server));
@@ -180,6 +182,39 @@ static void section_memory(struct page *p)
     line(p, "mem_fragmentation_ratio:%.2f",
          resident.anonymous ? (double)resident.total / (double)resident.anonymous : 0.0);
     line(p, "mem_allocator:%s", cmd_memory_allocator());
+}
+
+struct search_totals {
+    uint64_t indexes, documents, failures, uses, filling, vector_memory, vector_disk;
+};
+
+static void add_index(void *context, struct document_index *index)
+{
+    struct search_totals *t = context;
+    struct document_index_stats stats;
+    document_index_get_stats(index, &stats);
+    t->indexes++;
+    t->documents += stats.documents;
+    t->failures += stats.failures;
+    t->uses += stats.uses;
+    t->filling += stats.filling;
+    t->vector_memory += stats.vectors.memory_bytes;
+    t->vector_disk += stats.vectors.disk_bytes;
+}
+
+/* Indexes of documents (FT.*). */
+static void section_search(struct page *p)
+{
+    struct search_totals t = {0};
+    documents_each(p->server->service.documents, add_index, &t);
+    line(p, "search_number_of_indexes:%" PRIu64, t.indexes);
+    line(p, "search_indexes_being_filled:%" PRIu64, t.filling);
+    line(p, "search_documents:%" PRIu64, t.documents);
+    line(p, "search_indexing_failures:%" PRIu64, t.failures);
+    line(p, "search_queries:%" PRIu64, t.uses);
+    line(p, "search_memory_bytes:%" PRIu64, documents_bytes(p->server->service.documents));
+    line(p, "search_vector_memory_bytes:%" PRIu64, t.vector_memory);
+    line(p, "search_vector_disk_bytes:%" PRIu64, t.vector_disk);
 }
 
 static void section_persistence(struct page *p)
@@ -574,6 +609,7 @@ static const struct {
                 {"replication", "Replication", section_replication, true},
                 {"cpu", "CPU", section_cpu, true},
                 {"modules", "Modules", section_modules, true},
+                {"search", "Search", section_search, true},
                 {"commandstats", "Commandstats", section_commandstats, false},
                 {"errorstats", "Errorstats", section_errorstats, true},
                 {"latencystats", "Latencystats", section_latencystats, false},

@@ -5,6 +5,8 @@
 #include "index/collection/collection.h"
 #include "io/error.h"
 
+enum { SLICE_WRITES = 4 }; /* of one client in a turn of its lane */
+
 static void reply_wrong_type(struct caller *c)
 {
     caller_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -106,7 +108,31 @@ void key_end(struct key_call *call)
 {
     keyspace_unlock(&call->lock);
     if (call->writes)
-        caller_wait_lsn(call->caller, call->lock.lsn);
+        key_wrote(call->caller, &call->lock);
+}
+
+void key_wrote(struct caller *c, const struct keyspace_lock *lock)
+{
+    caller_wait_lsn(c, lock->lsn);
+    if (lock->joined && lock->lsn)
+        key_stand_back(c);
+}
+
+void key_stand_back(struct caller *c)
+{
+    struct lane *lane = c->lane;
+    const struct store *store = lane->service->store;
+    if (c->slice_turn != lane->turn) {
+        c->slice_turn = lane->turn;
+        c->slice = 0;
+    }
+    if (++c->slice < SLICE_WRITES)
+        return;
+    uint32_t us = store ? store_delay_us(store) : 0;
+    if (us > 0)
+        caller_slow(c, us);
+    else
+        caller_rest(c);
 }
 
 enum { EMBSTR_BYTES_MAX = 44 };

@@ -29,6 +29,13 @@ bool key_peek(struct key_call *call, struct caller *c, struct resp_arg key);
 /* Unlocks; behind the reply, which waits for what was logged. */
 void key_end(struct key_call *call);
 
+/* Behind the reply to a write, which waits for what was logged; the writer stands back where that went to collections,
+ * too. lock: unlocked. */
+void key_wrote(struct caller *c, const struct keyspace_lock *lock);
+/* After an element was written: some of a turn later the client's next request waits for the lane's others, or, where
+ * the store is behind with its seals, longer. */
+void key_stand_back(struct caller *c);
+
 /* False after an error reply: a key that is written to has at most QUIRE_KEY_BYTES_MAX bytes. */
 bool key_fits(struct caller *c, struct resp_arg key);
 /* The reply to a change that failed (rc < 0), after which the keys have been released; false where rc is 0. */

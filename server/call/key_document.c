@@ -48,10 +48,19 @@ static bool joins(void *context)
     return documents_have_vectors(context);
 }
 
+static int admit(void *context, const void *key, uint32_t key_bytes, struct quire_error *err)
+{
+    return documents_have_vectors(context) ? documents_admit(context, key, key_bytes, err) : 0;
+}
+
 void key_document_follow(struct keyspace *k, struct documents *documents, struct keyspace_follower *follower)
 {
-    *follower = (struct keyspace_follower){
-        .changed = on_changed, .gone = on_gone, .cleared = on_cleared, .joins = joins, .context = documents};
+    *follower = (struct keyspace_follower){.changed = on_changed,
+                                           .gone = on_gone,
+                                           .cleared = on_cleared,
+                                           .joins = joins,
+                                           .admit = admit,
+                                           .context = documents};
     k->follower = follower;
 }
 

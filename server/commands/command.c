@@ -9,6 +9,7 @@
  * Error texts for unknown commands and wrong arity are those of Redis: clients match them.
  */
 #include "server/commands/command.h"
+#include "document/index/documents.h"
 #include "io/journal.h"
 #include "server/access/command_table.h"
 #include "server/commands/absent.h"
@@ -75,7 +76,8 @@ bool command_refuses_write(struct client *c, unsigned flags)
     struct server *server = c->loop->server;
     uint64_t most = server->service.config->maxmemory;
     struct quire_error err = {0};
-    if ((flags & CMD_DENYOOM) && most && atomic_load(&server->service.keyspace.used_bytes) > most) {
+    if ((flags & CMD_DENYOOM) && most &&
+        atomic_load(&server->service.keyspace.used_bytes) + documents_bytes(server->service.documents) > most) {
         resp_error(client_reply(c), "OOM command not allowed when used memory > 'maxmemory'.");
         return true;
     }

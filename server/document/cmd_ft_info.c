@@ -121,7 +121,7 @@ static void put_attribute(struct resp_buffer *out, const struct schema_field *f)
         put_pair_number(out, "WEIGHT", f->weight);
     if (f->type == SCHEMA_TAG) {
         resp_text(out, "SEPARATOR");
-        resp_bulk(out, &f->separator, 1);
+        resp_bulk(out, &f->separator, f->separator != 0);
     }
     if (f->type == SCHEMA_VECTOR)
         put_vector(out, &f->vector);

@@ -270,7 +270,7 @@ void cmd_json_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
         resp_simple(caller_reply(c), "OK");
     else if (ok)
         resp_null(caller_reply(c));
-    caller_wait_lsn(c, lock.lsn);
+    key_wrote(c, &lock);
 }
 
 /* ---- JSON.DEL, JSON.CLEAR ---------------------------------------------------------------------------------------- */

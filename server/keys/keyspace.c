@@ -206,8 +206,8 @@ int keyspace_commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *l
     const struct keyspace *k = lock->keyspace;
     const struct keyspace_follower *follower = k->follower;
     int rc = 0;
-    if (k->journal && !lock->in_batch && follower && follower->joins(follower->context) &&
-        !journal_in_batch(k->journal)) {
+    lock->joined = lock->joined || (k->journal && follower && follower->joins(follower->context));
+    if (lock->joined && !lock->in_batch && !journal_in_batch(k->journal)) {
         rc = journal_batch_begin(k->journal, err);
         lock->in_batch = rc == 0;
     }
@@ -472,6 +472,12 @@ struct key_entry *keyspace_find(struct keyspace_lock *lock, const struct key *ke
     return keyspace_find_to_write(lock, key, &e, NULL) == 0 ? e : NULL;
 }
 
+/* Whether who follows can take a value for the key. */
+static int admit(const struct keyspace *k, const void *key, uint32_t key_bytes, struct quire_error *err)
+{
+    return k->follower ? k->follower->admit(k->follower->context, key, key_bytes, err) : 0;
+}
+
 /* ---- changes of strings ------------------------------------------------------------------------------------------ */
 
 /* Space in the queue for an expiry that the entry (NULL: a new one) does not have yet. */
@@ -499,7 +505,9 @@ static int set_value(struct keyspace_lock *lock, const struct key *key, struct k
     struct key_entry *same = entry && entry->type == type ? entry : NULL, *fresh = NULL;
     struct key_log log;
     uint64_t lsn = 0;
-    int rc = reserve_expiry(lock, key->hash, same, expire_ms, err);
+    int rc = type == KEY_JSON ? admit(lock->keyspace, key->data, key->bytes, err) : 0;
+    if (rc == 0)
+        rc = reserve_expiry(lock, key->hash, same, expire_ms, err);
     if (rc == 0 && !same && !(fresh = keyspace_entry_create(lock->keyspace, key, type)))
         rc = keyspace_no_memory(err);
     if (rc == 0) {
@@ -583,7 +591,13 @@ static int set_values(struct keyspace_lock *lock, enum key_type type, const stru
     keyspace_log_begin(&log, lock->keyspace);
     for (uint32_t i = 0; i < n_pairs; i++)
         keyspace_log_bytes(&log, type, pairs[2 * i], pairs[2 * i + 1], kept_expiry(lock, type, pairs[2 * i]));
-    int rc = keyspace_commit(lock, &log, &lsn, err);
+    int rc = 0;
+    for (uint32_t i = 0; i < n_pairs && rc == 0 && type == KEY_JSON; i++)
+        rc = admit(lock->keyspace, pairs[2 * i].data, pairs[2 * i].bytes, err);
+    if (rc == 0)
+        rc = keyspace_commit(lock, &log, &lsn, err);
+    else
+        keyspace_log_abort(&log);
     if (rc < 0) {
         free_chain(fresh);
         return rc;
@@ -705,6 +719,8 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
         e->hash = hash_create(lock->keyspace->seed);
     uint64_t lsn = 0, before = e ? keyspace_entry_bytes(e) : 0;
     int rc = e && e->hash && hash_reserve(e->hash, pairs, n_pairs, &spare) == 0 ? 0 : keyspace_no_memory(err);
+    if (rc == 0)
+        rc = admit(lock->keyspace, key->data, key->bytes, err);
     if (rc == 0) {
         keyspace_log_begin(&log, lock->keyspace);
         keyspace_log_hash_set(&log, (struct resp_arg){key->data, key->bytes}, pairs, n_pairs);

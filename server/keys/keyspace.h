@@ -102,6 +102,8 @@ struct keyspace_follower {
     /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the
      * journal. */
     bool (*joins)(void *context);
+    /* Whether a value for this key can be taken now; an error is the change's. */
+    int (*admit)(void *context, const void *key, uint32_t key_bytes, struct quire_error *err);
     void *context;
 };
 
@@ -139,6 +141,7 @@ struct keyspace_lock {
     struct key_entry *removed;  /* to be freed when nothing is held any more */
     struct node_table *cleared; /* the same, of all shards */
     bool in_batch;              /* a batch of the journal was begun, and ends with the lock */
+    bool joined;                /* what was logged may be followed by writes to collections */
 };
 
 struct key keyspace_key(const struct keyspace *keyspace, struct resp_arg arg);

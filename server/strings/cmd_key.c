@@ -66,7 +66,7 @@ void cmd_del(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     keyspace_unlock(&lock);
     resp_integer(caller_reply(c), n_gone);
-    caller_wait_lsn(c, lock.lsn);
+    key_wrote(c, &lock);
 }
 
 /* ---- from one key to another ------------------------------------------------------------------------------------- */
@@ -112,7 +112,7 @@ static void rename_key(struct caller *c, const struct resp_arg *args, bool only_
         resp_integer(caller_reply(c), renames);
     else
         resp_simple(caller_reply(c), "OK");
-    caller_wait_lsn(c, pair.lock.lsn);
+    key_wrote(c, &pair.lock);
 }
 
 void cmd_rename(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -190,7 +190,7 @@ void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     keyspace_unlock(&pair.lock);
     resp_integer(caller_reply(c), copies);
-    caller_wait_lsn(c, pair.lock.lsn);
+    key_wrote(c, &pair.lock);
 }
 
 /* ---- all keys ---------------------------------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ void cmd_flushall(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     keyspace_unlock(&lock);
     resp_simple(caller_reply(c), "OK");
-    caller_wait_lsn(c, lock.lsn);
+    key_wrote(c, &lock);
 }
 
 void cmd_flushdb(struct caller *c, const struct resp_arg *args, uint32_t n)

@@ -347,7 +347,7 @@ static void set_strings(struct caller *c, const struct resp_arg *args, uint32_t 
         resp_integer(caller_reply(c), !any);
     else
         resp_simple(caller_reply(c), "OK");
-    caller_wait_lsn(c, lock.lsn);
+    key_wrote(c, &lock);
 }
 
 void cmd_mset(struct caller *c, const struct resp_arg *args, uint32_t n)

@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLICE_WRITES = 4 }; /* of one client in a turn of its lane */
-
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 /* What the log does not take is told as Redis tells it. */
@@ -536,17 +534,5 @@ void vector_write_run(struct caller *c, struct vector_write *w)
     reply->failed = reply->failed || out.failed;
     resp_buffer_fini(&out);
     caller_wait_lsn(c, w->lsn);
-    struct lane *lane = c->lane;
-    if (c->slice_turn != lane->turn) {
-        c->slice_turn = lane->turn;
-        c->slice = 0;
-    }
-    const struct store *store = lane->service->store;
-    if (++c->slice < SLICE_WRITES)
-        return;
-    uint32_t us = store ? store_delay_us(store) : 0;
-    if (us > 0)
-        caller_slow(c, us);
-    else
-        caller_rest(c);
+    key_stand_back(c);
 }

@@ -36,7 +36,7 @@ static void test_names(void **state)
         const char *name = commands[i].name;
         assert_true(name[0] != 0 && strlen(name) < 32);
         for (const char *p = name; *p; p++)
-            if (!islower((unsigned char)*p) && !strchr("|-.", *p))
+            if (!islower((unsigned char)*p) && !strchr("|-._", *p))
                 fail_msg("'%s' is not lower case", name);
         for (unsigned j = 0; j < i; j++)
             assert_string_not_equal(name, commands[j].name);
@@ -66,8 +66,9 @@ static void test_sub_commands_follow_their_container(void **state)
 static void test_texts_flags_and_keys(void **state)
 {
     (void)state;
-    static const char *const groups[] = {"bitmap", "cache",  "cluster",   "connection", "generic",      "hash",
-                                         "json",   "server", "scripting", "string",     "transactions", "vector_set"};
+    static const char *const groups[] = {"bitmap", "cache",        "cluster",   "connection", "generic",
+                                         "hash",   "json",         "search",    "server",     "scripting",
+                                         "string", "transactions", "vector_set"};
     for (unsigned i = 0; i < n_commands; i++) {
         const struct command *c = &commands[i];
         unsigned known = 0;
@@ -84,8 +85,10 @@ static void test_texts_flags_and_keys(void **state)
         /* the key of EVAL stands behind the script and the number of keys */
         int first = strcmp(c->group, "scripting") == 0 ? 3 : sub ? 2 : 1;
         bool scripts = first == 3 && !keyed;
-        bool of_keys = strcmp(c->group, "connection") != 0 && strcmp(c->group, "cluster") != 0 && !watches &&
-                       !scripts && (strcmp(c->group, "server") != 0 || (sub && (c->flags & CMD_READ)));
+        /* indexes are no keys */
+        bool of_keys = strcmp(c->group, "connection") != 0 && strcmp(c->group, "cluster") != 0 &&
+                       strcmp(c->group, "search") != 0 && !watches && !scripts &&
+                       (strcmp(c->group, "server") != 0 || (sub && (c->flags & CMD_READ)));
         /* SCAN and the like; SC.LIST, SC.AUDIT */
         bool of_all =
             !keyed && (c->flags & CMD_READ) && (strcmp(c->group, "generic") == 0 || strcmp(c->group, "cache") == 0);

@@ -601,7 +601,7 @@ static void test_hello(void **state)
         assert_int_equal(reply_field(&r, "proto")->integer, protocol);
         assert_true(reply_is(reply_field(&r, "server"), "quire"));
         assert_true(reply_is(reply_field(&r, "version"), "8.0.0"));
-        assert_int_equal(reply_field(&r, "modules")->n, 1);
+        assert_int_equal(reply_field(&r, "modules")->n, 3);
         assert_true(reply_is(reply_field(&reply_field(&r, "modules")->items[0], "name"), "vectorset"));
         reply_free(&r);
         r = ask(&c, "HELLO");
