@@ -263,6 +263,12 @@ void aggregation_destroy(struct aggregation *a)
     free(a);
 }
 
+uint64_t aggregation_bytes(const struct aggregation *a)
+{
+    uint64_t columns = a->search.n_yields + (a->search.scores != NULL);
+    return a->search.n * (sizeof *a->search.ids + columns * sizeof(double)) + pipeline_run_pool(a->run)->bytes;
+}
+
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 int aggregation_next(struct aggregation *a, uint32_t *budget, struct quire_error *err)

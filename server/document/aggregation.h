@@ -29,6 +29,7 @@ struct aggregation {
     uint8_t key[QUIRE_KEY_BYTES_MAX];
     /* of a cursor */
     uint64_t id, used_ms, idle_ms;
+    uint64_t bytes; /* as of the last time it was put back */
     uint32_t rows_at_once;
     bool busy, ended;
     struct aggregation *next;
@@ -39,6 +40,8 @@ struct aggregation {
 int aggregation_create(struct query_call *call, struct pipeline *pipeline, struct aggregation **out,
                        struct quire_error *err);
 void aggregation_destroy(struct aggregation *aggregation); /* NULL is fine */
+/* Of memory that grows with what was found: documents, and the values of the pipeline. */
+uint64_t aggregation_bytes(const struct aggregation *aggregation);
 /* As pipeline_run_next; nothing is held afterwards. */
 int aggregation_next(struct aggregation *aggregation, uint32_t *budget, struct quire_error *err);
 /* Adds the row that it has answered. */

@@ -80,7 +80,7 @@ static void finish(struct aggregate_call *call)
     const struct pipeline_options *o = pipeline_options(a->pipeline);
     struct quire_error err = {0};
     uint64_t id = 0;
-    if (o->with_cursor && !r->ended && !r->rows.failed) {
+    if (o->with_cursor && !r->ended && !r->rows.failed && !call->base.pending.caller->gone) {
         a->idle_ms = o->cursor_idle_ms;
         a->rows_at_once = o->cursor_rows;
         if (cursors_add(call->base.lane->service->cursors, a, call->base.lane->now_ms, &err) < 0) {

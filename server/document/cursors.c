@@ -52,9 +52,12 @@ static uint32_t count(const struct cursors *cs, const struct document_index *ind
 
 int cursors_add(struct cursors *cs, struct aggregation *a, uint64_t now_ms, struct quire_error *err)
 {
+    uint64_t bytes = aggregation_bytes(a);
     uint32_t idle;
     int rc = 0;
     pthread_mutex_lock(&cs->lock);
+    for (const struct aggregation *other = cs->first; other; other = other->next)
+        bytes += other->bytes;
     if (count(cs, a->index, &idle) >= CURSORS_PER_INDEX_MAX)
         rc = error_set(err, QUIRE_ELIMIT,
                        "Too many cursors allocated for index: it has %u; read them to their ends, or FT.CURSOR DEL",
@@ -62,7 +65,13 @@ int cursors_add(struct cursors *cs, struct aggregation *a, uint64_t now_ms, stru
     else if (count(cs, NULL, &idle) >= CURSORS_MAX)
         rc = error_set(err, QUIRE_ELIMIT,
                        "Too many cursors: the server has %u; read them to their ends, or FT.CURSOR DEL", CURSORS_MAX);
+    else if (bytes > CURSORS_BYTES_MAX)
+        rc =
+            error_set(err, QUIRE_ELIMIT,
+                      "cursors would hold %llu bytes together, and may %llu; read them to their ends, or FT.CURSOR DEL",
+                      (unsigned long long)bytes, CURSORS_BYTES_MAX);
     if (rc == 0) {
+        a->bytes = aggregation_bytes(a);
         do
             a->id = random_mix(cs->seed++) & ID_MASK;
         while (a->id == 0);
@@ -103,6 +112,7 @@ void cursors_put(struct cursors *cs, struct aggregation *a, uint64_t now_ms, boo
     if (ended)
         unlink_one(cs, a);
     a->used_ms = now_ms;
+    a->bytes = ended ? 0 : aggregation_bytes(a);
     a->busy = false;
     pthread_mutex_unlock(&cs->lock);
     if (ended)

@@ -7,7 +7,8 @@
 #include "server/document/aggregation.h"
 
 #define CURSORS_PER_INDEX_MAX 128u
-#define CURSORS_MAX           512u /* of all indexes */
+#define CURSORS_MAX           512u           /* of all indexes */
+#define CURSORS_BYTES_MAX     (512ull << 20) /* that they hold together */
 
 struct cursors;
 
