@@ -186,6 +186,28 @@ def random_changes():
     model.compare(client, "an index made anew over what is there")
 
 
+def made_anew_under_writes():
+    """As redisvl's create(overwrite=True) and load: while the index is filled from the keys, the same are written."""
+    client, count = Client(), 200
+    words = ("FT.CREATE", "i", "PREFIX", 1, "d:", "SCHEMA", "g", "TAG", "v", "VECTOR", "HNSW", 6, "TYPE", "FLOAT32", "DIM", 2,
+             "DISTANCE_METRIC", "L2")
+    documents = [hset("d:%d" % i, {"g": "t%d" % (i % 4), "v": blob([i, i % 7])}) for i in range(count)]
+    client.pipeline(*documents)
+    wrong = []
+    for turn in range(200):
+        client.call("FT.DROPINDEX", "i")
+        client.call(*words)
+        part = documents[turn % count:] + documents[:turn % count]
+        client.pipeline(*part)
+        reply = client.call("FT.SEARCH", "i", "*=>[KNN %d @v $q]" % count, "PARAMS", 2, "q", blob([0, 0]), "NOCONTENT", "LIMIT",
+                            0, count, "DIALECT", 2)
+        total = client.call("FT.SEARCH", "i", "*", "LIMIT", 0, 0)
+        if reply[0] != count or total != [count]:
+            missing = {"d:%d" % i for i in range(count)} - {k.decode() for k in reply[1:]}
+            wrong.append((turn, total, reply[0], sorted(missing)[:3]))
+    check("each document and its vector are found when its write is answered", not wrong, (len(wrong), wrong[:3]))
+
+
 def over_a_restart():
     folder = Path(tempfile.mkdtemp(prefix="following.", dir=os.environ.get("QUIRE_WORK")))
     server = Server(Path(os.environ["QUIRE_BUILD"]), folder)
@@ -223,4 +245,4 @@ def over_a_restart():
 
 
 if __name__ == "__main__":
-    script(commands_of_hashes, commands_of_documents, random_changes, over_a_restart)
+    script(commands_of_hashes, commands_of_documents, random_changes, made_anew_under_writes, over_a_restart)
