@@ -126,21 +126,19 @@ static void add_rows(struct selection *s, const struct segment *segment, const u
     }
 }
 
-int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
+/* One for n rows, of which add_rows is to be told next; NULL without memory. */
+static struct selection *begin(const struct segment *segment, uint64_t n)
 {
-    uint32_t numbers[READ_ROWS], n;
-    uint64_t taken = 0;
-    struct selection *s = make_empty(roaring_bitmap_get_cardinality(rows), segment->params.rows);
-    if (!s || !reserve_more(s, segment)) {
-        selection_unref(s);
-        return QUIRE_ENOMEM;
-    }
-    s->residual = residual;
-    roaring_uint32_iterator_t at;
-    roaring_init_iterator(rows, &at);
-    for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
-        add_rows(s, segment, numbers, n, taken);
-    assert(taken == s->n);
+    struct selection *s = make_empty(n, segment->params.rows);
+    if (s && reserve_more(s, segment))
+        return s;
+    selection_unref(s);
+    return NULL;
+}
+
+/* All rows are in it: counts blocks and reads. */
+static void finish(struct selection *s, const struct segment *segment)
+{
     if (s->places && s->places->rows) {
         uint64_t places = row_set_order(s->places->rows, s->n);
         assert(places == s->n); /* each row has a place of its own */
@@ -152,6 +150,34 @@ int selection_create(const struct segment *segment, const roaring_bitmap_t *rows
     for (uint32_t i = 0; i < (segment->params.n_blocks + 7) / 8; i++)
         s->n_blocks += (uint32_t)__builtin_popcount(s->blocks[i]);
     assert(s->n_blocks <= s->run_blocks && s->n_runs <= s->n_blocks && (s->n_runs > 0) == (s->n > 0));
+}
+
+int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
+{
+    uint32_t numbers[READ_ROWS], n;
+    uint64_t taken = 0;
+    struct selection *s = begin(segment, roaring_bitmap_get_cardinality(rows));
+    if (!s)
+        return QUIRE_ENOMEM;
+    s->residual = residual;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
+        add_rows(s, segment, numbers, n, taken);
+    assert(taken == s->n);
+    finish(s, segment);
+    *out = s;
+    return 0;
+}
+
+int selection_create_list(const struct segment *segment, const uint32_t *rows, uint32_t n, struct selection **out)
+{
+    struct selection *s = begin(segment, n);
+    if (!s)
+        return QUIRE_ENOMEM;
+    if (n > 0)
+        add_rows(s, segment, rows, n, 0);
+    finish(s, segment);
     *out = s;
     return 0;
 }

@@ -52,6 +52,8 @@ int selection_of(struct segment *segment, struct filter *filter, const struct te
 /* From rows: for tests and for lists of rows that are known. The set stays the caller's. */
 int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual,
                      struct selection **out);
+/* From n rows, ascending and all different. */
+int selection_create_list(const struct segment *segment, const uint32_t *rows, uint32_t n, struct selection **out);
 void selection_unref(struct selection *selection); /* NULL is fine */
 /* Place of the first row >= `row`, in a selection with a list. */
 uint64_t selection_first(const struct selection *selection, uint32_t row);
