@@ -22,10 +22,8 @@
 
 #define UNIT        0x1p-24            /* half of what tells 1 from the next f32 */
 #define BATCH_BYTES ((size_t)64 << 20) /* of answers and queries */
-#define LENGTH_MIN  1e-6               /* of queries, as of rows (exact_rows.c) */
-#define LENGTH_MAX  1e6
-#define LEVELS      (255 + 127.5) /* what a level and the half that is taken off it are at most */
-#define CALLS       8u            /* runs of rows per part and QUERIES queries (docs/gpu.md) */
+#define LEVELS      (255 + 127.5)      /* what a level and the half that is taken off it are at most */
+#define CALLS       8u                 /* runs of rows per part and QUERIES queries (docs/gpu.md) */
 #define QUERIES     256u
 
 /* How far w may be from v. */
@@ -74,7 +72,7 @@ static struct bound prepare(const struct exact_rows *r, const float *query, stru
     const struct segment_params *p = &g->params;
     const struct exact_maxima *most = &r->maxima;
     double kernel = (r->dim / 4.0 + 16) * UNIT, device = offload_float_error(r->dim);
-    double tiny = 4 * LENGTH_MAX * offload_float_tiny(r->dim) + 1e-36, norm2_max = sqrt(g->space.norm2_max);
+    double tiny = 4 * EXACT_LENGTH_MAX * offload_float_tiny(r->dim) + 1e-36, norm2_max = sqrt(g->space.norm2_max);
     struct bound b = {.is_known = true, .clamp = -INFINITY};
     struct query_sums s;
     float norm2 = 0, rounded_sum = 0;
@@ -83,7 +81,7 @@ static struct bound prepare(const struct exact_rows *r, const float *query, stru
     case EXACT_PRODUCT:
         memcpy(out, query, sizeof *out * p->dim);
         s = sums_of(out, p->dim);
-        b.is_known = (s.length >= LENGTH_MIN || s.length == 0) && s.length <= LENGTH_MAX;
+        b.is_known = (s.length >= EXACT_LENGTH_MIN || s.length == 0) && s.length <= EXACT_LENGTH_MAX;
         b.relative = r->form == EXACT_L2 ? 1.01 * (kernel + device) + 4 * UNIT : 0;
         b.absolute = 2 * tiny;
         if (r->form == EXACT_PRODUCT) /* and w is rounded, which is of the size of M^2 (space.h) */
@@ -111,7 +109,7 @@ static struct bound prepare(const struct exact_rows *r, const float *query, stru
         double w = kernel * apart + code_error(r, &s, (double)rounded_sum, kernel) +
                    4 * UNIT * (apart + most->offset + 2 * most->factor * LEVELS * s.magnitude);
         double row = 2 * most->length + most->centre; /* each element of the row was rounded twice */
-        b.is_known = s.length <= LENGTH_MAX;
+        b.is_known = s.length <= EXACT_LENGTH_MAX;
         b.absolute = w / 2 + device * (s.length * most->length + most->constant) +
                      UNIT * (s.length * row + most->constant) + tiny;
         b.clamp = -s.length * s.length / 2;

@@ -8,6 +8,11 @@
 #include "index/exact/exact.h"
 #include "index/segment/segment_view.h"
 
+/* Of queries and rows that are elements: products of such, and what a device may lose below 2^-126, are far from each
+ * other. */
+#define EXACT_LENGTH_MIN 1e-6
+#define EXACT_LENGTH_MAX 1e6
+
 /* How the distances of a search are made (score.h), and with them what a row is on the device. v is what the device
  * answers, w the distance in the working space. */
 enum exact_form {

@@ -25,9 +25,6 @@
 #include <string.h>
 
 #define READ_BYTES (1u << 20)
-#define LENGTH_MIN                                                                                                     \
-    1e-6 /* of rows that are elements: products of such, and what a device may lose below 2^-126, are far */
-#define LENGTH_MAX 1e6  /* from each other */
 #define UNIT_MOST  1.01 /* what a row's length times its factor may be under cosine */
 #define HALF_LEVEL 127.5f
 
@@ -108,7 +105,7 @@ static int put_elements(struct stage *s, const uint8_t *slot, const uint8_t *fac
         if (!(length * times <= UNIT_MOST))
             return refuse(s, row, "is not as long as its factor says");
     }
-    if (length > LENGTH_MAX || (length < LENGTH_MIN && length != 0) || isnan(length))
+    if (length > EXACT_LENGTH_MAX || (length < EXACT_LENGTH_MIN && length != 0) || isnan(length))
         return refuse(s, row, "is shorter than 10^-6 or longer than 10^6");
     raise_to(&r->maxima.length, length * times);
     if (r->element == OFFLOAD_F32)
@@ -149,7 +146,7 @@ static int put_centred(struct stage *s, const uint8_t *slot, const uint8_t *fact
         out[i] = s->centre[i] + f * ((float)slot[i] - HALF_LEVEL);
     out[p->code_dim] = (float)(-(centre * centre + (double)a) / 2);
     double length = length_of(out, p->code_dim);
-    if (!(length <= LENGTH_MAX) || !(fabs((double)a) <= LENGTH_MAX * LENGTH_MAX))
+    if (!(length <= EXACT_LENGTH_MAX) || !(fabs((double)a) <= EXACT_LENGTH_MAX * EXACT_LENGTH_MAX))
         return refuse(s, row, "is longer than 10^6");
     raise_to(&r->maxima.factor, fabs((double)f));
     raise_to(&r->maxima.centre, centre);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Thread_local unsigned fail_in; /* allocations of this thread from now on, this one fails; 0: none */
