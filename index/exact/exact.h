@@ -21,6 +21,8 @@ struct exact_rows; /* those of one segment on a device */
  * with a sentence: such rows are the processor's. */
 int exact_open(struct offload *offload, struct segment *segment, struct exact_rows **out, struct quire_error *err);
 void exact_close(struct exact_rows *rows); /* NULL is fine */
+/* What is on the device leaves it; it comes back when it is needed. */
+void exact_leave(struct exact_rows *rows);
 struct segment *exact_segment(const struct exact_rows *rows);
 /* Bytes that all rows take on the device, and those that are there now. */
 uint64_t exact_bytes(const struct segment *segment);

@@ -366,13 +366,18 @@ int exact_open(struct offload *offload, struct segment *segment, struct exact_ro
     return rc;
 }
 
+void exact_leave(struct exact_rows *r)
+{
+    for (uint32_t i = 0; i < r->n_parts; i++)
+        drop_part(r, i);
+    assert(r->n_held == 0);
+}
+
 void exact_close(struct exact_rows *r)
 {
     if (!r)
         return;
-    for (uint32_t i = 0; i < r->n_parts; i++)
-        drop_part(r, i);
-    assert(r->n_held == 0);
+    exact_leave(r);
     free(r->parts);
     segment_unref(r->segment);
     free(r);
