@@ -11,12 +11,17 @@
 #include "tests/sanitized.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 static _Thread_local unsigned fail_in; /* allocations of this thread from now on, this one fails; 0: none */
+/* The same of the thread that calls the plug-in, wherever that is: it is known by an allocation of the plug-in's, from
+ * when fail_memory_watches is set. */
+static atomic_uint fail_device_in;
+static atomic_bool fail_memory_watches;
 
 #if SANITIZED
 #define FAIL_MEMORY 0
@@ -30,13 +35,18 @@ extern void *__libc_memalign(size_t alignment, size_t bytes);
 
 static inline bool fail_memory_now(const void *caller)
 {
+    static _Thread_local bool is_device;
     Dl_info info;
-    if (fail_in == 0 || !dladdr(caller, &info) || !info.dli_fname)
+    if ((fail_in == 0 && !fail_memory_watches) || !dladdr(caller, &info) || !info.dli_fname)
         return false;
     const char *slash = strrchr(info.dli_fname, '/'), *name = slash ? slash + 1 : info.dli_fname;
-    if (strcmp(name, "libquire-opencl.so") != 0 && strncmp(name, "test_", 5) != 0)
+    bool is_plugin = strcmp(name, "libquire-opencl.so") == 0;
+    is_device = is_device || is_plugin;
+    if (!is_plugin && strncmp(name, "test_", 5) != 0)
         return false;
-    return --fail_in == 0;
+    if (fail_in > 0)
+        return --fail_in == 0;
+    return is_device && fail_device_in > 0 && --fail_device_in == 0;
 }
 
 void *malloc(size_t bytes)

@@ -56,6 +56,13 @@ static int find_devices(const struct opencl_calls *calls, cl_device_id *out, uin
     return 0;
 }
 
+/* What a driver says ends up in lines of a log. */
+static void make_line(char *text)
+{
+    for (; *text; text++)
+        *text = *text < ' ' && *text >= 0 ? ' ' : *text;
+}
+
 static void describe(const struct opencl_calls *calls, cl_device_id id, struct offload_device *out)
 {
     cl_ulong memory = 0, buffer = 0;
@@ -66,6 +73,8 @@ static void describe(const struct opencl_calls *calls, cl_device_id id, struct o
     calls->clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
     calls->clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof buffer, &buffer, NULL);
     calls->clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+    make_line(out->name);
+    make_line(out->driver);
     out->memory_bytes = memory;
     out->buffer_bytes = buffer;
     out->units = units;

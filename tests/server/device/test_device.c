@@ -7,6 +7,7 @@
  * way. Without a device the tests say that they were skipped.
  */
 #include "index/offload/offload.h"
+#include "tests/opencl/fail_memory.h"
 #include "tests/opencl/fake_opencl.h"
 #include "tests/server/support_server.h"
 #include <setjmp.h>
@@ -429,22 +430,63 @@ static void test_little_memory(void **state)
     stop();
 }
 
+/* A set that no device has been asked about: what failed is not tried again at once. */
+static void load_again(void)
+{
+    expect_same("DEL l2");
+    expect_same("VLOAD l2 l2");
+}
+
 /* Each call of the driver's in turn has no memory, once; a server that has seen all of that still answers. */
 static void test_every_call(void **state)
 {
+    bool through = false;
     (void)state;
     skip_without_device();
     start(device.name);
-    for (unsigned at = 1; at < 60; at += 1 + at / 12) {
+    for (unsigned at = 1; !through; at++) {
         char words[64];
-        snprintf(words, sizeof words, "VSIM l2 ELE %u COUNT 3 TRUTH WITHSCORES", at);
+        load_again();
         fake->status = CL_MEM_FULL;
         fake->fail_at = at;
-        expect_same(words);
-        snprintf(words, sizeof words, "VSIM live ELE e%u COUNT 3 TRUTH WITHSCORES", at);
-        expect_same(words);
+        for (unsigned i = 0; i < 3; i++) { /* rows are brought, or again; then they are there */
+            snprintf(words, sizeof words, "VSIM l2 ELE %u COUNT 3 TRUTH WITHSCORES", at + i);
+            expect_same(words);
+        }
+        through = fake->fail_at > 0;
         fake->fail_at = 0;
+        assert_true(at < 300);
     }
+    assert_true(count(&helped, "gpu_failed") > 10 && count(&helped, "gpu_named") > 10);
+    assert_string_equal(info(&helped, "gpu_state"), "ready");
+    stop();
+}
+
+/* Each allocation of the device's thread in turn fails. */
+static void test_memory_fails(void **state)
+{
+    bool through = false;
+    (void)state;
+    skip_without_device();
+    if (!FAIL_MEMORY)
+        skip();
+    fail_memory_watches = true;
+    start(device.name);
+    expect_same("VSIM l2 ELE 1 COUNT 3 TRUTH WITHSCORES");
+    for (unsigned n = 1; !through; n++) {
+        char words[64];
+        load_again();
+        fail_device_in = n;
+        for (unsigned i = 0; i < 3; i++) {
+            snprintf(words, sizeof words, "VSIM l2 ELE %u COUNT 3 TRUTH WITHSCORES", n + i);
+            expect_same(words);
+        }
+        through = fail_device_in > 0;
+        fail_device_in = 0;
+        assert_true(n < 300);
+    }
+    fail_memory_watches = false;
+    assert_true(count(&helped, "gpu_failed") > 10 && count(&helped, "gpu_named") > 10);
     assert_string_equal(info(&helped, "gpu_state"), "ready");
     stop();
 }
@@ -531,8 +573,8 @@ int main(void)
         cmocka_unit_test(test_same_answers),  cmocka_unit_test(test_wide),
         cmocka_unit_test(test_writes),        cmocka_unit_test(test_vanishes),
         cmocka_unit_test(test_little_memory), cmocka_unit_test(test_every_call),
-        cmocka_unit_test(test_many_clients),  cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_memory_fails),  cmocka_unit_test(test_many_clients),
+        cmocka_unit_test(test_stops),         cmocka_unit_test(test_auto),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
