@@ -45,8 +45,7 @@ struct exact_request {
  * offload_load; of reading the segment; QUIRE_EUNSUPPORTED: such rows, or so many neighbours, are the processor's. */
 int exact_name(struct exact_rows *rows, const struct exact_request *request, struct quire_error *err);
 
-/* The work of n queries: what the device does once the rows are there, and what bringing them there is. The processor's
- * share of the latter is about one query by one thread. */
+/* The work of n queries: what the device does once the rows are there, and what bringing them there is. */
 void exact_work(const struct segment *segment, uint32_t n, struct offload_work *search, struct offload_work *load);
 
 #endif

@@ -24,6 +24,7 @@
 #define BATCH_BYTES ((size_t)64 << 20) /* of answers and queries */
 #define LEVELS      (255 + 127.5)      /* what a level and the half that is taken off it are at most */
 #define CALLS       8u                 /* runs of rows per part and QUERIES queries (docs/gpu.md) */
+#define PREPARED    20u /* products per element that a thread could have done while it read and turned a row */
 #define QUERIES     256u
 
 /* How far w may be from v. */
@@ -291,5 +292,5 @@ void exact_work(const struct segment *segment, uint32_t n, struct offload_work *
                                     .products = elements * n,
                                     .bytes = (uint64_t)n * segment->params.dim * sizeof(float),
                                     .calls = batches * CALLS};
-    *load = (struct offload_work){.kind = OFFLOAD_FLOATS, .bytes = bytes, .calls = 1};
+    *load = (struct offload_work){.kind = OFFLOAD_FLOATS, .bytes = bytes, .calls = 1, .prepared = elements * PREPARED};
 }

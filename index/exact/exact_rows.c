@@ -24,9 +24,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_BYTES (1u << 20)
-#define UNIT_MOST  1.01 /* what a row's length times its factor may be under cosine */
-#define HALF_LEVEL 127.5f
+#define READ_BYTES   (1u << 20)
+#define UNIT_MOST    1.01 /* what a row's length times its factor may be under cosine */
+#define HALF_LEVEL   127.5f
+#define LENGTH_SLACK 1.0001
 
 /* ---- what rows become -------------------------------------------------------------------------------------------- */
 
@@ -70,7 +71,8 @@ struct stage {
     uint8_t *data;   /* as the device has them */
     float *factors;
     float *floats, *centre; /* of one row; of its block */
-    f16_t halves[256];      /* levels less 127.5 */
+    double centre_length;
+    f16_t halves[256]; /* levels less 127.5 */
     uint32_t capacity, n, first;
 };
 
@@ -85,12 +87,10 @@ static void raise_to(double *most, double value)
     *most = value > *most ? value : *most;
 }
 
+/* Somewhat more than the length, whatever the sum was rounded to. */
 static double length_of(const float *x, uint32_t n)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
+    return sqrt((double)kernels()->f32_dot(x, x, n)) * LENGTH_SLACK;
 }
 
 static int put_elements(struct stage *s, const uint8_t *slot, const uint8_t *factor, uint32_t row, uint8_t *to)
@@ -121,15 +121,17 @@ static int put_unit_code(struct stage *s, const uint8_t *slot, const uint8_t *fa
 {
     struct exact_rows *r = s->rows;
     f16_t *halves = (f16_t *)(void *)to;
-    double sum = 0, f = (double)bytes_load_f32(factor);
+    double f = (double)bytes_load_f32(factor), half = (double)HALF_LEVEL;
+    uint32_t sum = 0;
     for (uint32_t i = 0; i < r->dim; i++) {
-        double y = slot[i] - (double)HALF_LEVEL;
         halves[i] = s->halves[slot[i]];
-        sum += y * y;
+        sum += slot[i];
     }
+    /* of (u - 127.5)^2 */
+    double length2 = (double)kernels()->u8_dot(slot, slot, r->dim) - 2 * half * sum + half * half * r->dim;
     s->factors[s->n] = (float)f;
     raise_to(&r->maxima.factor, f);
-    raise_to(&r->maxima.length, sqrt(sum) * f);
+    raise_to(&r->maxima.length, sqrt(length2 > 0 ? length2 : 0) * f);
     return 0;
 }
 
@@ -139,7 +141,7 @@ static int put_centred(struct stage *s, const uint8_t *slot, const uint8_t *fact
     const struct segment_params *p = &r->segment->params;
     float a = bytes_load_f32(factor), f = bytes_load_f32(factor + 4);
     float *out = (float *)(void *)to;
-    double centre = length_of(s->centre, p->code_dim);
+    double centre = s->centre_length;
     if (format_is_zero_vector(p, a, f))
         return refuse(s, row, "is a zero vector");
     for (uint32_t i = 0; i < p->code_dim; i++)
@@ -168,6 +170,16 @@ static int flush(struct stage *s, struct offload_block *block)
     return rc;
 }
 
+static void place_centre(struct stage *s, uint32_t block)
+{
+    uint32_t n = s->rows->segment->params.code_dim;
+    double sum = 0;
+    segment_centre(s->rows->segment, block, s->centre);
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)s->centre[i] * (double)s->centre[i];
+    s->centre_length = sqrt(sum);
+}
+
 static int stage_block(struct stage *s, const struct block_view *view)
 {
     struct exact_rows *r = s->rows;
@@ -175,7 +187,7 @@ static int stage_block(struct stage *s, const struct block_view *view)
     size_t bytes = bytes_of(p) - (has_factors(r->form) ? sizeof(float) : 0);
     int rc = 0;
     if (r->form == EXACT_CENTRED)
-        segment_centre(r->segment, view->number, s->centre);
+        place_centre(s, view->number);
     for (uint32_t slot = 0; rc == 0 && slot < view->n_slots; slot++) {
         const uint8_t *at = view->slots + (size_t)slot * p->slot_bytes;
         const uint8_t *factor = view->factors ? view->factors + (size_t)slot * p->factor_bytes : NULL;
@@ -301,7 +313,7 @@ static void drop_part(struct exact_rows *r, uint32_t part)
 static int cut(struct exact_rows *r, uint32_t most, struct quire_error *err)
 {
     const struct segment_params *p = &r->segment->params;
-    uint32_t blocks = most / p->slots_per_block;
+    uint32_t blocks = most < p->rows ? most / p->slots_per_block : p->n_blocks;
     blocks = blocks < 1 ? 1 : blocks < p->n_blocks ? blocks : p->n_blocks;
     uint32_t n = (p->n_blocks + blocks - 1) / blocks;
     struct offload_block **parts = calloc(n, sizeof *parts);

@@ -2,8 +2,8 @@
  * device_rows.c - which segments have their rows on the device, and whether a batch of queries is worth it.
  *
  * A device that was named by the operator gets all it can do. With auto a batch must be expected to take less time there
- * than on all lanes (docs/gpu.md has the model), and rows must be there first: to bring them costs about as much as
- * an exact search of them, which pays only if others follow. Nobody knows whether they will, so rows are brought when
+ * than on all lanes (docs/gpu.md has the model), and rows must be there first: to bring them costs as much as a number of
+ * exact searches of them, which pays only if others follow. Nobody knows whether they will, so rows are brought when
  * the time that was lost for lack of them has come up to what bringing them costs: whatever follows, no more than twice
  * the least possible is lost (as with skis that may be rented or bought: Karlin et al., 1988).
  *
@@ -121,8 +121,7 @@ static bool auto_takes(const struct device *d, struct device_rows *r, const stru
     }
     if (exact_bytes_held(r->rows) == exact_bytes(segment))
         return true;
-    const struct offload_work pass = {.kind = OFFLOAD_FLOATS, .products = i->rows * i->dim};
-    double bringing = offload_device_seconds(&d->rates, &load) + offload_processor_seconds(&d->rates, &pass, 1);
+    double bringing = offload_device_seconds(&d->rates, &load);
     r->debt += processor - device;
     if (r->debt >= bringing)
         return true;

@@ -519,7 +519,7 @@ static void test_limits_and_work(void **state)
     exact_work(w.segment, 300, &search_work, &load_work);
     assert_true(search_work.products == 300ull * ROWS * 24 && search_work.kind == OFFLOAD_FLOATS);
     assert_true(search_work.bytes == 300ull * 24 * 4 && load_work.bytes == ROWS * 24ull * 4 &&
-                exact_bytes(w.segment) == load_work.bytes && load_work.products == 0);
+                exact_bytes(w.segment) == load_work.bytes && load_work.products == 0 && load_work.prepared > 0);
     setenv("QUIRE_OPENCL_TILES", "local", 1); /* 2,048 at most */
     struct offload *offload = open_device();
     unsetenv("QUIRE_OPENCL_TILES");

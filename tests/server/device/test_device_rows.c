@@ -99,7 +99,7 @@ static void bring(struct device_rows *rows)
     assert_int_equal(exact_bytes_held(rows->rows), ROWS_BYTES);
 }
 
-/* One query saves 600 x 16 / 2e9 s, about 5 us; to bring the rows costs 38 us of transfer and 10 us of reading. */
+/* One query saves 600 x 16 / 2e9 s, about 5 us; to bring the rows costs 38 us of transfer and 192 us of reading. */
 static void test_rows_are_brought_when_it_pays(void **state)
 {
     (void)state;
@@ -108,9 +108,9 @@ static void test_rows_are_brought_when_it_pays(void **state)
     unsigned n = 1;
     while (!pays(rows, 1, true)) {
         assert_non_null(strstr(why, "would have saved"));
-        assert_true(++n < 20);
+        assert_true(++n < 60);
     }
-    assert_true(n >= 9 && n <= 12);
+    assert_true(n >= 46 && n <= 50);
     assert_true(pays(find(1), 1000, true)); /* a batch that is worth it by itself */
     bring(rows);
     rows->debt = 0;
