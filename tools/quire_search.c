@@ -10,8 +10,8 @@
  * distances of the index itself are no judge, since its blocks may hold vectors rounded. Only where the ties reach the
  * end of the truth's list, so that a tied id may be missing there, a hit at that same distance counts too.
  *
- * With --exact a device may name the rows that can be among the nearest (index/exact): the answers are the same, bit for
- * bit, with far fewer reads. Its time is part of the run, and of each query's latency in its chunk.
+ * With --exact a device may name the rows that can be among the nearest (index/exact): the answers are the same, bit
+ * for bit, with far fewer reads. Its time is part of the run, and of each query's latency in its chunk.
  *
  * Under a filter or for tenants a query may have fewer than k neighbours, and its truth says how many (vecfile.h):
  * recall is of those, and a query that got another number of hits is counted, as that must not be.

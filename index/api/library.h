@@ -1,5 +1,5 @@
-/* library.h - what all that implements quire.h shares, the caches of the layer above among it; and what tools may do with
- * an opened index that quire.h does not offer. */
+/* library.h - what all that implements quire.h shares, the caches of the layer above among it; and what tools may do
+ * with an opened index that quire.h does not offer. */
 #ifndef QUIRE_INDEX_LIBRARY_H
 #define QUIRE_INDEX_LIBRARY_H
 

@@ -1,11 +1,11 @@
 /*
  * exact.h - exact search with the help of a device: which rows of a segment can be among the k nearest.
  *
- * The rows of a segment are kept in the memory of a device, which finds those that its own sums say are nearest. From the
- * bounds on its error and on the error of a search's distances (score.h) follows which rows can be among the k nearest by
- * the latter. An exact search of these rows alone (selection.h) then answers what a search that reads every block would,
- * bit for bit, with about k reads. Where the bounds leave more open than the device has named, nothing is said and all
- * rows are to be searched.
+ * The rows of a segment are kept in the memory of a device, which finds those that its own sums say are nearest. From
+ * the bounds on its error and on the error of a search's distances (score.h) follows which rows can be among the k
+ * nearest by the latter. An exact search of these rows alone (selection.h) then answers what a search that reads every
+ * block would, bit for bit, with about k reads. Where the bounds leave more open than the device has named, nothing is
+ * said and all rows are to be searched.
  *
  * Calls block, on the disk and on the device: they are for tools and workers, never for a lane.
  */

@@ -59,7 +59,7 @@ static struct query_sums sums_of(const float *q, uint32_t n)
     return s;
 }
 
-/* What the estimate of a row by an 8-bit code is off, 2 f (y - 127.5 sum), where `sum` is rounded as a search has it. */
+/* What the estimate of a row by an 8-bit code is off, 2 f (y - 127.5 sum); `sum` is rounded as a search has it. */
 static double code_error(const struct exact_rows *r, const struct query_sums *s, double rounded_sum, double kernel)
 {
     double dot = 255 * s->magnitude * kernel, sum = 127.5 * fabs(rounded_sum - s->sum);

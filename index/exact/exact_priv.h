@@ -20,7 +20,7 @@ enum exact_form {
     EXACT_COSINE,  /* elements, times a factor: w = 2 + 2 v */
     EXACT_PRODUCT, /* elements: w grows with v */
     EXACT_UNIT,    /* levels of unit codes less 127.5, which halves hold, times a factor: w = 2 + 2 v */
-    EXACT_CENTRED, /* the rotated row by its 8-bit code, and a last element for what else is constant: w = |q|^2 + 2 v */
+    EXACT_CENTRED, /* the rotated row by its 8-bit code, and a last element, which is constant: w = |q|^2 + 2 v */
 };
 
 /* The largest of what rows have; nothing is forgotten when rows leave the device. */

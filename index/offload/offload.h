@@ -79,8 +79,8 @@ int offload_nearest_all(struct offload *offload, const struct offload_rows *rows
 /* The rows of `row_bytes` that one block may have on the device, at most n. */
 uint32_t offload_rows_max(struct offload *offload, size_t row_bytes, uint32_t n);
 #define OFFLOAD_ROWS_LEAST 4096u /* of a block: where not even those fit, the processor does the work */
-/* The nearest k of two sorted lists, of which `known` has the smaller rows, into known, which has room for k; or as many
- * as there are. spare: k. */
+/* The nearest k of two sorted lists, of which `known` has the smaller rows, into known, which has room for k; or as
+ * many as there are. spare: k. */
 void offload_merge(struct offload_near *known, uint32_t n_known, const struct offload_near *found, uint32_t n_found,
                    uint32_t k, struct offload_near *spare);
 

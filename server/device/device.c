@@ -3,8 +3,8 @@
  *
  * Asks wait in one line. Those for the same set and as many neighbours that stand together are one batch, whichever
  * clients they came from: a device takes hardly longer for a thousand queries than for one. For each segment of the set
- * it is decided whether the device is worth it (device_rows.c); of what it names, each ask gets its own piece of memory.
- * The line is bounded, and so are the places that all answers take; beyond that lanes go without.
+ * it is decided whether the device is worth it (device_rows.c); of what it names, each ask gets its own piece of
+ * memory. The line is bounded, and so are the places that all answers take; beyond that lanes go without.
  *
  * A driver may take seconds to open a device or to compile, and may hang; lanes see none of it. When a device is lost,
  * what is on it is forgotten, one line goes to the log, and from then on nothing is asked.

@@ -1,9 +1,9 @@
 /*
  * device.h - a device that helps the lanes with exact searches: how a lane asks, and what is told of it.
  *
- * A thread of its own owns the device. It opens it after the server has started, keeps rows of segments there, and names
- * the rows that can be among the nearest (index/exact). A lane hands it queries and goes on; the answer comes as a message
- * to the lane. Nothing on a lane waits for the device: what is not answered well is searched without it.
+ * A thread of its own owns the device. It opens it after the server has started, keeps rows of segments there, and
+ * names the rows that can be among the nearest (index/exact). A lane hands it queries and goes on; the answer comes as
+ * a message to the lane. Nothing on a lane waits for the device: what is not answered well is searched without it.
  */
 #ifndef QUIRE_SERVER_DEVICE_H
 #define QUIRE_SERVER_DEVICE_H

@@ -1,11 +1,11 @@
 /*
  * device_rows.c - which segments have their rows on the device, and whether a batch of queries is worth it.
  *
- * A device that was named by the operator gets all it can do. With auto a batch must be expected to take less time there
- * than on all lanes (docs/gpu.md has the model), and rows must be there first: to bring them costs as much as a number of
- * exact searches of them, which pays only if others follow. Nobody knows whether they will, so rows are brought when
- * the time that was lost for lack of them has come up to what bringing them costs: whatever follows, no more than twice
- * the least possible is lost (as with skis that may be rented or bought: Karlin et al., 1988).
+ * A device that was named by the operator gets all it can do. With auto a batch must be expected to take less time
+ * there than on all lanes (docs/gpu.md has the model), and rows must be there first: to bring them costs as much as a
+ * number of exact searches of them, which pays only if others follow. Nobody knows whether they will, so rows are
+ * brought when the time that was lost for lack of them has come up to what bringing them costs: whatever follows, no
+ * more than twice the least possible is lost (as with skis that may be rented or bought: Karlin et al., 1988).
  *
  * Rows that were used least recently make room for others. What failed is not tried again for a while; what cannot be,
  * never. Segments that left their set go within a second, as their files stay while they are held.

@@ -10,8 +10,8 @@
  * ELE costs a fetch first: the element's stored vector is the query, and the element itself is among the results, as in
  * Redis. NOTHREAD is accepted and changes nothing: no command runs in a thread of its own.
  *
- * Where the setting gpu gives a device, it names the rows that can be among the nearest for TRUTH, and for VMSIM of many
- * queries; searches look at these alone (server/device). Vectors that stand in the request go there ahead of their
+ * Where the setting gpu gives a device, it names the rows that can be among the nearest for TRUTH, and for VMSIM of
+ * many queries; searches look at these alone (server/device). Vectors that stand in the request go there ahead of their
  * turn, many at once; elements when they have been fetched. A query whose rows were not named is searched as without.
  *
  * The reply is that of Redis's vector sets. With EXPLAIN it is an array of two: that reply, and a map of what the

@@ -1,5 +1,6 @@
 /*
- * test_device_rows.c - which rows are kept on a device, and when auto has a batch done there, by rates that are made up.
+ * test_device_rows.c - which rows are kept on a device, and when auto has a batch done there, by rates that are made
+ * up.
  *
  * Segments are real and on a real device (pocl); rates, clocks of use and memory are the test's. Without a device the
  * tests say that they were skipped.
