@@ -316,6 +316,20 @@ static void test_same_answers(void **state)
     expect_same("VSIM l2 ELE 3 COUNT 600 TRUTH WITHSCORES");
     expect_same("VSIM live ELE e3 COUNT 5000 TRUTH WITHSCORES");
     assert_non_null(strstr(info(&helped, "gpu_last_fall_back"), "all rows"));
+    /* in a transaction, and in the newer protocol */
+    expect_same("MULTI");
+    expect_same("VSIM l2 ELE 30 COUNT 6 TRUTH WITHSCORES");
+    expect_same("VSIM live ELE e30 COUNT 6 TRUTH WITHATTRIBS");
+    expect_same("EXEC");
+    struct reply hello = ask(&plain.c, "HELLO 3");
+    reply_free(&hello);
+    hello = ask(&helped.c, "HELLO 3");
+    reply_free(&hello);
+    compare_all(1);
+    /* errors */
+    expect_same("VSIM l2 ELE none TRUTH");
+    expect_same("VSIM l2 VALUES 2 1 2 TRUTH");
+    expect_same("VSIM l2 VALUES 16 nan 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 TRUTH");
     stop();
 }
 
