@@ -243,7 +243,7 @@ static int batch_init(struct batch *b, const struct exact_request *request, uint
     *step = most < request->n ? (uint32_t)most : request->n;
     b->most = request->most;
     b->queries = malloc(memory_size_mul(*step, b->rows->dim * sizeof *b->queries));
-    b->near = malloc(memory_size_mul(*step, answer));
+    b->near = calloc(*step, answer);
     b->found = malloc(memory_size_mul(*step, answer));
     b->spare = malloc(answer);
     return b->queries && b->near && b->found && b->spare ? 0 : QUIRE_ENOMEM;

@@ -267,6 +267,7 @@ int offload_load(struct offload *offload, const struct offload_rows *rows, struc
     int rc = offload_reserve(offload, &shape, &block, err);
     if (rc < 0)
         return rc;
+    assert(block);
     rc = offload_put(offload, block, &all, err);
     if (rc == 0)
         *out = block;

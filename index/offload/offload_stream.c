@@ -49,6 +49,7 @@ static int search_part(struct stream *s, struct offload_block *block, uint32_t n
     const struct offload_nearest *all = s->request;
     uint32_t k = smaller(all->k, n), step = BATCH_LEAST;
     int rc = 0;
+    assert(n > 0 && n <= s->rows->n);
     for (uint32_t at = 0; rc == 0 && at < all->n_queries; at += step) {
         struct offload_nearest part = {
             .measure = all->measure, .n_queries = smaller(step, all->n_queries - at), .k = k};
@@ -61,8 +62,9 @@ static int search_part(struct stream *s, struct offload_block *block, uint32_t n
                 found[i].row += s->first;
             offload_merge(all->out + ((size_t)at + q) * all->k, s->kept, found, k, all->k, s->merged);
         }
-        uint64_t done = (uint64_t)s->first * all->n_queries + ((uint64_t)at + part.n_queries) * n;
-        if (rc == 0 && s->progress && s->progress->report(s->progress->context, done / s->rows->n, all->n_queries) != 0)
+        double seen = (double)s->first * all->n_queries + ((double)at + part.n_queries) * n;
+        uint64_t done = (uint64_t)(seen / s->rows->n);
+        if (rc == 0 && s->progress && s->progress->report(s->progress->context, done, all->n_queries) != 0)
             rc = error_set(err, QUIRE_ECANCELLED, "stopped");
     }
     return rc;

@@ -293,6 +293,7 @@ static void notice_loss(struct device *d)
 
 static void answer(struct device *d, struct batch *b)
 {
+    assert(b->first && b->n > 0);
     struct view *view = collection_view(b->first->collection);
     uint32_t from = 0;
     bool right = array_reserve(&b->counts, &b->n_capacity, b->n);

@@ -138,7 +138,9 @@ static int open_device(uint32_t device, void **context, struct quire_error *err)
     uint32_t found = 0, cards = 0;
     cl_int status = CL_SUCCESS;
     struct opencl *cl = calloc(1, sizeof *cl);
-    int rc = cl ? opencl_load(&cl->calls, err) : opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a device");
+    if (!cl)
+        return opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a device");
+    int rc = opencl_load(&cl->calls, err);
     if (rc == 0)
         rc = find_devices(cl->calls, ids, &found, &cards, err);
     if (rc == 0 && device >= found)
@@ -157,8 +159,9 @@ static int open_device(uint32_t device, void **context, struct quire_error *err)
     if (rc == 0) {
         choose_shape(cl);
         *context = cl;
-    } else if (cl)
+    } else {
         close_context(cl);
+    }
     return rc;
 }
 
