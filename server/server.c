@@ -1,11 +1,12 @@
 /*
  * server.c - start and stop of the server: what is opened in which order, and closed in the reverse.
  *
- * Start: files limit, sockets (so that a port in use is known at once), worker, indexes to load, lanes. All lanes are
- * created before the first serves; when one cannot be, the reason is returned and nothing has been served.
+ * Start: files limit, sockets (so that a port in use is known at once), worker, indexes to load, the device's thread
+ * (which opens it while the server serves), lanes. All lanes are created before the first serves; when one cannot be,
+ * the reason is returned and nothing has been served.
  * Stop: lanes end when their clients have (whoever waits for an answer of a cache gets a miss); messages that came too
- * late are run by this thread; the worker ends, whose queue is emptied; then caches end, keys are freed, and the
- * journal is closed.
+ * late are run by this thread; the device's thread ends, and the worker, whose queue is emptied; then caches end, keys
+ * are freed, and the journal is closed.
  */
 #include "server/server.h"
 #include "index/vector/parallel.h"
@@ -22,6 +23,7 @@
 #include "server/commands/command.h"
 #include "server/commands/latency.h"
 #include "server/commands/modules.h"
+#include "server/device/device.h"
 #include "server/document/cursors.h"
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
@@ -41,7 +43,7 @@
 enum { ALIVE_MS = 2000 }; /* a lane that has not turned for so long hangs */
 
 /* What runs on lanes besides requests. */
-static const struct lane_hook *const hooks[] = {&slice_hook, &cache_waits_hook, &metrics_hook};
+static const struct lane_hook *const hooks[] = {&slice_hook, &cache_waits_hook, &device_hook, &metrics_hook};
 
 static void make_run_id(struct server *s)
 {
@@ -196,6 +198,8 @@ int server_create(struct config *config, struct log *log, struct server **out, s
     if (rc == 0)
         rc = data_load(&s->service, err);
     if (rc == 0)
+        rc = device_start(&s->service, err);
+    if (rc == 0)
         rc = start_lanes(s, err);
     if (rc == 0)
         warn_of_engine(s);
@@ -237,6 +241,7 @@ void server_destroy(struct server *s)
     for (unsigned i = 0; s->loops && i < s->service.n_lanes; i++)
         loop_run_messages(&s->loops[i]);
     listen_close(s);
+    device_stop(&s->service);
     worker_stop(&s->service.worker);
     for (unsigned i = 0; s->loops && i < s->service.n_lanes; i++)
         loop_run_messages(&s->loops[i]);

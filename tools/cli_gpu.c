@@ -8,9 +8,29 @@
  * so work that the processor does in about that time stays there unmeasured.
  */
 #include "tools/cli_gpu.h"
+#include "index/build/build.h"
 #include "index/vector/parallel.h"
 #include <stdio.h>
 #include <string.h>
+
+/* What works take on either side. */
+static void expect(const struct offload_rates *rates, const struct offload_work *works, unsigned n_works,
+                   unsigned threads, double *device, double *processor)
+{
+    *device = *processor = 0;
+    for (unsigned i = 0; i < n_works; i++) {
+        *device += offload_device_seconds(rates, &works[i]);
+        *processor += offload_processor_seconds(rates, &works[i], threads ? threads : parallel_processors());
+    }
+}
+
+static bool is_too_little(const struct offload_work *works, unsigned n_works, uint64_t *products)
+{
+    *products = 0;
+    for (unsigned i = 0; i < n_works; i++)
+        *products += works[i].products;
+    return n_works > 0 && *products < OFFLOAD_PRODUCTS_LEAST;
+}
 
 /* With auto: closes a device on which the work does not pay. */
 static void decide(struct cli_gpu *gpu, const struct offload_work *works, unsigned n_works, unsigned threads)
@@ -21,11 +41,8 @@ static void decide(struct cli_gpu *gpu, const struct offload_work *works, unsign
     if (offload_measure(gpu->offload, &rates, &err) < 0) {
         snprintf(gpu->note, sizeof gpu->note, "auto: %s", err.message);
     } else {
-        double device = 0, processor = 0;
-        for (unsigned i = 0; i < n_works; i++) {
-            device += offload_device_seconds(&rates, &works[i]);
-            processor += offload_processor_seconds(&rates, &works[i], threads ? threads : parallel_processors());
-        }
+        double device, processor;
+        expect(&rates, works, n_works, threads, &device, &processor);
         pays = device < processor;
         snprintf(gpu->note, sizeof gpu->note, "auto: %.3g s expected on the device, %.3g s on the processor", device,
                  processor);
@@ -39,10 +56,8 @@ void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu, const struct offload_wor
 {
     const char *wanted = gpu->wanted ? gpu->wanted : "auto";
     bool is_auto = strcmp(wanted, "auto") == 0;
-    uint64_t products = 0;
-    for (unsigned i = 0; i < n_works; i++)
-        products += works[i].products;
-    if (is_auto && n_works > 0 && products < OFFLOAD_PRODUCTS_LEAST) {
+    uint64_t products;
+    if (is_auto && is_too_little(works, n_works, &products)) {
         snprintf(gpu->note, sizeof gpu->note, "auto: %.3g products are too few to ask a device", (double)products);
         return;
     }
@@ -71,4 +86,46 @@ void cli_gpu_close(struct cli_gpu *gpu)
 {
     offload_close(gpu->offload);
     gpu->offload = NULL;
+}
+
+/* ---- works ------------------------------------------------------------------------------------------------------- */
+
+void cli_gpu_truth_work(uint64_t rows, uint64_t queries, uint32_t dim, enum quire_type type, struct offload_work *out)
+{
+    bool bytes = type == QUIRE_TYPE_U8 || type == QUIRE_TYPE_I8;
+    *out = (struct offload_work){.kind = bytes ? OFFLOAD_BYTES : OFFLOAD_FLOATS,
+                                 .products = rows * queries * dim,
+                                 .bytes = rows * dim * quire_type_bytes(type),
+                                 .calls = queries / 256 + 1};
+}
+
+/* Most products are those of rows with the rows of near groups, or with near centroids in each round, and those of all
+ * rows with the queries of the calibration. */
+void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind,
+                         struct offload_work out[CLI_GPU_BUILD_WORKS])
+{
+    uint64_t per_row = kind == QUIRE_INDEX_SPANN ? BUILD_LIST_PRODUCTS : BUILD_GRAPH_PRODUCTS, elements = rows * dim;
+    uint64_t asked = rows / 20 < BUILD_QUERIES_MOST ? rows / 20 : BUILD_QUERIES_MOST;
+    out[0] = (struct offload_work){.kind = OFFLOAD_CODES,
+                                   .products = elements * per_row,
+                                   .bytes = elements * 2, /* as rows and as queries */
+                                   .calls = rows / 2048 + 1};
+    out[1] = (struct offload_work){.kind = OFFLOAD_FLOATS,
+                                   .products = elements * asked,
+                                   .bytes = elements * sizeof(float),
+                                   .calls = elements * sizeof(float) * 4 / (4u << 20) + 1};
+}
+
+void cli_gpu_report_use(struct cli *cli, const struct offload_rates *rates, const char *use,
+                        const struct offload_work *works, unsigned n_works)
+{
+    double device, processor;
+    uint64_t products;
+    json_t *row = cli_put_row(cli, NULL, "uses");
+    expect(rates, works, n_works, 0, &device, &processor);
+    bool little = is_too_little(works, n_works, &products);
+    cli_put_text(cli, row, "use", use);
+    cli_put_real(cli, row, "device_seconds", device);
+    cli_put_real(cli, row, "processor_seconds", processor);
+    cli_put_text(cli, row, "auto", little ? "processor: too little" : device < processor ? "device" : "processor");
 }

@@ -26,4 +26,13 @@ void cli_gpu_open(struct cli *cli, struct cli_gpu *gpu, const struct offload_wor
 void cli_gpu_report(struct cli *cli, const struct cli_gpu *gpu, bool all);
 void cli_gpu_close(struct cli_gpu *gpu);
 
+/* The works of a ground truth and of a build, as docs/gpu.md counts them. */
+void cli_gpu_truth_work(uint64_t rows, uint64_t queries, uint32_t dim, enum quire_type type, struct offload_work *out);
+#define CLI_GPU_BUILD_WORKS 2u
+void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind,
+                         struct offload_work out[CLI_GPU_BUILD_WORKS]);
+/* What auto would say of such works with all threads, by rates that were measured: a row of "uses". */
+void cli_gpu_report_use(struct cli *cli, const struct offload_rates *rates, const char *use,
+                        const struct offload_work *works, unsigned n_works);
+
 #endif

@@ -126,26 +126,15 @@ static void set_attributes(struct build_work *w, struct quire_build_options *opt
     options->tenants = (const char *const *)w->tenants.start;
 }
 
-/* Most products are those of rows with the rows of near groups, or with near centroids in each round, and those of all
- * rows with the queries of the calibration. */
 static void open_device(struct build_work *w)
 {
-    uint64_t per_row = w->index == QUIRE_INDEX_SPANN ? BUILD_LIST_PRODUCTS : BUILD_GRAPH_PRODUCTS;
-    uint64_t rows = w->vectors.rows, elements = rows * w->vectors.dim;
-    uint64_t asked = rows / 20 < BUILD_QUERIES_MOST ? rows / 20 : BUILD_QUERIES_MOST;
-    const struct offload_work works[] = {{.kind = OFFLOAD_CODES,
-                                          .products = elements * per_row,
-                                          .bytes = elements * 2, /* as rows and as queries */
-                                          .calls = rows / 2048 + 1},
-                                         {.kind = OFFLOAD_FLOATS,
-                                          .products = elements * asked,
-                                          .bytes = elements * sizeof(float),
-                                          .calls = elements * sizeof(float) * 4 / (4u << 20) + 1}};
+    struct offload_work works[CLI_GPU_BUILD_WORKS];
     if (w->build_memory) {
         snprintf(w->gpu.note, sizeof w->gpu.note, "--build-memory plans without a device");
         return;
     }
-    cli_gpu_open(w->cli, &w->gpu, works, 2, (unsigned)w->threads);
+    cli_gpu_build_works(w->vectors.rows, w->vectors.dim, (enum quire_index_kind)w->index, works);
+    cli_gpu_open(w->cli, &w->gpu, works, CLI_GPU_BUILD_WORKS, (unsigned)w->threads);
 }
 
 static int build(struct build_work *w, struct quire_error *err)

@@ -1,16 +1,17 @@
 /*
  * quire_inspect.c - `quire inspect`: what an index is, where its bytes on disk and in memory go, and what its
- * calibration promises.
+ * calibration promises. With --gpu it measures a device, too, and says what auto would have it do with this index.
  *
  * The parts of memory come from the segment (which the handle of the library does not show), so the index is opened
  * twice, one after the other and with the same budget.
  */
 #include "index/column/columns.h"
+#include "index/exact/exact.h"
 #include "index/format/format.h"
 #include "index/segment/segment.h"
 #include "io/array.h"
 #include "io/error.h"
-#include "tools/cli.h"
+#include "tools/cli_gpu.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -177,7 +178,37 @@ out:
     return rc;
 }
 
-static int inspect(struct cli *cli, const struct cli_memory *memory, struct quire_error *err)
+/* Exact searches of so many queries, and a build of as many rows. */
+static int report_device(struct cli *cli, const struct segment *segment, struct cli_gpu *gpu, struct quire_error *err)
+{
+    static const struct {
+        uint32_t queries;
+        const char *use;
+    } uses[] = {
+        {1, "exact search, 1 query"}, {100, "exact search, 100 queries"}, {10000, "exact search, 10,000 queries"}};
+    const struct segment_info *i = segment_info(segment);
+    struct offload_work works[CLI_GPU_BUILD_WORKS];
+    struct offload_rates rates;
+    cli_gpu_open(cli, gpu, NULL, 0, 0);
+    int rc = gpu->offload ? offload_measure(gpu->offload, &rates, err) : 0;
+    cli_gpu_report(cli, gpu, true);
+    if (rc == 0 && gpu->offload) {
+        struct offload_status status;
+        offload_get_status(gpu->offload, &status);
+        cli_put_count(cli, NULL, "device_memory_bytes", status.device.memory_bytes);
+        cli_put_count(cli, NULL, "device_rows_bytes", exact_bytes(segment));
+        for (size_t u = 0; u < sizeof uses / sizeof *uses; u++) {
+            exact_work(segment, uses[u].queries, &works[0], &works[1]);
+            cli_gpu_report_use(cli, &rates, uses[u].use, works, 2);
+        }
+        cli_gpu_build_works(i->rows, i->dim, i->index, works);
+        cli_gpu_report_use(cli, &rates, "build", works, CLI_GPU_BUILD_WORKS);
+    }
+    cli_gpu_close(gpu);
+    return rc;
+}
+
+static int inspect(struct cli *cli, const struct cli_memory *memory, struct cli_gpu *gpu, struct quire_error *err)
 {
     uint64_t raw_bytes = 0;
     struct segment_options options = {0};
@@ -192,21 +223,27 @@ static int inspect(struct cli *cli, const struct cli_memory *memory, struct quir
     rc = report_lists(cli, segment, err);
     if (rc == 0)
         rc = report_columns(cli, segment_columns(segment), err);
+    if (rc == 0 && gpu->wanted)
+        rc = report_device(cli, segment, gpu, err);
     segment_unref(segment);
     return rc == 0 ? report_calibration(cli, options.memory_bytes, err) : rc;
 }
 
 static const char summary[] = "Shows what an index is, where its memory goes under a budget, and its calibration.";
 static const char examples[] = "  quire inspect index\n"
-                               "  quire inspect index --memory 10% --json\n";
+                               "  quire inspect index --memory 10% --json\n"
+                               "  quire inspect index --gpu auto\n";
 
 int quire_inspect(int argc, char **argv)
 {
     struct cli cli;
     struct cli_memory memory = {0};
+    struct cli_gpu gpu = {0};
     struct quire_error err = {0};
     const struct cli_option options[] = {
         CLI_OPTION("memory", CLI_MEMORY, &memory, "SIZE|N%", "budget to plan for; without: the index's own"),
+        CLI_OPTION("gpu", CLI_TEXT, &gpu.wanted, "off|auto|NAME",
+                   "measure a device for distances, and say what auto would have it do"),
     };
     const struct cli_verb verb = {"quire inspect", summary, "DIR", 1, options, sizeof options / sizeof *options,
                                   examples};
@@ -214,6 +251,6 @@ int quire_inspect(int argc, char **argv)
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
     cli_may_end(true); /* it writes nothing */
-    int rc = inspect(&cli, &memory, &err);
+    int rc = inspect(&cli, &memory, &gpu, &err);
     return cli_end(&cli, rc, &err);
 }

@@ -14,6 +14,8 @@
 #define FILE_BYTES_MIN (1u << 20)
 #define LANES_MAX      64u
 #define POINT_MS_MAX   60000u
+#define USE_ROWS       1000000u /* of the works that --gpu tells of */
+#define USE_DIM        128u
 
 static const uint32_t blocks[] = {4096, 8192, 16384, 65536}, depths[] = {1, 4, 16, 32, 64, 128};
 #define N_BLOCKS (sizeof blocks / sizeof *blocks)
@@ -69,6 +71,20 @@ static void report_devices(struct cli *cli)
     }
 }
 
+/* What auto would say of works of a common size. */
+static void report_uses(struct cli *cli, const struct offload_rates *rates)
+{
+    struct offload_work truth, build[CLI_GPU_BUILD_WORKS];
+    cli_gpu_truth_work(USE_ROWS, 1000, USE_DIM, QUIRE_TYPE_F32, &truth);
+    cli_gpu_report_use(cli, rates, "truth of 1M x 128 f32, 1,000 queries", &truth, 1);
+    cli_gpu_truth_work(USE_ROWS, 1000, USE_DIM, QUIRE_TYPE_U8, &truth);
+    cli_gpu_report_use(cli, rates, "truth of 1M x 128 u8, 1,000 queries", &truth, 1);
+    cli_gpu_build_works(USE_ROWS, USE_DIM, QUIRE_INDEX_PAGEGRAPH, build);
+    cli_gpu_report_use(cli, rates, "build of 1M x 128, page graph", build, CLI_GPU_BUILD_WORKS);
+    cli_gpu_build_works(USE_ROWS, USE_DIM, QUIRE_INDEX_SPANN, build);
+    cli_gpu_report_use(cli, rates, "build of 1M x 128, lists", build, CLI_GPU_BUILD_WORKS);
+}
+
 static int probe_gpu(struct cli *cli, struct cli_gpu *gpu)
 {
     static const char *const kinds[OFFLOAD_KINDS] = {"f32 distances", "u8 distances", "products of codes"};
@@ -87,6 +103,7 @@ static int probe_gpu(struct cli *cli, struct cli_gpu *gpu)
             cli_put_real(cli, row, "device_products_per_second", rates.products_per_second[i]);
             cli_put_real(cli, row, "thread_products_per_second", rates.processor_per_second[i]);
         }
+        report_uses(cli, &rates);
     }
     cli_gpu_close(gpu);
     return cli_end(cli, rc, &err);

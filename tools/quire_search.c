@@ -10,10 +10,15 @@
  * distances of the index itself are no judge, since its blocks may hold vectors rounded. Only where the ties reach the
  * end of the truth's list, so that a tied id may be missing there, a hit at that same distance counts too.
  *
+ * With --exact a device may name the rows that can be among the nearest (index/exact): the answers are the same, bit
+ * for bit, with far fewer reads. Its time is part of the run, and of each query's latency in its chunk.
+ *
  * Under a filter or for tenants a query may have fewer than k neighbours, and its truth says how many (vecfile.h):
  * recall is of those, and a query that got another number of hits is counted, as that must not be.
  */
 #include "datasets/vecfile.h"
+#include "index/api/library.h"
+#include "index/exact/exact.h"
 #include "index/kernels/kernels.h"
 #include "index/vector/space.h"
 #include "io/array.h"
@@ -22,7 +27,7 @@
 #include "io/error.h"
 #include "io/histogram.h"
 #include "io/memory.h"
-#include "tools/cli.h"
+#include "tools/cli_gpu.h"
 #include "tools/measure/open_loop.h"
 #include <assert.h>
 #include <malloc.h>
@@ -32,7 +37,8 @@
 #include <sys/resource.h>
 
 #define CHUNK_BYTES      ((uint64_t)2 << 20)
-#define CHUNK_ROUNDS_MIN 8u /* a chunk refills each place in flight this often, so that its end does not weigh */
+#define CHUNK_ROUNDS_MIN 8u    /* a chunk refills each place in flight this often, so that its end does not weigh */
+#define CHUNK_DEVICE     1024u /* queries that a device has at once, at least */
 #define LANES_MAX        256u
 #define INFLIGHT_MAX     4096u
 #define INFLIGHT_DEFAULT 32u
@@ -70,6 +76,7 @@ struct search_work {
     bool exact, no_cache, show_hits, explain;
     int engine, distance;
     struct cli_memory memory;
+    struct cli_gpu gpu;
 
     struct quire_index *index;
     struct quire_info info;
@@ -79,6 +86,13 @@ struct search_work {
     void *stored;         /* as in the file; NULL for f32, which is read in place */
     float *queries;
     bool first_pass;
+    struct exact_rows *device; /* the index's rows on a device; NULL: the processor looks at all */
+    uint32_t *named_rows;      /* of a chunk: device_most places per query */
+    uint32_t *named_counts;
+    uint32_t device_most;
+    const float **query_places;
+    struct library_named *named;
+    uint64_t queries_named;
     char *text; /* of shown attributes */
     size_t text_room;
     struct quire_hit *hits;
@@ -216,6 +230,62 @@ static int look_at_queries(struct search_work *w, const struct vecfile *file, st
     return w->rows ? 0 : error_set(err, QUIRE_EINVALID, "%s has no rows", w->queries_path);
 }
 
+/* Why an exact search of this kind is the processor's; NULL: a device may help. */
+static const char *processor_only(const struct search_work *w)
+{
+    if (w->filter || w->tenants.n > 0)
+        return "with a filter or tenants the processor reads what they leave";
+    if (w->rate > 0)
+        return "queries that arrive one by one are the processor's";
+    if (w->reads_max > 0)
+        return "--reads-max bounds what the processor reads";
+    return w->rows == UINT64_MAX ? "how many queries there will be is not known" : NULL;
+}
+
+static void leave_device(struct search_work *w)
+{
+    exact_close(w->device);
+    w->device = NULL;
+    array_free_all(w->named_rows, w->named_counts, w->query_places, w->named);
+    w->named_rows = w->named_counts = NULL;
+    w->query_places = NULL;
+    w->named = NULL;
+}
+
+static int make_device_buffers(struct search_work *w, struct quire_error *err)
+{
+    w->device_most = exact_most(w->device, (uint32_t)w->k, 0);
+    w->named_rows = malloc(memory_size_mul(w->chunk * w->device_most, sizeof *w->named_rows));
+    w->named_counts = malloc(memory_size_mul(w->chunk, sizeof *w->named_counts));
+    w->query_places = malloc(memory_size_mul(w->chunk, sizeof *w->query_places));
+    w->named = malloc(memory_size_mul(w->chunk, sizeof *w->named));
+    return w->named_rows && w->named_counts && w->query_places && w->named
+               ? 0
+               : error_set(err, QUIRE_ENOMEM, "no memory for the rows that a device names");
+}
+
+/* Whether a device is to name rows; where not, gpu.note says why. */
+static void open_device(struct search_work *w)
+{
+    struct quire_error err = {0};
+    struct offload_work works[2];
+    const char *why = w->exact ? processor_only(w) : NULL;
+    bool is_off = w->gpu.wanted && strcmp(w->gpu.wanted, "off") == 0;
+    if (!w->exact || is_off)
+        return;
+    if (why) {
+        snprintf(w->gpu.note, sizeof w->gpu.note, "%s", why);
+        if (w->gpu.wanted && strcmp(w->gpu.wanted, "auto") != 0)
+            cli_note(w->cli, "--gpu %s: %s", w->gpu.wanted, why);
+        return;
+    }
+    uint64_t queries = w->rows * w->repeat;
+    exact_work(library_segment(w->index), queries < UINT32_MAX ? (uint32_t)queries : UINT32_MAX, &works[0], &works[1]);
+    cli_gpu_open(w->cli, &w->gpu, works, 2, (unsigned)w->lanes);
+    if (w->gpu.offload && exact_open(w->gpu.offload, library_segment(w->index), &w->device, &err) < 0)
+        snprintf(w->gpu.note, sizeof w->gpu.note, "%s", err.message);
+}
+
 static int make_buffers(struct search_work *w, struct quire_error *err)
 {
     if (w->rate > 0 && w->rows == UINT64_MAX)
@@ -227,6 +297,8 @@ static int make_buffers(struct search_work *w, struct quire_error *err)
     uint64_t row = dim * sizeof(float) + w->k * sizeof *w->hits + sizeof *w->stats;
     uint64_t least = w->exact ? places : places * CHUNK_ROUNDS_MIN;
     w->chunk = w->exact || CHUNK_BYTES / row < least ? least : CHUNK_BYTES / row;
+    if (w->device && w->chunk < CHUNK_DEVICE)
+        w->chunk = CHUNK_DEVICE;
     if (w->chunk > w->rows || w->rate > 0)
         w->chunk = w->rows;
     w->queries = malloc(memory_size_mul(w->chunk * dim, sizeof(float)));
@@ -235,6 +307,10 @@ static int make_buffers(struct search_work *w, struct quire_error *err)
     w->n_hits = malloc(memory_size_mul(w->chunk, sizeof *w->n_hits));
     w->stats = malloc(memory_size_mul(w->chunk, sizeof *w->stats));
     bool ok = w->queries && w->hits && w->n_hits && w->stats && (w->stored || w->stored_bytes == dim * sizeof(float));
+    if (ok && w->device && make_device_buffers(w, err) < 0) {
+        snprintf(w->gpu.note, sizeof w->gpu.note, "%s", err->message);
+        leave_device(w);
+    }
     return ok ? 0
               : error_set(err, QUIRE_ENOMEM,
                           "no memory for %llu queries at a time with k %llu: use a smaller --k, "
@@ -384,14 +460,44 @@ static void set_options(const struct search_work *w, struct quire_search_options
     options->n_tenants = w->tenants.n;
 }
 
+/* The rows that can be among the nearest of each of n queries, by the device; false: the processor looks at all. */
+static bool name_rows(struct search_work *w, uint64_t n)
+{
+    struct quire_error err = {0};
+    struct exact_request request = {.n = (uint32_t)n,
+                                    .k = (uint32_t)w->k,
+                                    .queries = w->query_places,
+                                    .most = w->device_most,
+                                    .counts = w->named_counts,
+                                    .rows = w->named_rows};
+    if (!w->device)
+        return false;
+    for (uint64_t q = 0; q < n; q++)
+        w->query_places[q] = w->queries + q * w->info.dim;
+    if (exact_name(w->device, &request, &err) < 0) {
+        snprintf(w->gpu.note, sizeof w->gpu.note, "%s", err.message);
+        leave_device(w);
+        return false;
+    }
+    for (uint64_t q = 0; q < n; q++) {
+        w->named[q] = (struct library_named){w->named_rows + q * w->device_most, w->named_counts[q]};
+        w->queries_named += w->named_counts[q] > 0;
+    }
+    return true;
+}
+
 static int search_chunk(struct search_work *w, uint64_t n, struct quire_error *err)
 {
     struct quire_search_options options;
     set_options(w, &options);
     double cpu = processor_seconds();
     uint64_t begin = clock_ns();
-    int rc = quire_search_batch(w->index, w->queries, n, &options, (unsigned)w->lanes, (unsigned)w->inflight, w->hits,
-                                w->n_hits, w->stats, err);
+    bool is_named = name_rows(w, n);
+    uint64_t naming_ns = is_named ? clock_ns() - begin : 0;
+    int rc = library_search_named(w->index, w->queries, n, &options, (unsigned)w->lanes, (unsigned)w->inflight,
+                                  is_named ? w->named : NULL, w->hits, w->n_hits, w->stats, err);
+    for (uint64_t q = 0; rc == 0 && q < n; q++)
+        w->stats[q].latency_ns += naming_ns;
     w->totals.wall_s += (double)(clock_ns() - begin) / 1e9;
     w->totals.cpu_s += processor_seconds() - cpu;
     w->totals.asked += n;
@@ -485,6 +591,8 @@ static int run(struct search_work *w, struct quire_error *err)
         rc = look_at_queries(w, file, err);
     if (rc == 0 && w->truth_path)
         rc = load_expected(w, err);
+    if (rc == 0)
+        open_device(w);
     if (rc == 0)
         rc = make_buffers(w, err);
     if (rc == 0) /* no queries: makes the lanes */
@@ -617,10 +725,16 @@ static void report(struct search_work *w, const struct memory_resident *resident
     if (w->recall > 0)
         cli_put_real(cli, NULL, "recall_wanted", w->recall);
     cli_put_bool(cli, NULL, "exact", w->exact);
+    if (w->exact) {
+        cli_gpu_report(cli, &w->gpu, false);
+        cli_put_count(cli, NULL, "queries_named", w->queries_named);
+    }
 }
 
 static void release(struct search_work *w)
 {
+    leave_device(w);
+    cli_gpu_close(&w->gpu);
     quire_close(w->index);
     free(w->expected.start);
     free(w->expected.ids);
@@ -646,7 +760,7 @@ static const char examples[] =
     "  quire search --index index --queries q.fbin --distance estimate --json\n"
     "  quire search --index index --queries q.fbin --lanes 2 --rate 5000 --repeat 20\n"
     "  quire search --index index --queries q.fbin --memory 10% --effort 200 --engine threads\n"
-    "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100\n"
+    "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100 --gpu auto\n"
     "  quire search --index index --queries q.fbin --filter '.year > 2020 and .kind in [\"a\", \"b\"]' --tenant acme "
     "\\\n"
     "      --limit 1 --attrs --explain\n";
@@ -693,6 +807,7 @@ int quire_search_verb(int argc, char **argv)
                    CLI_RANGE(0, 10000000)),
         CLI_OPTION("repeat", CLI_COUNT, &w.repeat, "N", "passes over the queries", CLI_RANGE(1, UINT32_MAX)),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "queries per pass; 0: all"),
+        CLI_GPU_OPTION(&w.gpu),
     };
     const struct cli_verb verb = {"quire search", summary, "", 0, options, sizeof options / sizeof *options, examples};
     int code;
@@ -702,6 +817,9 @@ int quire_search_verb(int argc, char **argv)
         return code;
     if ((w.recall > 0) + (w.effort > 0) + w.exact > 1)
         return cli_mistake(&cli, "give one of --recall, --effort and --exact");
+    bool device_named = w.gpu.wanted && strcmp(w.gpu.wanted, "auto") != 0 && strcmp(w.gpu.wanted, "off") != 0;
+    if (device_named && !w.exact)
+        return cli_mistake(&cli, "--gpu %s: a device helps searches with --exact alone", w.gpu.wanted);
     for (unsigned i = 0; i < w.tenants.n; i++)
         w.tenant_bytes[i] = (struct quire_bytes){w.tenants.text[i], strlen(w.tenants.text[i])};
     int rc = run(&w, &err);

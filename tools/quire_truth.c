@@ -66,11 +66,8 @@ static int load(struct truth_work *w, struct quire_error *err)
 
 static void open_device(struct truth_work *w)
 {
-    bool bytes = w->base.type == QUIRE_TYPE_U8 || w->base.type == QUIRE_TYPE_I8;
-    struct offload_work work = {.kind = bytes ? OFFLOAD_BYTES : OFFLOAD_FLOATS,
-                                .products = w->base.rows * w->queries.rows * w->base.dim,
-                                .bytes = w->base.rows * w->base.dim * quire_type_bytes(w->base.type),
-                                .calls = w->queries.rows / 256 + 1};
+    struct offload_work work;
+    cli_gpu_truth_work(w->base.rows, w->queries.rows, w->base.dim, w->base.type, &work);
     cli_gpu_open(w->cli, &w->gpu, &work, 1, (unsigned)w->threads);
 }
 

@@ -9,6 +9,7 @@
 #include "index/search/filtered_search.h"
 #include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
+#include "index/segment/selection.h"
 #include "index/vector/parallel.h"
 #include "io/error.h"
 #include <assert.h>
@@ -99,6 +100,11 @@ void quire_close(struct quire_index *index)
     free(index);
 }
 
+struct segment *library_segment(struct quire_index *index)
+{
+    return index->segment;
+}
+
 void quire_get_info(const struct quire_index *index, struct quire_info *out)
 {
     const struct segment_info *i = segment_info(index->segment);
@@ -155,6 +161,7 @@ struct batch {
     uint64_t n;
     struct quire_search_options options;
     struct restriction restriction;
+    const struct library_named *named; /* per query; NULL: all rows of all */
     unsigned inflight;
     struct quire_hit *hits;
     uint32_t *n_hits;
@@ -168,6 +175,7 @@ struct batch {
 struct batch_slot {
     struct filtered_search search;
     struct batch_lane *lane;
+    struct selection *selection; /* of the rows that are named for its query; NULL: none */
     uint64_t query;
     bool busy;
 };
@@ -205,6 +213,8 @@ static void batch_done(struct filtered_search *search)
     assert(slot->busy && slot->lane->running > 0 && slot->query < batch->n);
     slot->busy = false;
     slot->lane->running--;
+    selection_unref(slot->selection);
+    slot->selection = NULL;
     if (search->code < 0) {
         batch_fail(batch, search->code, &search->error);
         return;
@@ -218,23 +228,35 @@ static void batch_start(struct batch_slot *slot)
 {
     struct batch *batch = slot->lane->batch;
     struct quire_error error = {0};
+    int rc = 0;
     assert(!slot->busy && slot->lane->running < batch->inflight);
     if (atomic_load(&batch->code) < 0 || (slot->query = atomic_fetch_add(&batch->next, 1)) >= batch->n)
         return;
     uint32_t dim = segment_info(batch->index->segment)->dim;
-    slot->search = (struct filtered_search){.segment = batch->index->segment,
-                                            .query = batch->queries + slot->query * dim,
-                                            .options = batch->options,
-                                            .selection = batch->restriction.selection,
-                                            .filter = batch->restriction.filter,
-                                            .done = batch_done,
-                                            .owner = slot};
+    const struct library_named *named = batch->named ? &batch->named[slot->query] : NULL;
+    if (named && named->n > 0)
+        rc = selection_from_rows(batch->index->segment, named->rows, named->n, &slot->selection);
+    if (rc < 0) {
+        error_set(&error, rc, "no memory for the rows that are named for a query");
+        batch_fail(batch, rc, &error);
+        return;
+    }
+    slot->search =
+        (struct filtered_search){.segment = batch->index->segment,
+                                 .query = batch->queries + slot->query * dim,
+                                 .options = batch->options,
+                                 .selection = slot->selection ? slot->selection : batch->restriction.selection,
+                                 .filter = batch->restriction.filter,
+                                 .done = batch_done,
+                                 .owner = slot};
     slot->busy = true;
     slot->lane->running++;
-    int rc = filtered_search_start(slot->lane->lane->searcher, &slot->search, &error);
+    rc = filtered_search_start(slot->lane->lane->searcher, &slot->search, &error);
     if (rc < 0) {
         slot->busy = false;
         slot->lane->running--;
+        selection_unref(slot->selection);
+        slot->selection = NULL;
         batch_fail(batch, rc, &error);
     }
 }
@@ -313,12 +335,13 @@ static int batch_lanes(struct batch *batch, unsigned n_lanes, struct quire_error
     return rc;
 }
 
-int quire_search_batch(struct quire_index *index, const float *queries, uint64_t n,
-                       const struct quire_search_options *options, unsigned lanes, unsigned inflight,
-                       struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats,
-                       struct quire_error *err)
+int library_search_named(struct quire_index *index, const float *queries, uint64_t n,
+                         const struct quire_search_options *options, unsigned lanes, unsigned inflight,
+                         const struct library_named *named, struct quire_hit *hits, uint32_t *n_hits,
+                         struct quire_search_stats *stats, struct quire_error *err)
 {
-    struct batch batch = {.index = index, .queries = queries, .n = n, .hits = hits, .n_hits = n_hits, .stats = stats};
+    struct batch batch = {
+        .index = index, .queries = queries, .n = n, .named = named, .hits = hits, .n_hits = n_hits, .stats = stats};
     if (!index || !queries || !hits || !n_hits)
         return error_set(err, QUIRE_EINVALID, "index, queries, hits and n_hits must be given");
     if (lanes > LANES_MAX)
@@ -330,6 +353,7 @@ int quire_search_batch(struct quire_index *index, const float *queries, uint64_t
     int rc = library_search_validate(&batch.options, segment_info(index->segment)->dim, err);
     if (rc < 0)
         return rc;
+    assert(!named || (batch.options.exact && !batch.options.filter && batch.options.n_tenants == 0));
     if (pthread_mutex_init(&batch.mutex, NULL) != 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
     rc = library_restriction_make(index->segment, &index->lanes, &batch.options, &batch.restriction, err);
@@ -343,6 +367,14 @@ int quire_search_batch(struct quire_index *index, const float *queries, uint64_t
     }
     pthread_mutex_destroy(&batch.mutex);
     return rc;
+}
+
+int quire_search_batch(struct quire_index *index, const float *queries, uint64_t n,
+                       const struct quire_search_options *options, unsigned lanes, unsigned inflight,
+                       struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats,
+                       struct quire_error *err)
+{
+    return library_search_named(index, queries, n, options, lanes, inflight, NULL, hits, n_hits, stats, err);
 }
 
 int quire_search(struct quire_index *index, const float *query, const struct quire_search_options *options,

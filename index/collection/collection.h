@@ -175,6 +175,14 @@ struct collection_hit {
     const float *vector; /* NULL unless want_vectors */
 };
 
+/* Rows of a segment that can be among the k nearest to some queries (index/exact): counts[q] of them, ascending, from
+ * rows[q * most] on; 0: any can. */
+struct collection_named {
+    struct segment *segment;
+    uint32_t most;
+    const uint32_t *counts, *rows;
+};
+
 struct collection_search {
     /* set by the caller, who owns the struct until done */
     struct collection *collection; /* a reference is taken */
@@ -188,6 +196,11 @@ struct collection_search {
     bool want_vectors, want_attributes;
     uint32_t priority;                          /* of its searches in segments: search.h */
     const struct collection_snapshot *snapshot; /* NULL: the present; otherwise kept by the caller until done */
+    /* What is known of some of its segments, for query `named_query` of those: they are searched exactly, and among the
+     * named rows alone, unless one of these has ended. For at most as many neighbours as they were named for. Kept by
+     * the caller until done, with references to the segments. Not looked at with a filter, a scope or a snapshot. */
+    const struct collection_named *named;
+    uint32_t n_named, named_query;
     void (*done)(struct collection_search *search);
     void *owner;
     /* Asked each time that keys, vectors and attributes of what was found take more, from some hundred KiB on, with all
@@ -200,6 +213,7 @@ struct collection_search {
     uint32_t n_hits;
     struct quire_search_stats stats;      /* sums over segments and memtables */
     uint32_t n_segments, n_list_segments; /* searched; of inverted lists among them */
+    uint32_t n_named_segments;            /* searched among named rows */
     uint32_t memtable_rows_scored;
     /* inside */
     struct search_work *work;

@@ -599,6 +599,59 @@ void collection_search_release(struct search_work *w)
         conclude(w);
 }
 
+/* ---- named rows -------------------------------------------------------------------------------------------------- */
+
+/* Whether a row that was named for a segment has ended since: then one that was not named may be in its place. */
+static bool named_have_ended(const struct search_work *w, const struct sub_search *sub)
+{
+    struct selection_walk walk = selection_walk(sub->named, 0);
+    uint32_t row;
+    while (selection_next(&walk, &row))
+        if (part_is_dead(w->view->parts[sub->part], row))
+            return true;
+    return false;
+}
+
+static void forget_named(struct sub_search *sub)
+{
+    selection_unref(sub->named);
+    sub->named = NULL;
+}
+
+/* The rows that are named for a segment; NULL: all are to be searched. */
+static int take_named(const struct search_work *w, struct sub_search *sub)
+{
+    const struct collection_search *search = w->search;
+    struct segment *segment = w->view->parts[sub->part]->segment;
+    for (uint32_t i = 0; i < search->n_named && !search->snapshot; i++) {
+        const struct collection_named *named = &search->named[i];
+        uint32_t n = named->segment == segment ? named->counts[search->named_query] : 0;
+        if (n == 0)
+            continue;
+        if (selection_from_rows(segment, named->rows + (size_t)search->named_query * named->most, n, &sub->named) < 0)
+            return QUIRE_ENOMEM;
+        if (named_have_ended(w, sub))
+            forget_named(sub);
+        break;
+    }
+    return 0;
+}
+
+/* A segment has answered by its named rows. True: it is asked again for all. */
+static bool ask_for_all(struct search_work *w, struct sub_search *sub)
+{
+    if (!sub->named)
+        return false;
+    bool again = w->search->code == 0 && sub->request.code == 0 && named_have_ended(w, sub);
+    forget_named(sub);
+    w->search->n_named_segments += !again;
+    if (again) {
+        add_stats(w, &sub->request.stats);
+        collection_search_start_segment(w, sub);
+    }
+    return again;
+}
+
 static void on_segment(struct search_request *request)
 {
     struct sub_search *sub = request->owner;
@@ -606,6 +659,10 @@ static void on_segment(struct search_request *request)
     uint32_t before = w->n_found;
     assert(w->n_pending > 0 && sub->part < w->view->n_parts);
     collection_search_pin(w);
+    if (ask_for_all(w, sub)) {
+        collection_search_release(w);
+        return;
+    }
     if (request->code < 0)
         collection_search_fail(w, request->code, &request->error);
     else if (keep_hits(w, sub) < 0)
@@ -646,16 +703,18 @@ void collection_search_start_segment(struct search_work *w, struct sub_search *s
                                 .want_keys = true,
                                 .want_vectors = search->want_vectors,
                                 .dead = search->snapshot ? search->snapshot->tombstones.dead[sub->part] : NULL,
-                                .selection = sub->selection,
+                                .selection = sub->named ? sub->named : sub->selection,
                                 .priority = search->priority,
                                 .done = on_segment,
                                 .owner = sub};
     sub->request.options.k = sub->asked;
+    sub->request.options.exact = search->options.exact || sub->named;
     sub->request.options.recall = segment_recall(search);
     sub->request.options.reads_max = reads_max;
     int rc = search_start(w->searcher, &sub->request, &err);
     if (rc < 0) {
         collection_search_fail(w, rc, &err);
+        forget_named(sub);
         w->n_pending--;
     }
 }
@@ -681,6 +740,8 @@ void collection_search_start_segments(struct search_work *w)
             rc = rc < 0 ? rc : collection_filter_select(w, sub, &err);
             if (rc < 0)
                 collection_search_fail(w, rc, &err);
+        } else if (rc == 0 && (rc = take_named(w, sub)) < 0) {
+            collection_search_fail(w, rc, NULL);
         }
         selected += sub->selection ? sub->selection->n : 0;
     }
@@ -712,7 +773,7 @@ static int prepare(struct search_work *w)
     w->search->stats.matches = 0;
     w->search->stats.plan = w->is_filtered ? QUIRE_PLAN_EMPTY : QUIRE_PLAN_WALK;
     w->search->n_segments = w->view->n_parts;
-    w->search->n_list_segments = 0;
+    w->search->n_list_segments = w->search->n_named_segments = 0;
     for (uint32_t i = 0; i < w->view->n_parts; i++)
         w->search->n_list_segments += segment_info(w->view->parts[i]->segment)->index == QUIRE_INDEX_SPANN;
     uint32_t dim = search->collection->config.dim, code_dim = dim + 64 > 2 * dim ? dim + 64 : 2 * dim;

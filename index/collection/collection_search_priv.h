@@ -34,6 +34,7 @@ struct sub_search {
     struct search_request request;
     struct search_work *work;
     uint32_t part;
+    struct selection *named; /* a reference: of the rows that are named; NULL: none are */
     /* with a filter or a scope */
     struct selection *selection; /* a reference */
     roaring_bitmap_t *keys;      /* rows that the filter names; NULL: not looked up */

@@ -34,8 +34,7 @@ struct offload {
 
 struct offload_block {
     void *block; /* the backend's */
-    enum offload_element element;
-    uint32_t n, dim;
+    struct offload_shape shape;
 };
 
 /* ---- plug-ins ---------------------------------------------------------------------------------------------------- */
@@ -215,33 +214,65 @@ static int end_call(struct offload *offload, const struct account *account, int 
     return rc;
 }
 
-/* Bits of an element. */
-static unsigned bits_of(enum offload_element element)
+/* Bytes of an element. */
+static unsigned bytes_of(enum offload_element element)
 {
-    static const uint8_t bits[] = {32, 16, 8, 8, 1, 2, 4, 8};
-    assert((unsigned)element < sizeof bits);
-    return bits[element];
+    static const uint8_t bytes[] = {4, 2, 1, 1, 1};
+    assert((unsigned)element < sizeof bytes);
+    return bytes[element];
 }
 
-int offload_load(struct offload *offload, const struct offload_rows *rows, struct offload_block **out,
-                 struct quire_error *err)
+int offload_reserve(struct offload *offload, const struct offload_shape *shape, struct offload_block **out,
+                    struct quire_error *err)
 {
     struct quire_error failure = {0};
     struct account account = {0};
     struct offload_block *block = malloc(sizeof *block);
-    assert(rows->n > 0 && rows->dim > 0 && (rows->element < OFFLOAD_CODE1 || rows->dim % 32 == 0));
+    assert(shape->n > 0 && shape->dim > 0 && (shape->element != OFFLOAD_CODE8 || shape->dim % 32 == 0));
     if (!block)
         return error_set(err, QUIRE_ENOMEM, "no memory for a block of rows");
-    *block = (struct offload_block){.element = rows->element, .n = rows->n, .dim = rows->dim};
-    account.sent = (uint64_t)rows->n * rows->dim * bits_of(rows->element) / 8 + (rows->factors ? 4ull * rows->n : 0);
+    *block = (struct offload_block){.shape = *shape};
     int rc = begin_call(offload, &account, err);
     if (rc == 0)
-        rc = offload->backend->load(offload->context, rows, &block->block, &failure);
+        rc = offload->backend->reserve(offload->context, shape, &block->block, &failure);
     rc = end_call(offload, &account, rc, &failure, err);
     if (rc == 0)
         *out = block;
     else
         free(block);
+    return rc;
+}
+
+int offload_put(struct offload *offload, struct offload_block *block, const struct offload_piece *piece,
+                struct quire_error *err)
+{
+    const struct offload_shape *shape = &block->shape;
+    struct quire_error failure = {0};
+    struct account account = {0};
+    assert(piece->n > 0 && piece->first < shape->n && piece->n <= shape->n - piece->first);
+    assert(piece->data && !piece->factors == !shape->has_factors);
+    account.sent = (uint64_t)piece->n * shape->dim * bytes_of(shape->element) + (piece->factors ? 4ull * piece->n : 0);
+    int rc = begin_call(offload, &account, err);
+    if (rc == 0)
+        rc = offload->backend->put(offload->context, block->block, piece, &failure);
+    return end_call(offload, &account, rc, &failure, err);
+}
+
+int offload_load(struct offload *offload, const struct offload_rows *rows, struct offload_block **out,
+                 struct quire_error *err)
+{
+    const struct offload_shape shape = {rows->element, rows->n, rows->dim, rows->factors != NULL};
+    const struct offload_piece all = {0, rows->n, rows->data, rows->factors};
+    struct offload_block *block = NULL;
+    int rc = offload_reserve(offload, &shape, &block, err);
+    if (rc < 0)
+        return rc;
+    assert(block);
+    rc = offload_put(offload, block, &all, err);
+    if (rc == 0)
+        *out = block;
+    else
+        offload_unload(offload, block);
     return rc;
 }
 
@@ -264,13 +295,13 @@ int offload_nearest(struct offload *offload, struct offload_block *block, const 
                     struct quire_error *err)
 {
     struct quire_error failure = {0};
-    struct account account = {.products = (uint64_t)request->n_queries * block->n * block->dim};
-    bool is_whole = block->element == OFFLOAD_U8 || block->element == OFFLOAD_I8;
-    assert(block->element < OFFLOAD_CODE1 && request->n_queries > 0);
-    if (request->k < 1 || request->k > block->n || request->k > offload_nearest_max(offload))
-        return error_set(err, QUIRE_ERANGE, "%u nearest of %u rows on a device; expected 1 to %u", request->k, block->n,
-                         offload_nearest_max(offload));
-    account.sent = (uint64_t)request->n_queries * block->dim * (is_whole ? 1 : sizeof(float));
+    struct account account = {.products = (uint64_t)request->n_queries * block->shape.n * block->shape.dim};
+    bool is_whole = block->shape.element == OFFLOAD_U8 || block->shape.element == OFFLOAD_I8;
+    assert(block->shape.element != OFFLOAD_CODE8 && request->n_queries > 0);
+    if (request->k < 1 || request->k > block->shape.n || request->k > offload_nearest_max(offload))
+        return error_set(err, QUIRE_ERANGE, "%u nearest of %u rows on a device; expected 1 to %u", request->k,
+                         block->shape.n, offload_nearest_max(offload));
+    account.sent = (uint64_t)request->n_queries * block->shape.dim * (is_whole ? 1 : sizeof(float));
     account.received = (uint64_t)request->n_queries * request->k * sizeof(uint64_t);
     int rc = begin_call(offload, &account, err);
     if (rc == 0)
@@ -282,9 +313,10 @@ int offload_dots(struct offload *offload, struct offload_block *block, const str
                  struct quire_error *err)
 {
     struct quire_error failure = {0};
-    struct account account = {.products = (uint64_t)request->n_out * block->dim};
-    assert(block->element >= OFFLOAD_CODE1 && request->n_queries > 0 && request->n_runs > 0 && request->n_out > 0);
-    account.sent = (uint64_t)request->n_queries * block->dim + request->n_runs * sizeof *request->runs +
+    struct account account = {.products = (uint64_t)request->n_out * block->shape.dim};
+    assert(block->shape.element == OFFLOAD_CODE8 && request->n_queries > 0 && request->n_runs > 0 &&
+           request->n_out > 0);
+    account.sent = (uint64_t)request->n_queries * block->shape.dim + request->n_runs * sizeof *request->runs +
                    (request->ids ? request->n_ids * sizeof *request->ids : 0);
     account.received = request->n_out * sizeof *request->out;
     int rc = begin_call(offload, &account, err);

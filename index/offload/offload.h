@@ -39,10 +39,22 @@ struct offload_status {
 /* Thread-safe. */
 void offload_get_status(struct offload *offload, struct offload_status *out);
 
+/* Rows that are all here. */
+struct offload_rows {
+    enum offload_element element;
+    uint32_t n, dim;      /* dim of codes: a multiple of 32 */
+    const void *data;     /* n x dim, row-major, without gaps; read during the call only */
+    const float *factors; /* n, or NULL; a dot product counts times that of its row, rounded to f32 */
+};
 /* Rows into the device's memory. Errors: QUIRE_ENOMEM, after which fewer rows may fit; QUIRE_EIO and others: the device
  * is lost. Thread-safe, as all that follow: calls wait for each other. */
 int offload_load(struct offload *offload, const struct offload_rows *rows, struct offload_block **out,
                  struct quire_error *err);
+/* The same in pieces: room first, then the rows, each before it is asked for. */
+int offload_reserve(struct offload *offload, const struct offload_shape *shape, struct offload_block **out,
+                    struct quire_error *err);
+int offload_put(struct offload *offload, struct offload_block *block, const struct offload_piece *piece,
+                struct quire_error *err);
 void offload_unload(struct offload *offload, struct offload_block *block); /* NULL is fine */
 
 /* The largest k of offload_nearest. */
@@ -64,6 +76,13 @@ struct offload_progress {
  * parts where memory is short. progress may be NULL. */
 int offload_nearest_all(struct offload *offload, const struct offload_rows *rows, const struct offload_nearest *request,
                         const struct offload_progress *progress, struct quire_error *err);
+/* The rows of `row_bytes` that one block may have on the device, at most n. */
+uint32_t offload_rows_max(struct offload *offload, size_t row_bytes, uint32_t n);
+#define OFFLOAD_ROWS_LEAST 4096u /* of a block: where not even those fit, the processor does the work */
+/* The nearest k of two sorted lists, of which `known` has the smaller rows, into known, which has room for k; or as
+ * many as there are. spare: k. */
+void offload_merge(struct offload_near *known, uint32_t n_known, const struct offload_near *found, uint32_t n_found,
+                   uint32_t k, struct offload_near *spare);
 
 /* A float result is off by at most this times the sum of the magnitudes of its terms, and offload_float_tiny(dim) times
  * (1 + the sum of the lengths of both vectors): a device may count numbers below 2^-126 as zero. */

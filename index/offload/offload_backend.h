@@ -10,7 +10,7 @@
 
 #include "quire.h"
 
-#define OFFLOAD_BACKEND_ABI 1u /* goes up when something in this file changes its meaning or its place */
+#define OFFLOAD_BACKEND_ABI 2u /* goes up when something in this file changes its meaning or its place */
 
 struct offload_device {
     char backend[16];                    /* "opencl" */
@@ -21,15 +21,12 @@ struct offload_device {
     bool is_processor; /* the device is the processor that the program runs on: no memory and no time of its own */
 };
 
-/* What a row is made of. Codes are those of kernels.h: levels of 1, 2, 4 or 8 bits, unsigned. */
+/* What a row is made of. Codes are those of kernels.h with levels of 8 bits, unsigned. */
 enum offload_element {
     OFFLOAD_F32,
     OFFLOAD_F16,
     OFFLOAD_U8,
     OFFLOAD_I8,
-    OFFLOAD_CODE1,
-    OFFLOAD_CODE2,
-    OFFLOAD_CODE4,
     OFFLOAD_CODE8,
 };
 
@@ -38,12 +35,18 @@ enum offload_measure {
     OFFLOAD_DOT, /* the largest product is the nearest, and its value is its negative */
 };
 
-/* Rows that go to a device. */
-struct offload_rows {
+/* A block of rows. */
+struct offload_shape {
     enum offload_element element;
-    uint32_t n, dim;      /* dim of codes: a multiple of 32 */
-    const void *data;     /* n x dim, row-major, without gaps; read during the call only */
-    const float *factors; /* n, or NULL; a dot product counts times that of its row, rounded to f32 */
+    uint32_t n, dim;  /* dim of codes: a multiple of 32 */
+    bool has_factors; /* a dot product counts times the factor of its row, rounded to f32 */
+};
+
+/* Some of its rows, on their way to the device; read during the call only. */
+struct offload_piece {
+    uint32_t first, n;
+    const void *data;     /* n x dim, row-major, without gaps */
+    const float *factors; /* n, where the block has them */
 };
 
 struct offload_near {
@@ -85,7 +88,9 @@ struct offload_backend {
     int (*open)(uint32_t device, void **context, struct quire_error *err); /* by its place in the list */
     void (*close)(void *context);
     uint32_t (*nearest_max)(void *context); /* the largest k */
-    int (*load)(void *context, const struct offload_rows *rows, void **block, struct quire_error *err);
+    /* Room for rows, and rows put there, each before it is asked for. */
+    int (*reserve)(void *context, const struct offload_shape *shape, void **block, struct quire_error *err);
+    int (*put)(void *context, void *block, const struct offload_piece *piece, struct quire_error *err);
     void (*unload)(void *context, void *block);
     int (*nearest)(void *context, void *block, const struct offload_nearest *request, struct quire_error *err);
     int (*dots)(void *context, void *block, const struct offload_dots *request, struct quire_error *err);

@@ -146,7 +146,8 @@ int offload_measure(struct offload *offload, struct offload_rates *out, struct q
 double offload_device_seconds(const struct offload_rates *rates, const struct offload_work *work)
 {
     return (double)work->calls * rates->call_seconds + (double)work->bytes / rates->send_bytes_per_second +
-           (double)work->products / rates->products_per_second[work->kind];
+           (double)work->products / rates->products_per_second[work->kind] +
+           (double)work->prepared / rates->processor_per_second[work->kind];
 }
 
 double offload_processor_seconds(const struct offload_rates *rates, const struct offload_work *work, unsigned threads)

@@ -28,6 +28,7 @@ int offload_measure(struct offload *offload, struct offload_rates *out, struct q
 struct offload_work {
     enum offload_work_kind kind;
     uint64_t products, bytes, calls; /* bytes: sent */
+    uint64_t prepared;               /* products that a thread could have done while it prepared those bytes */
 };
 double offload_device_seconds(const struct offload_rates *rates, const struct offload_work *work);
 double offload_processor_seconds(const struct offload_rates *rates, const struct offload_work *work, unsigned threads);

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PART_LEAST  4096u
 #define BATCH_LEAST 256u /* queries between two reports of progress */
 
 struct stream {
@@ -32,24 +31,25 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The nearest of two sorted lists; those of `known` have the smaller rows. */
-static void merge(struct stream *s, struct offload_near *known, const struct offload_near *found, uint32_t n_found,
-                  uint32_t n)
+void offload_merge(struct offload_near *known, uint32_t n_known, const struct offload_near *found, uint32_t n_found,
+                   uint32_t k, struct offload_near *spare)
 {
-    uint32_t i = 0, j = 0;
+    uint32_t i = 0, j = 0, n = smaller(k, n_known + n_found);
+    assert(n_known <= k);
     for (uint32_t at = 0; at < n; at++)
-        if (i < s->kept && (j == n_found || known[i].value <= found[j].value))
-            s->merged[at] = known[i++];
+        if (i < n_known && (j == n_found || known[i].value <= found[j].value))
+            spare[at] = known[i++];
         else
-            s->merged[at] = found[j++];
-    memcpy(known, s->merged, n * sizeof *known);
+            spare[at] = found[j++];
+    memcpy(known, spare, n * sizeof *known);
 }
 
 static int search_part(struct stream *s, struct offload_block *block, uint32_t n, struct quire_error *err)
 {
     const struct offload_nearest *all = s->request;
-    uint32_t k = smaller(all->k, n), kept = smaller(all->k, s->kept + n), step = BATCH_LEAST;
+    uint32_t k = smaller(all->k, n), step = BATCH_LEAST;
     int rc = 0;
+    assert(n > 0 && n <= s->rows->n);
     for (uint32_t at = 0; rc == 0 && at < all->n_queries; at += step) {
         struct offload_nearest part = {
             .measure = all->measure, .n_queries = smaller(step, all->n_queries - at), .k = k};
@@ -60,24 +60,25 @@ static int search_part(struct stream *s, struct offload_block *block, uint32_t n
             struct offload_near *found = s->found + (size_t)q * k;
             for (uint32_t i = 0; i < k; i++)
                 found[i].row += s->first;
-            merge(s, all->out + ((size_t)at + q) * all->k, found, k, kept);
+            offload_merge(all->out + ((size_t)at + q) * all->k, s->kept, found, k, all->k, s->merged);
         }
-        uint64_t done = (uint64_t)s->first * all->n_queries + ((uint64_t)at + part.n_queries) * n;
-        if (rc == 0 && s->progress && s->progress->report(s->progress->context, done / s->rows->n, all->n_queries) != 0)
+        double seen = (double)s->first * all->n_queries + ((double)at + part.n_queries) * n;
+        uint64_t done = (uint64_t)(seen / s->rows->n);
+        if (rc == 0 && s->progress && s->progress->report(s->progress->context, done, all->n_queries) != 0)
             rc = error_set(err, QUIRE_ECANCELLED, "stopped");
     }
     return rc;
 }
 
-/* Rows of a part that the device's buffers may hold. */
-static uint32_t part_rows(struct stream *s)
+uint32_t offload_rows_max(struct offload *offload, size_t row_bytes, uint32_t n)
 {
     struct offload_status status;
-    offload_get_status(s->offload, &status);
+    offload_get_status(offload, &status);
     uint64_t most = status.device.buffer_bytes < status.device.memory_bytes / 2 ? status.device.buffer_bytes
                                                                                 : status.device.memory_bytes / 2;
-    most = most / (s->row_bytes + 64); /* rows are padded there */
-    return most > s->rows->n ? s->rows->n : most < PART_LEAST ? smaller(PART_LEAST, s->rows->n) : (uint32_t)most;
+    assert(n > 0);
+    most = most / (row_bytes + 64); /* rows are padded there */
+    return most > n ? n : most < OFFLOAD_ROWS_LEAST ? smaller(OFFLOAD_ROWS_LEAST, n) : (uint32_t)most;
 }
 
 /* All rows in parts of at most `most`. */
@@ -106,10 +107,10 @@ static int search_parts(struct stream *s, uint32_t most, struct quire_error *err
 
 static int search_all(struct stream *s, struct quire_error *err)
 {
-    uint32_t most = part_rows(s);
+    uint32_t most = offload_rows_max(s->offload, s->row_bytes, s->rows->n);
     int rc = search_parts(s, most, err);
-    while (rc == QUIRE_ENOMEM && most > PART_LEAST) {
-        most = most / 2 > PART_LEAST ? most / 2 : PART_LEAST;
+    while (rc == QUIRE_ENOMEM && most > OFFLOAD_ROWS_LEAST) {
+        most = most / 2 > OFFLOAD_ROWS_LEAST ? most / 2 : OFFLOAD_ROWS_LEAST;
         rc = search_parts(s, most, err);
     }
     return rc;
@@ -120,7 +121,7 @@ int offload_nearest_all(struct offload *offload, const struct offload_rows *rows
 {
     static const uint8_t bytes[] = {[OFFLOAD_F32] = 4, [OFFLOAD_F16] = 2, [OFFLOAD_U8] = 1, [OFFLOAD_I8] = 1};
     struct stream s = {.offload = offload, .rows = rows, .request = request, .progress = progress};
-    assert(rows->element < OFFLOAD_CODE1 && request->n_queries > 0);
+    assert(rows->element != OFFLOAD_CODE8 && request->n_queries > 0);
     if (request->k < 1 || request->k > rows->n || request->k > offload_nearest_max(offload))
         return error_set(err, QUIRE_ERANGE, "%u nearest of %u rows on a device; expected 1 to %u", request->k, rows->n,
                          offload_nearest_max(offload));

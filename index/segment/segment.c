@@ -630,6 +630,11 @@ void segment_retire(struct segment *s)
     atomic_store_explicit(&s->retired, true, memory_order_relaxed);
 }
 
+bool segment_is_retired(const struct segment *s)
+{
+    return atomic_load_explicit(&s->retired, memory_order_relaxed);
+}
+
 bool segment_is_shared(const struct segment *s)
 {
     const struct segment_whole *whole = segment_whole((struct segment *)(uintptr_t)s);

@@ -74,6 +74,7 @@ void segment_unref(struct segment *segment);          /* thread-safe; closes wit
 bool segment_is_shared(const struct segment *segment);
 /* No new work will come for it: each lane's searcher lets go of it at its next searcher_drop_retired. Thread-safe. */
 void segment_retire(struct segment *segment);
+bool segment_is_retired(const struct segment *segment);
 struct block_cache_stats;
 /* Zeros without a cache. */
 void segment_cache_stats(const struct segment *segment, struct block_cache_stats *out);

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define BITS 8u
-#define NEAR 1e-3f /* squared: two vectors of one code are nearer to each other */
 
 /* Returns the vector's length. */
 static double rotate_unit(const struct rotation *rotation, const float *vector, uint32_t dim, float *rotated)
@@ -63,7 +62,7 @@ float unit_query_distance(const struct unit_query *query, const uint8_t *code, f
 {
     float y = kernels()->f32_u8_dot(query->rotated, code, code_dim);
     float d = 2 - 2 * f * (y - code_half(BITS) * query->sum);
-    if (d < NEAR && memcmp(query->code, code, code_dim) == 0)
+    if (d < UNIT_QUERY_NEAR && memcmp(query->code, code, code_dim) == 0)
         return 0;
     return d > 0 ? d : 0;
 }

@@ -27,6 +27,7 @@ struct unit_query {
 };
 /* The query as rows are: vector and query->rotated may be one. */
 void unit_query_set(struct unit_query *query, const struct rotation *rotation, const float *vector, uint32_t dim);
+#define UNIT_QUERY_NEAR 1e-3f /* squared: two vectors of one code are nearer to each other */
 /* Squared distance of the unit vectors, 2 (1 - cosine), at least 0; 0 where both have the same code. */
 float unit_query_distance(const struct unit_query *query, const uint8_t *code, float f, uint32_t code_dim);
 

@@ -21,6 +21,7 @@
 #include "server/cache/cache_metrics.h"
 #include "server/call/fair_metrics.h"
 #include "server/commands/modules.h"
+#include "server/device/device.h"
 #include "server/keys/keyspace.h"
 #include "server/net/client.h"
 #include "server/protocol/label.h"
@@ -508,6 +509,40 @@ static void section_quire(struct page *p)
     journal_lines(p);
 }
 
+/* What the setting gpu has come to, and what the device has done. A line of its own for each sentence. */
+static void section_gpu(struct page *p)
+{
+    static const char *const states[] = {"opening", "ready", "none", "lost"};
+    struct device *device = p->server->service.device;
+    struct device_status s;
+    line(p, "gpu_wanted:%s", p->server->service.config->gpu);
+    if (!device) {
+        line(p, "gpu_state:off");
+        return;
+    }
+    device_get_status(device, &s);
+    line(p, "gpu_state:%s", states[s.state]);
+    line(p, "gpu_device:%s", s.offload.device.name);
+    line(p, "gpu_note:%s", s.state == DEVICE_LOST ? s.offload.note : s.note);
+    line(p, "gpu_memory_bytes:%" PRIu64, s.offload.device.memory_bytes);
+    line(p, "gpu_rows_bytes:%" PRIu64, s.rows_bytes);
+    line(p, "gpu_segments:%" PRIu64, s.segments);
+    line(p, "gpu_asks:%" PRIu64, s.asks);
+    line(p, "gpu_batches:%" PRIu64, s.batches);
+    line(p, "gpu_queries:%" PRIu64, s.queries);
+    line(p, "gpu_queries_waiting:%" PRIu64, s.waiting);
+    line(p, "gpu_named:%" PRIu64, s.named);
+    line(p, "gpu_uncertain:%" PRIu64, s.uncertain);
+    line(p, "gpu_declined:%" PRIu64, s.declined);
+    line(p, "gpu_failed:%" PRIu64, s.failed);
+    line(p, "gpu_refused:%" PRIu64, s.refused);
+    line(p, "gpu_last_fall_back:%s", s.last_fall_back);
+    line(p, "gpu_calls:%" PRIu64, s.offload.calls);
+    line(p, "gpu_bytes_sent:%" PRIu64, s.offload.bytes_sent);
+    line(p, "gpu_bytes_received:%" PRIu64, s.offload.bytes_received);
+    line(p, "gpu_seconds:%.6f", s.offload.seconds);
+}
+
 static void cache_line(struct page *p, unsigned number, const struct cache_metric *f)
 {
     const struct quire_cache_stats *s = &f->stats;
@@ -616,6 +651,7 @@ static const struct {
                 {"cluster", "Cluster", section_cluster, true},
                 {"keyspace", "Keyspace", section_keyspace, true},
                 {"quire", "Quire", section_quire, true},
+                {"gpu", "GPU", section_gpu, true},
                 {"cache", "Cache", section_cache, true},
                 {"tenants", "Tenants", section_tenants, false}};
 

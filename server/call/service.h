@@ -17,6 +17,7 @@
 #include "server/process/log.h"
 
 struct cursors;
+struct device;
 struct fair;
 
 struct service {
@@ -35,7 +36,8 @@ struct service {
     void *journal_context;
     struct gate gate; /* of the lanes, and the worker behind them */
     struct worker worker;
-    struct fair *fair; /* tenants and their limits */
+    struct fair *fair;     /* tenants and their limits */
+    struct device *device; /* that helps with exact searches; NULL: none, server/device */
     unsigned n_lanes;
     /* The host's: called on the journal's thread when more has become durable, as soon as there is a journal. */
     void (*on_durable)(void *context);

@@ -10,6 +10,10 @@
  * ELE costs a fetch first: the element's stored vector is the query, and the element itself is among the results, as in
  * Redis. NOTHREAD is accepted and changes nothing: no command runs in a thread of its own.
  *
+ * Where the setting gpu gives a device, it names the rows that can be among the nearest for TRUTH, and for VMSIM of
+ * many queries; searches look at these alone (server/device). Vectors that stand in the request go there ahead of their
+ * turn, many at once; elements when they have been fetched. A query whose rows were not named is searched as without.
+ *
  * The reply is that of Redis's vector sets. With EXPLAIN it is an array of two: that reply, and a map of what the
  * search did.
  *
@@ -20,6 +24,7 @@
 #include "io/error.h"
 #include "server/call/fair.h"
 #include "server/call/slice.h"
+#include "server/device/device.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
@@ -44,6 +49,10 @@ enum {
  * which may be large, are fetched. */
 enum { QUERIES_AT_ONCE = 16, QUERIES_US = 250, ATTRIBUTES_AT_ONCE = 128, LARGE_BYTES = 65536 };
 
+/* Of one call with a device: queries that make a VMSIM one of many; queries that go there together; queries that may be
+ * there or back before their turn. */
+enum { QUERIES_MANY = 64, ASK_QUERIES = 1024, ASK_AHEAD = 4096 };
+
 #define SELF_DISTANCE 1e-3f /* of an element from its own vector, as it was read: rounding leaves less */
 
 struct vsim_options {
@@ -55,9 +64,21 @@ struct vsim_options {
     struct tenant_names tenants; /* TENANT */
 };
 
+/* Queries for which a device is asked. */
+struct vsim_ask {
+    struct device_ask ask;
+    struct vsim_call *call;
+    uint32_t first, users; /* the first of them; how many have not ended */
+    uint64_t asked_us;
+    const float *queries[];
+};
+
 /* One query. */
 struct vsim_query {
     struct vsim_call *call;
+    struct vsim_ask *ask;      /* that it is part of, until its search has ended; NULL: of none */
+    bool asking, is_held;      /* the ask is out; and the query, whose turn it is, waits for it */
+    uint64_t waited_ns;        /* for it */
     struct fair_ticket ticket; /* of the search */
     struct collection_search search;
     struct collection_fetch fetch;
@@ -76,9 +97,11 @@ struct vsim_call {
     struct fair_pass pass;
     struct slice slice; /* queries to be begun in a later turn */
     bool many, starting, waiting;
-    bool bound;             /* to tenants, the user */
-    bool failed;            /* there is no room for the reply: no further query is begun */
-    uint64_t turn, turn_us; /* of the lane, in which queries were begun, from that time on */
+    bool bound;               /* to tenants, the user */
+    bool failed;              /* there is no room for the reply: no further query is begun */
+    bool asks;                /* a device */
+    uint32_t n_looked, n_out; /* queries that it was considered for ahead; asks that are out */
+    uint64_t turn, turn_us;   /* of the lane, in which queries were begun, from that time on */
     uint32_t n, n_started, n_running, n_at_once;
     struct vsim_query queries[];
 };
@@ -215,11 +238,14 @@ static void put_hits(const struct vsim_query *q, struct resp_buffer *out)
     }
 }
 
-/* n_lists: segments of inverted lists among n_segments. */
-static const char *plan_of(const struct vsim_call *call, enum quire_plan plan, uint32_t n_segments, uint32_t n_lists)
+/* n_lists: segments of inverted lists among n_segments; n_named: of which a device has named rows. */
+static const char *plan_of(const struct vsim_call *call, enum quire_plan plan, uint32_t n_segments, uint32_t n_lists,
+                           uint32_t n_named)
 {
     if (call->filter || call->base.scope)
         return quire_plan_name(plan);
+    if (n_named > 0 && n_named == n_segments)
+        return "device";
     if (call->options.search.exact)
         return "scan";
     if (n_segments == 0)
@@ -235,7 +261,8 @@ static void put_explanation(const struct vsim_query *q, struct resp_buffer *out)
     resp_map(out, all ? 16 : 4);
     if (all) {
         resp_text(out, "plan");
-        resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments));
+        resp_text(out, plan_of(q->call, s->plan, q->search.n_segments, q->search.n_list_segments,
+                               q->search.n_named_segments));
     }
     resp_text(out, "result");
     resp_text(out, s->exact ? "exact" : s->complete ? "complete" : "partial");
@@ -264,7 +291,7 @@ static void describe(const struct pending *p, char *text, size_t capacity)
     const struct vsim_call *call = (const struct vsim_call *)(const void *)p;
     const struct vsim_query *worst = &call->queries[0];
     uint64_t reads = 0, rounds = 0, matches = 0, expected = 0;
-    uint32_t effort = 0, n_segments = 0, n_lists = 0, switched = 0;
+    uint32_t effort = 0, n_segments = 0, n_lists = 0, n_named = 0, switched = 0;
     for (uint32_t i = 0; i < call->n; i++) {
         const struct vsim_query *q = &call->queries[i];
         const struct quire_search_stats *s = &q->search.stats;
@@ -277,10 +304,11 @@ static void describe(const struct pending *p, char *text, size_t capacity)
         worst = s->reads > worst->search.stats.reads ? q : worst;
         n_segments += q->search.n_segments;
         n_lists += q->search.n_list_segments;
+        n_named += q->search.n_named_segments;
     }
     int bytes = snprintf(text, capacity, "%s reads=%llu rounds=%llu effort=%u",
-                         plan_of(call, worst->search.stats.plan, n_segments, n_lists), (unsigned long long)reads,
-                         (unsigned long long)rounds, effort);
+                         plan_of(call, worst->search.stats.plan, n_segments, n_lists, n_named),
+                         (unsigned long long)reads, (unsigned long long)rounds, effort);
     if ((call->filter || call->base.scope) && bytes > 0 && (size_t)bytes < capacity)
         snprintf(text + bytes, capacity - (size_t)bytes, " matches=%llu reads-expected=%llu switched=%u",
                  (unsigned long long)matches, (unsigned long long)expected, switched);
@@ -288,15 +316,30 @@ static void describe(const struct pending *p, char *text, size_t capacity)
 
 /* ---- the call ---------------------------------------------------------------------------------------------------- */
 
+/* The query does without its ask from now on. */
+static void leave_ask(struct vsim_query *q)
+{
+    struct vsim_ask *a = q->ask;
+    q->ask = NULL;
+    if (!a)
+        return;
+    assert(!q->asking && a->users > 0);
+    if (--a->users > 0)
+        return;
+    device_ask_end(&a->ask);
+    free(a);
+}
+
 static void end_call(struct vsim_call *call)
 {
     struct resp_buffer *out = &call->base.pending.out;
-    assert(call->n_started == call->n && call->n_running == 0 && !call->starting);
+    assert(call->n_started == call->n && call->n_running == 0 && call->n_out == 0 && !call->starting);
     fair_leave(&call->pass);
     if (call->many)
         resp_array(out, call->n);
     for (uint32_t i = 0; i < call->n; i++) {
         struct vsim_query *q = &call->queries[i];
+        leave_ask(q);
         resp_take(out, &q->out);
         free(q->numbers);
         free(q->element);
@@ -326,6 +369,7 @@ static void query_done(struct vsim_query *q)
 {
     struct vsim_call *call = q->call;
     assert(call->n_running > 0 && (q->out.bytes > 0 || q->out.failed || call->failed));
+    leave_ask(q);
     call->n_running--;
     if (!call->failed && (q->out.failed || call->base.pending.caller->gone))
         give_up(call);
@@ -369,6 +413,7 @@ static void on_search(struct collection_search *search)
         query_failed(q, &search->error);
         return;
     }
+    search->stats.latency_ns += q->waited_ns;
     lane_stat_add(&stats->searches, 1);
     lane_stat_add(&stats->search_reads, search->stats.reads);
     lane_stat_add(&stats->search_rounds, search->stats.rounds);
@@ -424,6 +469,11 @@ static void begin_search(struct fair_ticket *ticket, int code)
                                            .done = on_search,
                                            .owner = q,
                                            .may_hold = may_hold};
+    if (q->ask) {
+        q->search.named = q->ask->ask.named;
+        q->search.n_named = q->ask->ask.n_named;
+        q->search.named_query = (uint32_t)(q - call->queries) - q->ask->first;
+    }
     if (names_suffice(q))
         q->search.options.distance = QUIRE_DISTANCE_ESTIMATE;
     if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)
@@ -433,10 +483,106 @@ static void begin_search(struct fair_ticket *ticket, int code)
     query_failed(q, &err);
 }
 
+/* ---- a device ---------------------------------------------------------------------------------------------------- */
+
+static void search(struct vsim_query *q);
+
+/* An ask is back. */
+static void on_named(struct lane *lane, struct message *message)
+{
+    struct vsim_ask *a = (struct vsim_ask *)(void *)((char *)message - offsetof(struct vsim_ask, ask.message));
+    struct vsim_call *call = a->call;
+    uint64_t waited_ns = (clock_us() - a->asked_us) * 1000;
+    uint32_t first = a->first, n = a->ask.n; /* the last query to end frees it */
+    (void)lane;
+    assert(call->n_out > 0 && a->users == n);
+    for (uint32_t i = first; i < first + n; i++) {
+        struct vsim_query *q = &call->queries[i];
+        q->asking = false;
+        q->waited_ns = waited_ns;
+    }
+    for (uint32_t i = first; i < first + n; i++)
+        if (call->queries[i].is_held) {
+            call->queries[i].is_held = false;
+            search(&call->queries[i]);
+        }
+    call->n_out--; /* the call does not end before */
+    start_more(call);
+}
+
+/* Asks for queries[first .. first + n), whose numbers are there; false: it is not taken. */
+static bool ask_for(struct vsim_call *call, uint32_t first, uint32_t n)
+{
+    const struct quire_search_options *o = &call->options.search;
+    struct vsim_ask *a = calloc(1, sizeof *a + n * sizeof *a->queries);
+    if (!a)
+        return false;
+    a->call = call;
+    a->first = first;
+    a->users = n;
+    a->asked_us = clock_us();
+    for (uint32_t i = 0; i < n; i++)
+        a->queries[i] = call->queries[first + i].numbers;
+    a->ask = (struct device_ask){.message = {.run = on_named},
+                                 .lane = call->base.lane,
+                                 .collection = call->base.collection,
+                                 .queries = a->queries,
+                                 .n = n,
+                                 .k = o->k,
+                                 .exact = o->exact,
+                                 .recall = o->recall,
+                                 .effort = o->effort};
+    if (!device_ask(call->base.lane->service->device, &a->ask)) {
+        free(a);
+        return false;
+    }
+    for (uint32_t i = first; i < first + n; i++) {
+        assert(!call->queries[i].ask && call->queries[i].numbers);
+        call->queries[i].ask = a;
+        call->queries[i].asking = true;
+    }
+    call->n_out++;
+    return true;
+}
+
+static bool may_ask_ahead(const struct vsim_query *q)
+{
+    return q->numbers && !q->element && q->out.bytes == 0 && !q->out.failed;
+}
+
+/* Asks for the vectors that come next. When none is taken any more, the rest goes without. */
+static void ask_ahead(struct vsim_call *call)
+{
+    uint64_t most = DEVICE_ASK_PLACES / device_ask_places(call->options.search.k);
+    most = most < 1 ? 1 : most < ASK_QUERIES ? most : ASK_QUERIES;
+    call->n_looked = call->n_looked > call->n_started ? call->n_looked : call->n_started;
+    while (call->asks && !call->failed && call->n_looked < call->n && call->n_looked < call->n_started + ASK_AHEAD) {
+        uint32_t first = call->n_looked, n = 0;
+        while (first + n < call->n && n < most && may_ask_ahead(&call->queries[first + n]))
+            n++;
+        call->asks = n == 0 || ask_for(call, first, n);
+        call->n_looked += n > 0 ? n : 1;
+    }
+}
+
+/* Whether a device may be of help: not where others than distances decide, nor where reads are counted. */
+static bool may_ask(const struct vsim_call *call)
+{
+    const struct vsim_options *o = &call->options;
+    bool by_distance = o->with_scores || o->with_vectors || !isinf(o->epsilon);
+    return device_is_ready(call->base.lane->service->device) && !call->filter && !call->base.scope &&
+           o->search.reads_max == 0 && (o->search.exact || (call->n >= QUERIES_MANY && by_distance));
+}
+
+/* ---- the searches ------------------------------------------------------------------------------------------------ */
+
 /* q->numbers is the query. */
 static void search(struct vsim_query *q)
 {
     assert(q->numbers && q->out.bytes == 0);
+    q->is_held = q->call->asks && q->element && !q->ask && ask_for(q->call, (uint32_t)(q - q->call->queries), 1);
+    if (q->is_held)
+        return;
     q->ticket.run = begin_search;
     q->ticket.owner = q;
     fair_start(&q->call->pass, &q->ticket);
@@ -498,7 +644,8 @@ static void start_more(struct vsim_call *call)
     if (call->starting)
         return;
     call->starting = true;
-    while (may_begin(call)) {
+    ask_ahead(call);
+    while ((call->n_started == call->n || !call->queries[call->n_started].asking) && may_begin(call)) {
         struct vsim_query *q = &call->queries[call->n_started++];
         if (q->out.bytes > 0 || q->out.failed)
             continue; /* refused */
@@ -518,7 +665,9 @@ static void start_more(struct vsim_call *call)
             query_failed(q, &err);
     }
     call->starting = false;
-    if (call->n_running == 0 && !call->waiting)
+    if (call->failed)
+        call->n_started = call->n;
+    if (call->n_running == 0 && !call->waiting && call->n_out == 0)
         end_call(call);
 }
 
@@ -626,6 +775,7 @@ static void run_queries(struct caller *c, struct resp_arg key, const struct vect
         if (fill_query(&call->queries[i], collection_config(call->base.collection), &vectors[i], &err) < 0)
             resp_quire_error(&call->queries[i].out, &err);
     call->many = many;
+    call->asks = may_ask(call);
     call->bound = c->n_tenants > 0;
     start_more(call);
 }

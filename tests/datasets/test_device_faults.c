@@ -249,9 +249,9 @@ static void test_probe(void **state)
 {
     struct offload_rates rates;
     const struct offload_rates known = {1e9, 0.5, {2e9, 4e9, 8e9}, {1e9, 2e9, 3e9}};
-    const struct offload_work work = {OFFLOAD_BYTES, 8000000000, 3000000000, 2};
+    const struct offload_work work = {OFFLOAD_BYTES, 8000000000, 3000000000, 2, 1000000000};
     (void)state;
-    assert_true(fabs(offload_device_seconds(&known, &work) - (2 * 0.5 + 3 + 2)) < 1e-9);
+    assert_true(fabs(offload_device_seconds(&known, &work) - (2 * 0.5 + 3 + 2 + 0.5)) < 1e-9);
     assert_true(fabs(offload_processor_seconds(&known, &work, 2) - 2) < 1e-9);
     skip_without_device();
     struct offload *offload = offload_open("", note, sizeof note);

@@ -44,7 +44,8 @@ __attribute__((constructor)) static void begin(void)
 /* Whether this call fails. */
 static bool fails(const char *name)
 {
-    if (fake.only && strcmp(fake.only, name) != 0)
+    const char *only = fake.only;
+    if (only && strcmp(only, name) != 0)
         return false;
     fake.calls++;
     if (fake.fail_at == 0)

@@ -3,12 +3,13 @@
  *
  * libfake_opencl.so stands in for libOpenCL.so.1 where QUIRE_OPENCL_LIBRARY names it. Calls go on to the real loader,
  * so that what does not fail works, and are counted. A test reaches its controls by dlopen and dlsym of
- * fake_opencl_controls. Not thread-safe: one test thread.
+ * fake_opencl_controls. One thread at a time calls OpenCL; another may set the controls meanwhile.
  */
 #ifndef QUIRE_TESTS_FAKE_OPENCL_H
 #define QUIRE_TESTS_FAKE_OPENCL_H
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,16 +18,16 @@
 #include <unistd.h>
 
 struct fake_opencl {
-    bool has_device;       /* the real loader is here and has one; set when the library is loaded */
-    uint64_t calls;        /* so far */
-    uint64_t fail_at;      /* this call of those to come fails, 1 is the next; 0: none */
-    bool stays;            /* and all after it, but for releases */
-    int status;            /* what they answer */
-    const char *only;      /* calls of this function alone count and fail; NULL: of all */
-    uint64_t memory_bytes; /* what the device has, and of one buffer at most; 0: as it is */
-    uint64_t held_bytes;   /* in buffers */
-    bool as_card;          /* the device says that it is a graphics card */
-    int64_t objects;       /* created and not released */
+    bool has_device;                   /* the real loader is here and has one; set when the library is loaded */
+    atomic_uint_fast64_t calls;        /* so far */
+    atomic_uint_fast64_t fail_at;      /* this call of those to come fails, 1 is the next; 0: none */
+    atomic_bool stays;                 /* and all after it, but for releases */
+    atomic_int status;                 /* what they answer */
+    const char *_Atomic only;          /* calls of this function alone count and fail; NULL: of all */
+    atomic_uint_fast64_t memory_bytes; /* what the device has, and of one buffer at most; 0: as it is */
+    atomic_uint_fast64_t held_bytes;   /* in buffers */
+    atomic_bool as_card;               /* the device says that it is a graphics card */
+    atomic_int_fast64_t objects;       /* created and not released */
 };
 
 /* Puts it in the place of the real loader for this process, which has not opened a device yet. NULL: it was not built,
@@ -53,8 +54,12 @@ static inline struct fake_opencl *fake_opencl_install(void)
 /* Nothing fails. */
 static inline void fake_opencl_reset(struct fake_opencl *fake)
 {
-    *fake =
-        (struct fake_opencl){.has_device = fake->has_device, .objects = fake->objects, .held_bytes = fake->held_bytes};
+    fake->fail_at = 0;
+    fake->calls = 0;
+    fake->stays = fake->as_card = false;
+    fake->status = 0;
+    fake->only = NULL;
+    fake->memory_bytes = 0;
 }
 
 #endif

@@ -199,7 +199,13 @@ expect "truth on a device that is not there" 0 "^device *processor" truth --base
     --out none.bin --gpu 'no such device'
 check "it has the same answer, too" cmp a.gt.bin none.bin
 check "a line says so" grep -q "no such device: the processor does the work: " err
+# the first device there is, in tests pocl on the processor
+device=$("$quire" probe --gpu off --json |
+    /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin).get("devices", [{"name": "none"}])[0]["name"])')
 expect "a probe without a device" 0 "^device *processor" probe --gpu off
+expect "a probe of any device" 0 '"device' probe --gpu "$device" --json
+json "it says what auto would do" out '"uses" not in j or all(u["auto"].startswith(("device", "processor")) and
+    u["device_seconds"] > 0 and u["processor_seconds"] > 0 for u in j["uses"])'
 expect "a probe of a device that is not there" 0 "^device_note" probe --gpu 'no such device'
 expect "truth with k above rows" 1 "has 2000 rows only" truth --base a.fbin --queries a.query.fbin --k 2001 --out x.bin
 expect "truth in a folder that is not there" 1 "quire truth: " truth --base a.fbin --queries a.query.fbin --k 5 --out \
@@ -303,6 +309,18 @@ queries="--queries a.query.fbin"
     expect "search as text" 0 "^latency_us.p99 " search --index a.index $queries
     expect "exact search" 0 '"exact": true' search --index a.index $queries --truth a.gt.bin --exact --json
     json "exact search is as good as the stored precision" out 'j["recall_at_k"] >= 0.97'
+    expect "exact search without a device" 0 '"device": "processor"' search --index a.index $queries --exact --attrs \
+        --limit 50 --gpu off --json
+    cp out off.json
+    expect "exact search with any device" 0 '"queries_named"' search --index a.index $queries --exact --attrs --limit 50 \
+        --gpu "$device" --repeat 2 --json
+    json "a device changes no hit and no distance" out 'j["hits"] == json.load(open("off.json"))["hits"]'
+    json "a device that did the work named rows" out '(j["device"] == "processor") == (j["queries_named"] == 0)'
+    expect "exact searches that are too few for auto" 0 "^device_note *auto: .* too few" search --index a.index $queries \
+        --exact
+    expect "a device for searches that are not exact" 2 "with --exact alone" search --index a.index $queries --gpu x
+    expect "a device where reads are bounded" 0 "reads-max bounds" search --index a.index $queries --exact --limit 3 \
+        --reads-max 2 --gpu x
     expect "truth by ids only" 0 '"recall_by": "ids"' search --index a.index $queries --truth a.truth.ivecs --json
     expect "more effort" 0 '"effort": 500' search --index a.index $queries --truth a.gt.bin --effort 500 --json
     json "more effort, more recall" out 'j["recall_at_k"] >= 0.95'
@@ -416,6 +434,10 @@ json "inspect reports" out 'j["rows"] == 2000 and j["user_keys"] and j["attribut
     ("codes", "factors", "centres", "naming", "columns")) and j["memory"]["planned_bytes"] == sum(j["memory"][x + "_bytes"] for x in
     ("resident", "cache", "reserve")) and all(0 < p["recall"] <= 1 for p in j["calibration"])'
 expect "inspect as text" 0 "^ *distance  *k  *effort  *recall  *reads" inspect a.index
+expect "inspect without a device" 0 '"device": "processor"' inspect a.index --gpu off --json
+expect "inspect says what auto would do" 0 '"device' inspect a.index --gpu "$device" --json
+json "with a device it has uses" out '"uses" not in j or (len(j["uses"]) == 4 and j["device_rows_bytes"] > 0 and
+    all(u["auto"].startswith(("device", "processor")) and u["device_seconds"] > 0 for u in j["uses"]))'
 expect "inspect of no index" 1 "No such file" inspect .
 expect "inspect without an index" 2 "DIR must be given" inspect
 expect "verify" 0 '"findings": 0' verify b.index --json

@@ -5,7 +5,7 @@
  *   ELEMENT   0 f32, 1 f16, 2 u8, 3 i8    MEASURE   0 squared L2, 1 dot product    FACTORS   1: products times a factor
  *   TILED     1: tiles in local memory, for devices that have it; 0: tiles in registers, for processors
  *   SORT      what the tiled selection sorts at most, a power of two
- *   BITS      1, 2, 4 or 8: of the codes of code_dots
+ *   CODES     1: dot products of codes alone
  *
  * A key is a number that orders as the distance does, smaller is nearer: the whole number itself, or the bits of a
  * float so that they order as unsigned numbers. Key and row together are one number of 64 bits: no two are equal, so
@@ -331,47 +331,20 @@ keep_nearest(__global const ulong *candidates, uint room, uint n_queries, uint k
 
 /* ---- dot products of codes --------------------------------------------------------------------------------------- */
 
-#ifdef BITS
-/* Levels of 16 dimensions from the 2 * BITS bytes where they are. */
-short16 levels_at(__global const uchar *code)
-{
-#if BITS == 8
-    return convert_short16(vload16(0, code));
-#elif BITS == 4
-    uchar8 packed = vload8(0, code);
-    uchar16 levels;
-    levels.even = packed & (uchar8)15;
-    levels.odd = packed >> (uchar8)4;
-    return convert_short16(levels);
-#elif BITS == 2
-    uchar4 packed = vload4(0, code);
-    uchar16 levels;
-    levels.s048c = packed & (uchar4)3;
-    levels.s159d = packed >> (uchar4)2 & (uchar4)3;
-    levels.s26ae = packed >> (uchar4)4 & (uchar4)3;
-    levels.s37bf = packed >> (uchar4)6;
-    return convert_short16(levels);
-#else
-    ushort packed = (ushort)(code[0] | code[1] << 8);
-    ushort16 places = (ushort16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return convert_short16((ushort16)packed >> places & (ushort16)1);
-#endif
-}
-
-/* A work-group has a run (struct offload_run): query, first code, number of codes, where its results go. Codes have
- * dim / 8 * BITS bytes, dim is a multiple of 32. */
+#ifdef CODES
+/* A work-group has a run (struct offload_run): query, first code, number of codes, where its results go. Levels have 8
+ * bits, dim is a multiple of 32. */
 __kernel void code_dots(__global const uchar *codes, __global const char *queries, __global const uint4 *runs,
                         __global const uint *ids, uint has_ids, uint dim, __global int *out)
 {
     uint4 run = runs[get_group_id(0)];
     __global const char *query = queries + (size_t)run.x * dim;
-    size_t bytes = dim / 8 * BITS;
     for (uint i = get_local_id(0); i < run.z; i += get_local_size(0)) {
         uint id = has_ids ? ids[run.y + i] : run.y + i;
-        __global const uchar *code = codes + (size_t)id * bytes;
+        __global const uchar *code = codes + (size_t)id * dim;
         int16 sums = (int16)0;
         for (uint d = 0; d < dim; d += 16)
-            sums += convert_int16(levels_at(code + d / 8 * BITS)) * convert_int16(vload16(0, query + d));
+            sums += convert_int16(vload16(0, code + d)) * convert_int16(vload16(0, query + d));
         int8 a = sums.lo + sums.hi;
         int4 b = a.lo + a.hi;
         out[run.w + i] = b.x + b.y + b.z + b.w;

@@ -56,6 +56,13 @@ static int find_devices(const struct opencl_calls *calls, cl_device_id *out, uin
     return 0;
 }
 
+/* What a driver says ends up in lines of a log. */
+static void make_line(char *text)
+{
+    for (; *text; text++)
+        *text = *text < ' ' && *text >= 0 ? ' ' : *text;
+}
+
 static void describe(const struct opencl_calls *calls, cl_device_id id, struct offload_device *out)
 {
     cl_ulong memory = 0, buffer = 0;
@@ -66,6 +73,8 @@ static void describe(const struct opencl_calls *calls, cl_device_id id, struct o
     calls->clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
     calls->clGetDeviceInfo(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof buffer, &buffer, NULL);
     calls->clGetDeviceInfo(id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+    make_line(out->name);
+    make_line(out->driver);
     out->memory_bytes = memory;
     out->buffer_bytes = buffer;
     out->units = units;
@@ -129,7 +138,9 @@ static int open_device(uint32_t device, void **context, struct quire_error *err)
     uint32_t found = 0, cards = 0;
     cl_int status = CL_SUCCESS;
     struct opencl *cl = calloc(1, sizeof *cl);
-    int rc = cl ? opencl_load(&cl->calls, err) : opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a device");
+    if (!cl)
+        return opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a device");
+    int rc = opencl_load(&cl->calls, err);
     if (rc == 0)
         rc = find_devices(cl->calls, ids, &found, &cards, err);
     if (rc == 0 && device >= found)
@@ -148,8 +159,9 @@ static int open_device(uint32_t device, void **context, struct quire_error *err)
     if (rc == 0) {
         choose_shape(cl);
         *context = cl;
-    } else if (cl)
+    } else {
         close_context(cl);
+    }
     return rc;
 }
 
@@ -216,44 +228,56 @@ static void unload(void *context, void *block)
     free(b);
 }
 
-/* Rows with gaps of zeros between them go in pieces. */
-static int send_padded(struct opencl *cl, const struct opencl_block *b, const uint8_t *data, struct quire_error *err)
-{
-    size_t from_bytes = opencl_bytes(b->element, b->dim), to_bytes = opencl_bytes(b->element, b->padded);
-    size_t rows = STAGE_BYTES / to_bytes + 1;
-    uint8_t *stage = calloc(rows, to_bytes);
-    int rc = stage ? 0 : opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for rows on their way to a device");
-    for (size_t first = 0; rc == 0 && first < b->n; first += rows) {
-        size_t n = b->n - first < rows ? b->n - first : rows;
-        for (size_t i = 0; i < n; i++)
-            memcpy(stage + i * to_bytes, data + (first + i) * from_bytes, from_bytes);
-        rc = opencl_write(cl, b->data, first * to_bytes, n * to_bytes, stage, err);
-    }
-    free(stage);
-    return rc;
-}
-
-static int load(void *context, const struct offload_rows *rows, void **block, struct quire_error *err)
+static int reserve(void *context, const struct offload_shape *shape, void **block, struct quire_error *err)
 {
     struct opencl *cl = context;
     struct opencl_block *b = calloc(1, sizeof *b);
     if (!b)
         return opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a block of rows");
-    *b = (struct opencl_block){.element = rows->element, .n = rows->n, .dim = rows->dim};
-    b->padded = opencl_padded(rows->element, rows->dim);
+    *b = (struct opencl_block){.element = shape->element, .n = shape->n, .dim = shape->dim};
+    b->padded = opencl_padded(shape->element, shape->dim);
     size_t row_bytes = opencl_bytes(b->element, b->padded);
-    assert(rows->n > 0 && rows->dim > 0 && (rows->element < OFFLOAD_CODE1 || rows->dim % 32 == 0));
     int rc = opencl_buffer(cl, CL_MEM_READ_ONLY, ((size_t)b->n + TILE_ROWS) * row_bytes, NULL, &b->data, err);
-    if (rc == 0 && rows->factors)
-        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, b->n * sizeof(float), rows->factors, &b->factors, err);
-    if (rc == 0 && b->padded == b->dim)
-        rc = opencl_write(cl, b->data, 0, b->n * row_bytes, rows->data, err);
-    else if (rc == 0)
-        rc = send_padded(cl, b, rows->data, err);
+    if (rc == 0 && shape->has_factors)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, b->n * sizeof(float), NULL, &b->factors, err);
     if (rc == 0)
         *block = b;
     else
         unload(cl, b);
+    return rc;
+}
+
+/* Rows with gaps of zeros between them go through a stage. */
+static int put_padded(struct opencl *cl, const struct opencl_block *b, const struct offload_piece *piece,
+                      struct quire_error *err)
+{
+    const uint8_t *data = piece->data;
+    size_t from_bytes = opencl_bytes(b->element, b->dim), to_bytes = opencl_bytes(b->element, b->padded);
+    size_t rows = STAGE_BYTES / to_bytes + 1;
+    rows = rows < piece->n ? rows : piece->n;
+    uint8_t *stage = calloc(rows, to_bytes);
+    int rc = stage ? 0 : opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for rows on their way to a device");
+    for (size_t at = 0; rc == 0 && at < piece->n; at += rows) {
+        size_t n = piece->n - at < rows ? piece->n - at : rows;
+        for (size_t i = 0; i < n; i++)
+            memcpy(stage + i * to_bytes, data + (at + i) * from_bytes, from_bytes);
+        rc = opencl_write(cl, b->data, (piece->first + at) * to_bytes, n * to_bytes, stage, err);
+    }
+    free(stage);
+    return rc;
+}
+
+static int put(void *context, void *block, const struct offload_piece *piece, struct quire_error *err)
+{
+    struct opencl *cl = context;
+    const struct opencl_block *b = block;
+    size_t row_bytes = opencl_bytes(b->element, b->padded);
+    assert(piece->n > 0 && piece->first < b->n && piece->n <= b->n - piece->first);
+    int rc = b->padded == b->dim
+                 ? opencl_write(cl, b->data, piece->first * row_bytes, piece->n * row_bytes, piece->data, err)
+                 : put_padded(cl, b, piece, err);
+    if (rc == 0 && b->factors)
+        rc = opencl_write(cl, b->factors, piece->first * sizeof(float), piece->n * sizeof(float), piece->factors, err);
     return rc;
 }
 
@@ -264,7 +288,7 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
     const struct opencl_program *program;
     cl_mem queries = NULL, runs = NULL, ids = NULL, out = NULL;
     const cl_uint has_ids = request->ids != NULL;
-    int rc = opencl_program_dots(cl, b->element, &program, err);
+    int rc = opencl_program_dots(cl, &program, err);
     if (rc == 0)
         rc = opencl_buffer(cl, CL_MEM_READ_ONLY, (size_t)request->n_queries * b->dim, request->queries, &queries, err);
     if (rc == 0)
@@ -302,7 +326,8 @@ QUIRE_API const struct offload_backend *quire_offload_backend(void)
                                                    .open = open_device,
                                                    .close = close_context,
                                                    .nearest_max = opencl_nearest_max,
-                                                   .load = load,
+                                                   .reserve = reserve,
+                                                   .put = put,
                                                    .unload = unload,
                                                    .nearest = opencl_nearest,
                                                    .dots = opencl_dots};

@@ -53,7 +53,7 @@ struct opencl_program {
     cl_kernel kernels[2];
 };
 
-#define OPENCL_PROGRAMS 20u /* 16 kinds of nearest, 4 widths of codes */
+#define OPENCL_PROGRAMS 17u /* 16 kinds of nearest, and codes */
 
 struct opencl {
     const struct opencl_calls *calls;
@@ -76,8 +76,7 @@ struct opencl_block {
 /* The kernels `distances` and `keep_nearest`, or `code_dots`; built when they are first asked for. */
 int opencl_program_nearest(struct opencl *cl, enum offload_element element, enum offload_measure measure, bool factors,
                            const struct opencl_program **out, struct quire_error *err);
-int opencl_program_dots(struct opencl *cl, enum offload_element element, const struct opencl_program **out,
-                        struct quire_error *err);
+int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, struct quire_error *err);
 void opencl_program_fini(struct opencl *cl);
 
 /* The functions of struct offload_backend. */
@@ -106,15 +105,15 @@ int opencl_run(struct opencl *cl, cl_kernel kernel, const struct opencl_argument
 /* Elements from one row to the next: whole steps of every kernel. */
 static inline uint32_t opencl_padded(enum offload_element element, uint32_t dim)
 {
-    uint32_t step = element == OFFLOAD_U8 || element == OFFLOAD_I8 ? 64 : element >= OFFLOAD_CODE1 ? 32 : 16;
+    uint32_t step = element == OFFLOAD_U8 || element == OFFLOAD_I8 ? 64 : element == OFFLOAD_CODE8 ? 32 : 16;
     return (dim + step - 1) / step * step;
 }
 
 /* Bytes of n elements. */
 static inline size_t opencl_bytes(enum offload_element element, size_t n)
 {
-    static const uint8_t bits[] = {32, 16, 8, 8, 1, 2, 4, 8};
-    return n / 8 * bits[element] + n % 8 * bits[element] / 8;
+    static const uint8_t bytes[] = {4, 2, 1, 1, 1};
+    return n * bytes[element];
 }
 
 #endif

@@ -66,16 +66,11 @@ int opencl_program_nearest(struct opencl *cl, enum offload_element element, enum
     return rc;
 }
 
-int opencl_program_dots(struct opencl *cl, enum offload_element element, const struct opencl_program **out,
-                        struct quire_error *err)
+int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, struct quire_error *err)
 {
     static const char *const names[] = {"code_dots"};
-    unsigned width = (unsigned)element - OFFLOAD_CODE1;
-    struct opencl_program *program = &cl->programs[16 + width];
-    char options[64];
-    assert(element >= OFFLOAD_CODE1 && element <= OFFLOAD_CODE8);
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DBITS=%u", 1u << width);
-    int rc = program->program ? 0 : build(cl, program, options, names, 1, err);
+    struct opencl_program *program = &cl->programs[OPENCL_PROGRAMS - 1];
+    int rc = program->program ? 0 : build(cl, program, "-cl-std=CL1.2 -DCODES=1", names, 1, err);
     if (rc == 0)
         *out = program;
     return rc;

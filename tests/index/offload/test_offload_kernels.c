@@ -286,6 +286,43 @@ static void test_parts(void **state)
     drop(&d);
 }
 
+/* A block that is filled in pieces, the last first, is the block that was loaded at once. */
+static void test_pieces(void **state)
+{
+    static const struct {
+        enum offload_element element;
+        uint32_t dim;
+        bool has_factors;
+    } kinds[] = {{OFFLOAD_F32, 64, false}, {OFFLOAD_F16, 37, true}, {OFFLOAD_F32, 129, true}, {OFFLOAD_U8, 65, false}};
+    struct quire_error err = {0};
+    (void)state;
+    if (!offload)
+        skip();
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        enum offload_measure measure = kinds[i].has_factors ? OFFLOAD_DOT : OFFLOAD_L2;
+        struct data d;
+        make(&d, kinds[i].element, 1001, 9, kinds[i].dim, true, kinds[i].has_factors, 31 + i);
+        const struct offload_shape shape = {d.element, d.n, d.dim, kinds[i].has_factors};
+        size_t row_bytes = d.dim * (d.element == OFFLOAD_F32 ? 4 : d.element == OFFLOAD_F16 ? 2 : 1);
+        struct offload_near *found = checked(malloc(sizeof *found * d.n_queries * 20));
+        struct offload_nearest request = {measure, d.n_queries, 20, d.queries, found};
+        struct offload_block *block;
+        assert_int_equal(offload_reserve(offload, &shape, &block, &err), 0);
+        for (uint32_t end = d.n; end > 0;) {
+            uint32_t n = end < 130 ? end : 130, first = end - n;
+            const struct offload_piece piece = {first, n, (uint8_t *)d.rows + first * row_bytes,
+                                                d.factors ? d.factors + first : NULL};
+            assert_int_equal(offload_put(offload, block, &piece, &err), 0);
+            end = first;
+        }
+        assert_int_equal(offload_nearest(offload, block, &request, &err), 0);
+        check(&d, measure, 20, found);
+        offload_unload(offload, block);
+        free(found);
+        drop(&d);
+    }
+}
+
 /* ---- codes ------------------------------------------------------------------------------------------------------- */
 
 static void test_code_dots(void **state)
@@ -298,17 +335,16 @@ static void test_code_dots(void **state)
         skip();
     random_init(&random, 13);
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (unsigned width = 0; width < 4; width++) {
-            uint32_t dim = dims[i], n = dim > 1000 ? 9 : 150, n_queries = 4, bits = 1u << width, n_out = 0;
-            size_t stride = dim / 8 * bits;
-            uint8_t *codes = checked(malloc(n * stride));
+        for (unsigned by_ids = 0; by_ids < 2; by_ids++) {
+            uint32_t dim = dims[i], n = dim > 1000 ? 9 : 150, n_queries = 4, n_out = 0;
+            uint8_t *codes = checked(malloc((size_t)n * dim));
             int8_t *queries = checked(malloc((size_t)n_queries * dim));
             struct offload_run runs[16];
-            uint32_t ids[160]; /* with odd widths: codes backwards */
+            uint32_t ids[160]; /* codes backwards */
             for (uint32_t j = 0; j < n; j++)
-                ids[j] = width % 2 ? n - 1 - j : j;
+                ids[j] = by_ids ? n - 1 - j : j;
             uint32_t n_runs = 0;
-            for (size_t j = 0; j < n * stride; j++)
+            for (size_t j = 0; j < (size_t)n * dim; j++)
                 codes[j] = dim == 65568 ? 255 : (uint8_t)random_next(&random);
             for (size_t j = 0; j < (size_t)n_queries * dim; j++)
                 queries[j] = dim == 65568 ? -128 : (int8_t)random_next(&random);
@@ -318,18 +354,18 @@ static void test_code_dots(void **state)
                 n_out += many + 1;
             }
             int32_t *out = checked(malloc(n_out * sizeof *out));
-            struct offload_rows rows = {.element = OFFLOAD_CODE1 + width, .n = n, .dim = dim, .data = codes};
-            struct offload_dots request = {n_queries, n_runs, n_out, n, queries, runs, width % 2 ? ids : NULL, out};
+            struct offload_rows rows = {.element = OFFLOAD_CODE8, .n = n, .dim = dim, .data = codes};
+            struct offload_dots request = {n_queries, n_runs, n_out, n, queries, runs, by_ids ? ids : NULL, out};
             struct offload_block *block;
             if (offload_load(offload, &rows, &block, &err) < 0 || offload_dots(offload, block, &request, &err) < 0)
                 fail_msg("%s", err.message);
             for (uint32_t r = 0; r < n_runs; r++)
                 for (uint32_t j = 0; j < runs[r].n; j++) {
-                    const uint8_t *code = codes + ids[runs[r].first + j] * stride;
+                    const uint8_t *code = codes + (size_t)ids[runs[r].first + j] * dim;
                     const int8_t *query = queries + (size_t)runs[r].query * dim;
                     int64_t sum = 0;
                     for (size_t e = 0; e < dim; e++)
-                        sum += (code[e * bits / 8] >> (e * bits % 8) & ((1 << bits) - 1)) * query[e];
+                        sum += code[e] * query[e];
                     assert_true(sum == out[runs[r].out + j]);
                 }
             offload_unload(offload, block);
@@ -343,7 +379,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nearest),      cmocka_unit_test(test_runs),  cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_largest_sums), cmocka_unit_test(test_parts), cmocka_unit_test(test_code_dots),
+        cmocka_unit_test(test_largest_sums), cmocka_unit_test(test_parts), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_code_dots),
     };
     int failed = cmocka_run_group_tests_name("tiles in registers", tests, open_registers, close_device);
     return failed + cmocka_run_group_tests_name("tiles in local memory", tests, open_local, close_device);
