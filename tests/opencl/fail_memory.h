@@ -17,11 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local unsigned fail_in; /* allocations of this thread from now on, this one fails; 0: none */
+/* Allocations of this thread from now on, this one fails; 0: none. */
+__attribute__((unused)) static _Thread_local unsigned fail_in;
 /* The same of the thread that calls the plug-in, wherever that is: it is known by an allocation of the plug-in's, from
  * when fail_memory_watches is set. */
-static atomic_uint fail_device_in;
-static atomic_bool fail_memory_watches;
+__attribute__((unused)) static atomic_uint fail_device_in;
+__attribute__((unused)) static atomic_bool fail_memory_watches;
 
 #if SANITIZED
 #define FAIL_MEMORY 0
