@@ -23,6 +23,7 @@ int documents_create(struct documents **out, struct quire_error *err)
     if (!d)
         return error_set(err, QUIRE_ENOMEM, "no memory for indexes of documents");
     pthread_rwlock_init(&d->lock, NULL);
+    pthread_mutex_init(&d->writing, NULL);
     *out = d;
     return 0;
 }
@@ -38,6 +39,7 @@ void documents_destroy(struct documents *d)
     free(d->indexes);
     free(d->aliases);
     pthread_rwlock_destroy(&d->lock);
+    pthread_mutex_destroy(&d->writing);
     free(d);
 }
 
@@ -229,8 +231,28 @@ bool documents_have_vectors(const struct documents *d)
     return atomic_load_explicit(&d->n_vectors, memory_order_acquire) > 0;
 }
 
+void documents_write_begin(struct documents *d)
+{
+    pthread_mutex_lock(&d->writing);
+}
+
+void documents_write_end(struct documents *d)
+{
+    pthread_mutex_unlock(&d->writing);
+}
+
+/* A thread that has no batch open, since there were no vectors when it logged the document, has its turn here. */
+static bool take_turn(struct documents *d)
+{
+    bool takes = d->journal && documents_have_vectors(d) && !journal_in_batch(d->journal);
+    if (takes)
+        documents_write_begin(d);
+    return takes;
+}
+
 void documents_changed(struct documents *d, const void *key, uint32_t key_bytes, const struct document_view *view)
 {
+    bool turn = take_turn(d);
     pthread_rwlock_rdlock(&d->lock);
     for (uint32_t i = 0; i < d->n; i++) {
         const struct schema *schema = document_index_schema(d->indexes[i]);
@@ -238,6 +260,8 @@ void documents_changed(struct documents *d, const void *key, uint32_t key_bytes,
             document_index_put(d->indexes[i], key, key_bytes, view, false);
     }
     pthread_rwlock_unlock(&d->lock);
+    if (turn)
+        documents_write_end(d);
 }
 
 int documents_admit(struct documents *d, const void *key, uint32_t key_bytes, struct quire_error *err)
@@ -253,11 +277,14 @@ int documents_admit(struct documents *d, const void *key, uint32_t key_bytes, st
 
 void documents_gone(struct documents *d, const void *key, uint32_t key_bytes)
 {
+    bool turn = take_turn(d);
     pthread_rwlock_rdlock(&d->lock);
     for (uint32_t i = 0; i < d->n; i++)
         if (schema_follows(document_index_schema(d->indexes[i]), key, key_bytes))
             document_index_remove(d->indexes[i], key, key_bytes);
     pthread_rwlock_unlock(&d->lock);
+    if (turn)
+        documents_write_end(d);
 }
 
 static void discard(struct documents *d, struct document_index *x)

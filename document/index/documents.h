@@ -57,6 +57,10 @@ int documents_begun(struct documents *documents, struct quire_error *err);
 /* Under the lock of the key's shard. Cheap where no index follows the key. */
 void documents_changed(struct documents *documents, const void *key, uint32_t key_bytes,
                        const struct document_view *view);
+/* Around the frame of the journal that holds a document and its vectors, and around document_index_put of others: rows
+ * of a collection come and go in the order of the numbers of their frames. One thread at a time. */
+void documents_write_begin(struct documents *documents);
+void documents_write_end(struct documents *documents);
 /* Before a document is written: 0, or why its vectors could not be taken now (memory, disk, log). */
 int documents_admit(struct documents *documents, const void *key, uint32_t key_bytes, struct quire_error *err);
 void documents_gone(struct documents *documents, const void *key, uint32_t key_bytes);

@@ -11,6 +11,7 @@ struct alias {
 };
 
 struct documents {
+    pthread_mutex_t writing; /* before a batch of the journal, and so before `lock` */
     /* Held for reading while an index is looked up or told of a document, for writing while the lists change. Before
      * the locks of indexes, behind those of keys. */
     pthread_rwlock_t lock;

@@ -211,6 +211,12 @@ struct view *collection_view(struct collection *c)
     return view;
 }
 
+/* What was logged under this number is there. In a batch numbers may come late: what is newer stays visible. */
+static void seen_lsn(struct collection *c, uint64_t lsn)
+{
+    c->last_lsn = lsn > c->last_lsn ? lsn : c->last_lsn;
+}
+
 uint64_t collection_last_lsn(struct collection *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -298,7 +304,7 @@ int collection_log_create(struct collection *c, uint64_t *lsn, struct quire_erro
     assert(c->last_lsn == 0);
     int rc = collection_append(c, RECORD_CREATE, bytes, n_bytes, lsn, err);
     if (rc == 0)
-        c->last_lsn = *lsn;
+        seen_lsn(c, *lsn);
     pthread_mutex_unlock(&c->lock);
     return rc;
 }
@@ -460,7 +466,7 @@ static int put_row(struct collection *c, const struct place *place, const struct
     if (place->newest)
         rest.table = NULL;
     end_place(&rest, *lsn);
-    c->last_lsn = *lsn;
+    seen_lsn(c, *lsn);
     if (!is_somewhere(place))
         atomic_fetch_add_explicit(&c->n_elements, 1, memory_order_relaxed);
     return 0;
@@ -650,7 +656,7 @@ static int commit_remove(struct collection *c, const void *key, uint32_t key_byt
         return rc;
     count_attributes(c, &place, NULL, 0);
     end_place(&place, *lsn);
-    c->last_lsn = *lsn;
+    seen_lsn(c, *lsn);
     uint64_t before = atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
     assert(before > 0);
     watch_memtable(c);
@@ -693,7 +699,7 @@ static int write_text(struct collection *c, const struct place *place, struct re
         }
         count_attributes(c, place, element->attributes, element->attribute_bytes);
         memtable_attributes_commit(newest, &pending);
-        c->last_lsn = *lsn;
+        seen_lsn(c, *lsn);
         return 0;
     }
     /* an element of a frozen table, whose rows are being copied, goes to the newest one; where a snapshot is read the

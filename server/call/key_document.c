@@ -48,6 +48,16 @@ static bool joins(void *context)
     return documents_have_vectors(context);
 }
 
+static void begin(void *context)
+{
+    documents_write_begin(context);
+}
+
+static void end(void *context)
+{
+    documents_write_end(context);
+}
+
 static int admit(void *context, const void *key, uint32_t key_bytes, struct quire_error *err)
 {
     return documents_have_vectors(context) ? documents_admit(context, key, key_bytes, err) : 0;
@@ -59,6 +69,8 @@ void key_document_follow(struct keyspace *k, struct documents *documents, struct
                                            .gone = on_gone,
                                            .cleared = on_cleared,
                                            .joins = joins,
+                                           .begin = begin,
+                                           .end = end,
                                            .admit = admit,
                                            .context = documents};
     k->follower = follower;

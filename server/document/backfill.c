@@ -32,7 +32,9 @@ static void visit(void *context, const struct key_entry *e)
     if (!schema_follows(schema, e->key, e->node.key_bytes) || !key_document_view(e, &view) ||
         view.source != schema->source || keyspace_entry_is_over(e, clock_wall_ms()))
         return;
+    documents_write_begin(b->service->documents);
     document_index_put(b->index, e->key, e->node.key_bytes, &view, !b->again);
+    documents_write_end(b->service->documents);
 }
 
 /* Whether there is more to do. */

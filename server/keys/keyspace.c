@@ -208,8 +208,11 @@ int keyspace_commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *l
     int rc = 0;
     lock->joined = lock->joined || (k->journal && follower && follower->joins(follower->context));
     if (lock->joined && !lock->in_batch && !journal_in_batch(k->journal)) {
+        follower->begin(follower->context);
         rc = journal_batch_begin(k->journal, err);
         lock->in_batch = rc == 0;
+        if (rc < 0)
+            follower->end(follower->context);
     }
     if (rc == 0)
         return keyspace_log_commit(log, lsn, err);
@@ -301,9 +304,13 @@ static void run_later(const struct keyspace *k, void (*run)(void *argument), voi
 
 void keyspace_unlock(struct keyspace_lock *lock)
 {
+    const struct keyspace_follower *follower = lock->keyspace->follower;
     uint64_t lsn = 0;
-    if (lock->in_batch && journal_batch_end(lock->keyspace->journal, &lsn, NULL) == 0)
-        lock->lsn = lsn;
+    if (lock->in_batch) {
+        if (journal_batch_end(lock->keyspace->journal, &lsn, NULL) == 0)
+            lock->lsn = lsn;
+        follower->end(follower->context);
+    }
     for (unsigned w = 0; w < KEYSPACE_SHARDS / 64; w++)
         for (uint64_t rest = lock->shards[w]; rest; rest &= rest - 1)
             pthread_mutex_unlock(&lock->keyspace->shards[64 * w + (unsigned)__builtin_ctzll(rest)].lock);

@@ -643,7 +643,8 @@ static void test_memory_and_debug(void **state)
     expect_part(&c, "MEMORY MALLOC-STATS", "malloc");
     expect_items(&c, "ROLE", 3);
     reply = ask(&c, "MODULE LIST");
-    assert_true(reply.n == 1 && reply_is(reply_field(&reply.items[0], "name"), "vectorset"));
+    assert_true(reply.n == 3 && reply_is(reply_field(&reply.items[0], "name"), "vectorset") &&
+                reply_is(reply_field(&reply.items[1], "name"), "search"));
     reply_free(&reply);
     expect_part(&c, "INFO modules", "module:name=vectorset,ver=1,");
     expect_part(&c, "INFO server", "redis_version:8.0.0\r\n");
