@@ -201,25 +201,6 @@ struct key keyspace_key(const struct keyspace *k, struct resp_arg arg)
     return (struct key){arg.data, arg.bytes, XXH3_64bits_withSeed(arg.data, arg.bytes, k->seed)};
 }
 
-int keyspace_commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *lsn, struct quire_error *err)
-{
-    const struct keyspace *k = lock->keyspace;
-    const struct keyspace_follower *follower = k->follower;
-    int rc = 0;
-    lock->joined = lock->joined || (k->journal && follower && follower->joins(follower->context));
-    if (lock->joined && !lock->in_batch && !journal_in_batch(k->journal)) {
-        follower->begin(follower->context);
-        rc = journal_batch_begin(k->journal, err);
-        lock->in_batch = rc == 0;
-        if (rc < 0)
-            follower->end(follower->context);
-    }
-    if (rc == 0)
-        return keyspace_log_commit(log, lsn, err);
-    keyspace_log_abort(log);
-    return rc;
-}
-
 static void begin_lock(struct keyspace_lock *lock, struct keyspace *k)
 {
     *lock = (struct keyspace_lock){.keyspace = k};

@@ -99,9 +99,9 @@ struct keyspace_follower {
     void (*changed)(void *context, const struct key_entry *entry); /* a value is there, or is another than before */
     void (*gone)(void *context, const struct key_entry *entry);    /* leaves the table now */
     void (*cleared)(void *context);                                /* all keys are gone */
-    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the journal.
-     * Between begin and end, which may wait for another thread's, nobody else makes such a frame: what frames change
-     * must be changed in the order of their numbers. Behind the locks of keys; not by who has opened a batch himself. */
+    /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the
+     * journal. Between begin and end, which may wait for another thread's, nobody else makes such a frame: what frames
+     * change must be changed in the order of their numbers. Behind the locks of keys; not by who has opened a batch. */
     bool (*joins)(void *context);
     void (*begin)(void *context);
     void (*end)(void *context);

@@ -18,6 +18,8 @@
 #include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include "io/journal.h"
+#include "server/keys/keyspace_priv.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +243,25 @@ void keyspace_log_abort(struct key_log *log)
         free(log->bytes);
     if (log->records != log->first_records)
         free(log->records);
+}
+
+int keyspace_commit(struct keyspace_lock *lock, struct key_log *log, uint64_t *lsn, struct quire_error *err)
+{
+    const struct keyspace *k = lock->keyspace;
+    const struct keyspace_follower *follower = k->follower;
+    int rc = 0;
+    lock->joined = lock->joined || (k->journal && follower && follower->joins(follower->context));
+    if (lock->joined && !lock->in_batch && !journal_in_batch(k->journal)) {
+        follower->begin(follower->context);
+        rc = journal_batch_begin(k->journal, err);
+        lock->in_batch = rc == 0;
+        if (rc < 0)
+            follower->end(follower->context);
+    }
+    if (rc == 0)
+        return keyspace_log_commit(log, lsn, err);
+    keyspace_log_abort(log);
+    return rc;
 }
 
 static struct journal_record record_at(const struct key_log *log, unsigned i)
