@@ -12,7 +12,7 @@ run_packages=(
     gcc libc6-dev cmake ninja-build pkg-config   # the build
     liburing-dev                                 # io_uring
     libxxhash-dev                                # checksums and hashes
-    libjansson-dev                               # JSON of the command line
+    libjansson-dev                               # JSON documents, JSON of the command line
     libroaring-dev                               # bitmaps of rows
     libstemmer-dev                               # stems of words in documents
     libssl-dev                                   # the server's passwords and TLS
