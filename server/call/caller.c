@@ -21,6 +21,23 @@ void *caller_defer(struct caller *c, size_t bytes, bool barrier)
     return p;
 }
 
+bool caller_hold(struct pending *p, size_t bytes)
+{
+    assert(p->deferred && !p->ready);
+    if (!resp_account_take(p->out.account, bytes))
+        return false;
+    p->held += bytes;
+    return true;
+}
+
+void caller_let_go(struct pending *p, size_t bytes)
+{
+    assert(p->held >= bytes);
+    p->held -= bytes;
+    if (p->out.account)
+        resp_account_add(p->out.account, -(int64_t)bytes);
+}
+
 void caller_done(struct pending *p)
 {
     assert(p->deferred && !p->ready); /* one reply, once */

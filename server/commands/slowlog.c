@@ -20,7 +20,7 @@
 enum { ARGS_SHOWN = 32, ARG_BYTES_SHOWN = 128, NOTE_BYTES = 160, NAME_BYTES = 257, GET_DEFAULT = 10 };
 
 struct slow_args {
-    uint32_t n;
+    uint32_t n, capacity; /* capacity: of data */
     uint32_t ends[ARGS_SHOWN]; /* of each text in data */
     uint8_t data[];
 };
@@ -60,6 +60,7 @@ struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32
     if (!copy)
         return NULL;
     copy->n = shown;
+    copy->capacity = capacity;
     for (uint32_t i = 0; i < shown; i++) {
         size_t bytes;
         if (i + 1 == ARGS_SHOWN && n > ARGS_SHOWN)
@@ -73,6 +74,11 @@ struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32
         copy->ends[i] = used;
     }
     return copy;
+}
+
+size_t slowlog_copy_bytes(const struct slow_args *args)
+{
+    return sizeof *args + args->capacity;
 }
 
 static void trim(struct slowlog *log, size_t most)
@@ -96,10 +102,12 @@ static struct slow_args *own_args(unsigned row, const struct loop *loop, const s
     const struct slow_args *kept = deferred->slow;
     if (!kept)
         return NULL;
-    size_t bytes = sizeof *kept + (kept->n ? kept->ends[kept->n - 1] : 0);
-    struct slow_args *copy = malloc(bytes);
-    if (copy)
-        memcpy(copy, kept, bytes);
+    uint32_t capacity = kept->n ? kept->ends[kept->n - 1] : 0;
+    struct slow_args *copy = malloc(sizeof *copy + capacity);
+    if (copy) {
+        memcpy(copy, kept, sizeof *copy + capacity);
+        copy->capacity = capacity;
+    }
     return copy;
 }
 

@@ -31,6 +31,7 @@
  */
 #include "server/net/client.h"
 #include "io/journal.h"
+#include "io/memory.h"
 #include <arpa/inet.h>
 #include <assert.h>
 #include <poll.h>
@@ -53,7 +54,8 @@ enum {
     CLOCK_EVERY = 32,   /* requests between two looks at the clock */
     ARGUMENT_UNAUTHENTICATED = 16384,
     ARGS_UNAUTHENTICATED = 10,
-    INLINE_MAX = 65536
+    INLINE_MAX = 65536,
+    MAPPED_BYTES = 65536
 };
 
 static void on_receive(struct io_op *op, int result, unsigned flags);
@@ -368,10 +370,9 @@ void client_push(struct client *c, const void *bytes, size_t n)
 static void add_pending(struct client *c, struct pending *p)
 {
     assert(!c->first == !c->last && !c->first == (c->n_pending == 0));
-    assert(p->ready != p->deferred && p->out.bytes == 0);
+    assert(p->ready != p->deferred && p->out.bytes == 0 && p->out.account == &c->replies);
     p->caller = &c->caller;
     p->out.protocol = c->caller.protocol;
-    p->out.account = &c->replies;
     p->row = c->row;
     p->muted = c->muted && !c->group;
     p->next = NULL;
@@ -390,24 +391,30 @@ static void add_pending(struct client *c, struct pending *p)
 }
 
 /* NULL without memory, or where the client may take no more. What a reply takes before it is there counts as one: who
- * has many such replies to come is run no further. */
+ * has many such replies to come is run no further. Large ones (VMSIM with many queries) are mapped, as large buffers
+ * are: they go back to the system at once. */
 static struct pending *make_pending(struct client *c, size_t bytes)
 {
     if (!resp_account_take(&c->replies, bytes))
         return NULL;
-    struct pending *p = calloc(1, bytes);
-    if (p)
+    struct pending *p = bytes >= MAPPED_BYTES ? memory_map(bytes, 0) : calloc(1, bytes);
+    if (p) {
         p->bytes = bytes;
-    else
+        p->out.account = &c->replies;
+    } else {
         resp_account_add(&c->replies, -(int64_t)bytes);
+    }
     return p;
 }
 
 static void free_pending(struct client *c, struct pending *p)
 {
-    resp_account_add(&c->replies, -(int64_t)p->bytes);
+    resp_account_add(&c->replies, -(int64_t)(p->bytes + p->held));
     free(p->slow);
-    free(p);
+    if (p->bytes >= MAPPED_BYTES)
+        memory_unmap(p, p->bytes);
+    else
+        free(p);
 }
 
 struct resp_buffer *client_reply(struct client *c)
