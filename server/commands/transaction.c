@@ -499,7 +499,7 @@ static struct vector_plan *make_plan(struct exec_call *x)
     struct client *c = client_of(x->pending.caller);
     const struct planner *planner = planner_of(x);
     struct reply_group nobody = {.first = NULL};
-    struct vector_plan *plan = planner->create(&x->loop->lane, go_on, x);
+    struct vector_plan *plan = planner->create(&x->loop->lane, x->pending.out.account, go_on, x);
     if (!plan)
         return NULL;
     assert(!c->group && !c->caller.plan);
