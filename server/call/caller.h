@@ -96,6 +96,9 @@ void *caller_defer(struct caller *c, size_t bytes, bool barrier);
  * done or it is let go. False: the caller may make the server hold no more, and will be closed; nothing is noted. */
 bool caller_hold(struct pending *p, size_t bytes);
 void caller_let_go(struct pending *p, size_t bytes);
+/* The most memory for what is made whole, perhaps on another thread, before it is a reply: beyond it no reply could
+ * hold it. *setting: which one says so. */
+uint64_t caller_reply_max(const struct caller *c, const char **setting);
 /* p->out holds the reply, which waits for p->lsn. p may be freed at once. */
 void caller_done(struct pending *p);
 /* The reply that was just written does not leave before the journal calls `lsn` durable; 0: nothing to wait for. */

@@ -456,6 +456,7 @@ static void begin_search(struct fair_ticket *ticket, int code)
         return;
     fair_end(ticket, NULL);
     lane_stat_add(&call->base.lane->stats.search_errors, 1);
+    let_go(q);
     query_failed(q, &err);
 }
 

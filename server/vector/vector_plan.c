@@ -82,8 +82,7 @@ static struct vector_plan *plan_create(struct lane *lane, struct resp_account *a
     struct vector_plan *plan = calloc(1, sizeof *plan);
     if (!plan)
         return NULL;
-    *plan =
-        (struct vector_plan){.lane = lane, .account = account, .go_on = go_on, .context = context, .noting = true};
+    *plan = (struct vector_plan){.lane = lane, .account = account, .go_on = go_on, .context = context, .noting = true};
     for (unsigned i = 0; i < FETCHES_AT_ONCE; i++) {
         plan->fetches[i] = (struct answer_fetch){.plan = plan, .next_free = plan->free};
         plan->free = &plan->fetches[i];

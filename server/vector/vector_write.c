@@ -401,7 +401,7 @@ struct deferred_write {
     struct deferred base;
     struct vector_write write;
     struct collection_fetch fetch;
-    uint64_t reads, rounds; /* of all fetches */
+    uint64_t reads, rounds;  /* of all fetches */
     struct vector_kept kept; /* from the fetch */
     uint8_t bytes[];         /* the request's arguments */
 };
