@@ -74,7 +74,6 @@ struct get_call {
     enum lease_wake how;
     struct get_call *next, *prev; /* among those of the lane that wait */
     uint64_t begun_us;            /* of the lookup that waits */
-    uint64_t left_ms;             /* since when its client is known to send no more; 0: it may */
     uint32_t n;
     struct resp_arg args[]; /* the request's, behind the cache's name; their bytes follow, aligned for numbers */
 };
@@ -418,12 +417,10 @@ static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
 }
 
 /* Whether its client is gone, or has long sent all it will. */
-static bool waits_in_vain(struct get_call *call)
+static bool waits_in_vain(const struct get_call *call)
 {
-    uint64_t now_ms = call->asker.lane->now_ms;
-    if (call->pending.caller->leaving && !call->left_ms)
-        call->left_ms = now_ms;
-    return call->pending.caller->gone || (call->left_ms && now_ms - call->left_ms >= WAIT_AFTER_EOF_MS);
+    const struct caller *c = call->pending.caller;
+    return c->gone || (c->leaving && call->asker.lane->now_ms - c->left_ms >= WAIT_AFTER_EOF_MS);
 }
 
 static void scan(struct lane *lane, bool all)

@@ -28,6 +28,7 @@ struct caller {
     uint32_t n_tenants;  /* that its user is bound to; 0: to none */
     const char *command; /* the name of the command being run, in lower case */
     bool leaving;        /* sends no more and may not wait for replies */
+    uint64_t left_ms;    /* since when, by the lane's clock */
     bool gone;           /* no reply reaches it any more */
     bool whole;          /* inside EXEC: what a command does on keys is done before it returns (slice.h) */
     uint64_t slice_turn; /* of the lane, in which it has written `slice` elements */

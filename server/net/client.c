@@ -285,11 +285,18 @@ static void set_state(struct client *c, enum client_state state)
     c->state = state;
 }
 
+static void leave(struct client *c)
+{
+    if (!c->caller.leaving)
+        c->caller.left_ms = c->loop->lane.now_ms;
+    c->caller.leaving = true;
+}
+
 void client_end(struct client *c)
 {
     if (c->state == CLIENT_OPEN)
         set_state(c, CLIENT_DRAINING);
-    c->caller.leaving = true;
+    leave(c);
     c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS;
     client_mark(c);
 }
@@ -300,7 +307,8 @@ void client_kill(struct client *c)
         shutdown(c->fd, SHUT_RDWR);
         set_state(c, CLIENT_DEAD);
     }
-    c->caller.leaving = c->caller.gone = true;
+    leave(c);
+    c->caller.gone = true;
     client_mark(c);
 }
 
@@ -722,7 +730,8 @@ static void pause_or_resume(struct client *c)
 
 void client_set_eof(struct client *c)
 {
-    c->eof = c->caller.leaving = true;
+    leave(c);
+    c->eof = true;
     c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS;
     client_mark(c);
 }
@@ -860,12 +869,15 @@ bool client_is_late(const struct client *c)
     return (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING) && !working && now >= c->deadline_ms;
 }
 
-bool client_peer_is_gone(const struct client *c)
+bool client_peer_is_gone(struct client *c)
 {
-    struct pollfd look = {.fd = c->fd};
+    struct pollfd look = {.fd = c->fd, .events = POLLRDHUP};
     bool deaf = c->eof || (c->pausing && !c->receiving);
-    return deaf && c->state != CLIENT_DEAD && !c->sending && poll(&look, 1, 0) == 1 &&
-           (look.revents & (POLLERR | POLLHUP));
+    if (!deaf || c->state == CLIENT_DEAD || c->sending || poll(&look, 1, 0) != 1)
+        return false;
+    if (look.revents & POLLRDHUP)
+        leave(c);
+    return look.revents & (POLLERR | POLLHUP);
 }
 
 static void work_on(struct client *c)
