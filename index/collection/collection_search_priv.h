@@ -37,6 +37,8 @@ struct sub_search {
     /* with a filter or a scope */
     struct selection *selection; /* a reference */
     roaring_bitmap_t *keys;      /* rows that the filter names; NULL: not looked up */
+    uint32_t *named;             /* these while they are looked up, n_named; owned */
+    uint32_t n_named, named_capacity;
     uint32_t asked, n_unchecked, n_matched;
     bool is_counted; /* its matches */
 };

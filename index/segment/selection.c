@@ -126,21 +126,21 @@ static void add_rows(struct selection *s, const struct segment *segment, const u
     }
 }
 
-int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
+/* For n rows, which are to be added. NULL without memory. */
+static struct selection *begin(const struct segment *segment, uint64_t n, bool residual)
 {
-    uint32_t numbers[READ_ROWS], n;
-    uint64_t taken = 0;
-    struct selection *s = make_empty(roaring_bitmap_get_cardinality(rows), segment->params.rows);
+    struct selection *s = make_empty(n, segment->params.rows);
     if (!s || !reserve_more(s, segment)) {
         selection_unref(s);
-        return QUIRE_ENOMEM;
+        return NULL;
     }
     s->residual = residual;
-    roaring_uint32_iterator_t at;
-    roaring_init_iterator(rows, &at);
-    for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
-        add_rows(s, segment, numbers, n, taken);
-    assert(taken == s->n);
+    return s;
+}
+
+/* All its rows have been added. */
+static void finish(struct selection *s, const struct segment *segment)
+{
     if (s->places && s->places->rows) {
         uint64_t places = row_set_order(s->places->rows, s->n);
         assert(places == s->n); /* each row has a place of its own */
@@ -152,6 +152,62 @@ int selection_create(const struct segment *segment, const roaring_bitmap_t *rows
     for (uint32_t i = 0; i < (segment->params.n_blocks + 7) / 8; i++)
         s->n_blocks += (uint32_t)__builtin_popcount(s->blocks[i]);
     assert(s->n_blocks <= s->run_blocks && s->n_runs <= s->n_blocks && (s->n_runs > 0) == (s->n > 0));
+}
+
+int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual, struct selection **out)
+{
+    uint32_t numbers[READ_ROWS], n;
+    uint64_t taken = 0;
+    struct selection *s = begin(segment, roaring_bitmap_get_cardinality(rows), residual);
+    if (!s)
+        return QUIRE_ENOMEM;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(rows, &at);
+    for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
+        add_rows(s, segment, numbers, n, taken);
+    assert(taken == s->n);
+    finish(s, segment);
+    *out = s;
+    return 0;
+}
+
+int selection_create_rows(const struct segment *segment, const uint32_t *rows, uint64_t n, bool residual,
+                          struct selection **out)
+{
+    struct selection *s = begin(segment, n, residual);
+    if (!s)
+        return QUIRE_ENOMEM;
+    for (uint64_t at = 0; at < n; at += READ_ROWS)
+        add_rows(s, segment, rows + at, n - at < READ_ROWS ? (uint32_t)(n - at) : READ_ROWS, at);
+    finish(s, segment);
+    *out = s;
+    return 0;
+}
+
+int selection_without(const struct segment *segment, const struct selection *selection, const uint32_t *rows,
+                      uint64_t n, struct selection **out)
+{
+    uint32_t numbers[READ_ROWS], n_numbers = 0, row;
+    uint64_t left = selection->n, taken = 0, at = 0;
+    for (uint64_t i = 0; i < n; i++)
+        left -= selection_has(selection, rows[i]);
+    struct selection *s = begin(segment, left, selection->residual);
+    if (!s)
+        return QUIRE_ENOMEM;
+    for (struct selection_walk walk = selection_walk(selection, 0); selection_next(&walk, &row);) {
+        while (at < n && rows[at] < row)
+            at++;
+        if (at < n && rows[at] == row)
+            continue;
+        numbers[n_numbers++] = row;
+        if (n_numbers == READ_ROWS || taken + n_numbers == left) {
+            add_rows(s, segment, numbers, n_numbers, taken);
+            taken += n_numbers;
+            n_numbers = 0;
+        }
+    }
+    assert(taken == left && n_numbers == 0);
+    finish(s, segment);
     *out = s;
     return 0;
 }
