@@ -179,8 +179,8 @@ struct collection_search {
     const struct collection_snapshot *snapshot; /* NULL: the present; otherwise kept by the caller until done */
     void (*done)(struct collection_search *search);
     void *owner;
-    /* Asked each time that what was found and its keys, vectors and attributes take more, from some hundred KiB on, with
-     * all that they take; false: the search fails with QUIRE_ENOMEM. They are freed after done. NULL: there is no limit */
+    /* Asked each time that what was found, with keys, vectors and attributes, takes more, from some hundred KiB on: all
+     * that it takes; false: the search fails with QUIRE_ENOMEM. It is freed after done. NULL: there is no limit */
     bool (*may_hold)(struct collection_search *search, size_t bytes);
     /* filled before done; pointers valid during done */
     int code;

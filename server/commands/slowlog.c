@@ -20,7 +20,7 @@
 enum { ARGS_SHOWN = 32, ARG_BYTES_SHOWN = 128, NOTE_BYTES = 160, NAME_BYTES = 257, GET_DEFAULT = 10 };
 
 struct slow_args {
-    uint32_t n, bytes; /* bytes: of data */
+    uint32_t n, bytes;         /* bytes: of data */
     uint32_t ends[ARGS_SHOWN]; /* of each text in data */
     uint8_t data[];
 };

@@ -3,8 +3,8 @@
  * is there, neither now nor after a restart. Searches: they end with an error, whatever they were doing, and the
  * process goes on, also where it is CRoaring that gets no memory.
  *
- * The program's own malloc, calloc, realloc and posix_memalign pass on to glibc's but for the one that is to fail, on the thread that
- * asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
+ * The program's own malloc, calloc, realloc and posix_memalign pass on to glibc's but for the one that is to fail, on
+ * the thread that asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
  */
 #include "index/collection/collection_priv.h"
 #include "index/segment/segment_view.h"
