@@ -8,7 +8,8 @@
  * What may take long (a sync, and with it the beginning and the ending of a log) is a job (journal_job.c). Where nobody
  * waits for it, the syncer's thread does it, and the writer goes on writing to the log that it has: what is appended is
  * with the operating system within a millisecond or two, however slow the disk is to sync, so a process that is killed
- * has lost no more than that. Under ALWAYS those who append wait for the sync; the writer does it itself then.
+ * has lost no more than that. On a busy machine that is a matter of when the writer gets a processor, so it asks for
+ * short slices, as lanes do. Under ALWAYS those who append wait for the sync; the writer does it itself then.
  *
  * Rules:
  *   1. A log begins at LSN n only when every frame before n is synced (or, after a failure, was never acknowledged and
@@ -32,6 +33,7 @@
 #include "io/error.h"
 #include "io/journal_priv.h"
 #include "io/lock.h"
+#include "io/schedule.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -508,6 +510,7 @@ void *journal_writer(void *context)
     struct journal *j = context;
     uint64_t until_us;
     enum step step;
+    schedule_short_slices();
     pthread_mutex_lock(&j->lock);
     do {
         give_notice(j);

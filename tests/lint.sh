@@ -27,6 +27,13 @@ found=$(grep -nE '[[:blank:]]+$' "${sources[@]}" README.md CHANGELOG.md docs/*.m
 found=$(awk 'length($0) > 120 { print FILENAME ":" FNR ": " length($0) " columns" }' "${sources[@]}")
 [[ -z $found ]] || complain "lines above 120 columns" "$found"
 
+# what CRoaring 0.2 does with a failed allocation is to abort: sets are made by index/column/row_set.h alone
+changes='add|add_many|add_bulk|add_checked|add_range|add_range_closed|remove|remove_many|remove_checked|remove_range'
+changes+='|of|of_ptr|from_range|copy|overwrite|and|or|xor|andnot|flip|lazy_or|run_optimize|shrink_to_fit|deserialize'
+found=$(printf '%s\n' "${sources[@]}" | grep -E '^(io|index|cache|server|tools|datasets)/' |
+    xargs grep -nE "roaring_bitmap_($changes)(_inplace|_closed)?\(" || true)
+[[ -z $found ]] || complain "a set of rows that CRoaring makes or changes: use row_view_roaring" "$found"
+
 # every .c opens with what it is for
 for f in "${sources[@]}"; do
     read -r first <"$f"

@@ -143,6 +143,7 @@ struct cache_lookup {
     uint32_t counted;           /* candidates that the counters know: a wider search gives them again */
     bool woken;                 /* the second one of a request, which has waited: it is counted already */
     bool full;                  /* there may be more candidates than were found */
+    bool refused;               /* there are as many leases or waiters as there may be */
     bool apart;                 /* as cache->apart was at the last look */
     struct cache_search *found; /* what a search of the disk has brought; NULL: there was none */
     double lam;
@@ -468,6 +469,7 @@ static bool ask_lease(struct cache_lookup *l, bool want, bool may_wait, uint64_t
         answer->lease_ms = deadline > now_ms ? deadline - now_ms : 0;
     else
         answer->lease[0] = 0;
+    l->refused = got == LEASE_FULL;
     if (got == LEASE_WAITING)
         l->category->counters.waited++;
     return got == LEASE_WAITING;
@@ -502,6 +504,8 @@ static enum risk_verdict ask_policy(struct cache_lookup *l, double similarity, d
 
 static const char *miss_reason(const struct cache_lookup *l, double similarity)
 {
+    if (l->refused)
+        return "this cache has as many leases or waiters as it may: no lease, and no wait";
     if (l->answer->guard && similarity < 0)
         return "a guard kept back what was near";
     if (similarity < 0)

@@ -235,7 +235,7 @@ static void batch_start(struct batch_slot *slot)
     uint32_t dim = segment_info(batch->index->segment)->dim;
     const struct library_named *named = batch->named ? &batch->named[slot->query] : NULL;
     if (named && named->n > 0)
-        rc = selection_from_rows(batch->index->segment, named->rows, named->n, &slot->selection);
+        rc = selection_create_rows(batch->index->segment, named->rows, named->n, false, &slot->selection);
     if (rc < 0) {
         error_set(&error, rc, "no memory for the rows that are named for a query");
         batch_fail(batch, rc, &error);

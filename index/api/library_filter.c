@@ -9,6 +9,7 @@
  */
 #include "index/api/library_priv.h"
 #include "index/column/columns.h"
+#include "index/column/row_set.h"
 #include "index/search/search_lane.h"
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
@@ -83,7 +84,8 @@ static int find_keys(struct segment *segment, struct search_lane_pool *lanes, co
     int rc = n > 0 ? search_lane_pool_take(lanes, 1, &lane, err) : 0;
     if (rc < 0 || n == 0)
         return rc;
-    roaring_bitmap_t *rows = roaring_bitmap_create();
+    struct row_view found = {.n = 0};
+    uint32_t *rows = malloc(n * sizeof *rows);
     if (!rows)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the rows of %u keys", n);
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
@@ -98,15 +100,19 @@ static int find_keys(struct segment *segment, struct search_lane_pool *lanes, co
         search_lane_run(lane, &done);
         assert(done);
         if (request.code == 0)
-            roaring_bitmap_add(rows, request.row);
+            rows[found.n++] = request.row;
         else if (request.code != QUIRE_ENOTFOUND)
             rc = error_set(err, request.code, "%s", request.error.message);
     }
     search_lane_pool_put(lanes, lane);
-    if (rc == 0)
-        *out = rows;
-    else if (rows)
-        roaring_bitmap_free(rows);
+    found.rows = rows;
+    if (rc == 0) {
+        found.n = row_set_order(rows, found.n);
+        rc = row_view_roaring(&found, out);
+        if (rc < 0)
+            error_set(err, rc, "no memory for the rows of %u keys", n);
+    }
+    free(rows);
     return rc;
 }
 

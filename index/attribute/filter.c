@@ -33,6 +33,7 @@ int filter_compile(const char *text, size_t bytes, const struct attribute_schema
     if (!filter)
         return error_set(err, QUIRE_ENOMEM, "no memory for a filter of %zu bytes", bytes);
     atomic_init(&filter->references, 1);
+    filter->memory_bytes = sizeof *filter;
     int rc = filter_parse(filter, text, bytes, schema, err);
     if (rc == 0 && filter_make_parts(filter))
         rc = error_set(err, QUIRE_ENOMEM, "no memory for the parts of a filter of %zu bytes", bytes);
@@ -55,6 +56,11 @@ void filter_unref(struct filter *filter)
 {
     if (filter && atomic_fetch_sub_explicit(&filter->references, 1, memory_order_acq_rel) == 1)
         destroy(filter);
+}
+
+size_t filter_memory_bytes(const struct filter *filter)
+{
+    return filter->memory_bytes + filter->intervals_capacity * sizeof *filter->intervals;
 }
 
 const char *filter_text(const struct filter *filter, uint32_t *n_bytes)

@@ -33,6 +33,8 @@ int filter_compile(const char *text, size_t bytes, const struct attribute_schema
                    struct quire_error *err);
 struct filter *filter_ref(struct filter *filter); /* thread-safe */
 void filter_unref(struct filter *filter);         /* thread-safe; NULL is fine */
+/* Memory that it takes: some hundred times its text. */
+size_t filter_memory_bytes(const struct filter *filter);
 /* The expression as it was given: what tells filters of one schema apart. */
 const char *filter_text(const struct filter *filter, uint32_t *n_bytes);
 

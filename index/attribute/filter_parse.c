@@ -539,6 +539,7 @@ static int make_room(struct filter *f, const char *text, size_t bytes)
         return QUIRE_ENOMEM;
     if (bytes)
         memcpy(f->text, text, bytes);
+    f->memory_bytes += n * (2 + sizeof *f->nodes + sizeof *f->constants + sizeof *f->members);
     f->text[bytes] = 0;
     f->text_bytes = (uint32_t)bytes;
     return 0;

@@ -475,9 +475,11 @@ int filter_make_parts(struct filter *filter)
 {
     struct maker m = {.filter = filter};
     uint32_t n = filter->n_nodes;
+    size_t n_texts = (size_t)filter->n_constants + filter->n_members + 1;
     m.chain = malloc(memory_size_mul(n, sizeof *m.chain));
     filter->parts = malloc(memory_size_mul(2 * (size_t)n, sizeof *filter->parts));
-    filter->texts = malloc(memory_size_mul((size_t)filter->n_constants + filter->n_members + 1, sizeof *filter->texts));
+    filter->texts = malloc(memory_size_mul(n_texts, sizeof *filter->texts));
+    filter->memory_bytes += 2 * (size_t)n * sizeof *filter->parts + n_texts * sizeof *filter->texts;
     if (m.chain && filter->parts && filter->texts)
         filter->root = make(&m, n - 1);
     else

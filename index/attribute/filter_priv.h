@@ -75,6 +75,7 @@ struct filter {
     struct filter_text *texts; /* of TESTs and of KEYS */
     struct filter_interval *intervals;
     uint32_t n_parts, n_texts, n_intervals, intervals_capacity;
+    size_t memory_bytes; /* of all that it owns but the intervals */
 };
 
 /* Fills text, nodes, constants, members, fields. */

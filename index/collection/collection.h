@@ -203,8 +203,8 @@ struct collection_search {
     uint32_t n_named, named_query;
     void (*done)(struct collection_search *search);
     void *owner;
-    /* Asked each time that keys, vectors and attributes of what was found take more, from some hundred KiB on, with all
-     * that they take; false: the search fails with QUIRE_ENOMEM. They are freed after done. NULL: there is no limit */
+    /* Asked each time that what was found, with keys, vectors and attributes, takes more, from some hundred KiB on: all
+     * that it takes; false: the search fails with QUIRE_ENOMEM. It is freed after done. NULL: there is no limit */
     bool (*may_hold)(struct collection_search *search, size_t bytes);
     /* filled before done; pointers valid during done */
     int code;

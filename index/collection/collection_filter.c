@@ -17,7 +17,9 @@
  */
 #include "index/collection/collection_search_priv.h"
 #include "index/collection/part_numbers.h"
+#include "index/column/row_set.h"
 #include "index/segment/segment_view.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <stdlib.h>
@@ -79,8 +81,10 @@ void collection_filter_reset(struct search_work *w)
     for (uint32_t i = 0; i < w->n_subs; i++) {
         selection_unref(w->subs[i].selection);
         part_rows_free(w->subs[i].keys);
+        free(w->subs[i].by_name);
         w->subs[i].selection = NULL;
         w->subs[i].keys = NULL;
+        w->subs[i].by_name = NULL;
     }
     w->n_subs = 0;
     w->next_recheck = w->key_part = w->key_next = 0;
@@ -115,10 +119,13 @@ static void on_name(struct fetch_request *fetch)
 {
     struct attribute_fetch *a = fetch->owner;
     struct search_work *w = a->work;
+    struct sub_search *sub = &w->subs[a->hit];
     w->search->stats.reads += fetch->reads;
     w->search->stats.bytes += fetch->bytes;
-    if (fetch->code == 0)
-        roaring_bitmap_add(w->subs[a->hit].keys, fetch->row);
+    if (fetch->code == 0 && array_reserve(&sub->by_name, &sub->by_name_capacity, sub->n_by_name + 1))
+        sub->by_name[sub->n_by_name++] = fetch->row;
+    else if (fetch->code == 0)
+        collection_search_fail(w, QUIRE_ENOMEM, NULL);
     else if (fetch->code != QUIRE_ENOTFOUND)
         collection_search_fail(w, fetch->code, &fetch->error);
     assert(a->busy && w->n_pending > 0);
@@ -149,22 +156,34 @@ static bool start_name(struct search_work *w, struct attribute_fetch *a)
     return false;
 }
 
+/* What was found becomes sets. */
+static void take_by_name(struct search_work *w)
+{
+    for (uint32_t i = 0; i < w->n_subs; i++) {
+        struct sub_search *sub = &w->subs[i];
+        struct row_view view = {.rows = sub->by_name, .n = row_set_order(sub->by_name, sub->n_by_name)};
+        if (w->search->code == 0 && row_view_roaring(&view, &sub->keys) < 0)
+            collection_search_fail(w, QUIRE_ENOMEM, NULL);
+        free(sub->by_name);
+        sub->by_name = NULL;
+    }
+}
+
 static void look_up(struct search_work *w)
 {
-    if (collection_search_fill(w, start_name) && w->n_pending == 0)
-        collection_search_start_segments(w);
+    if (!collection_search_fill(w, start_name) || w->n_pending > 0)
+        return;
+    take_by_name(w);
+    collection_search_start_segments(w);
 }
 
 bool collection_filter_find_names(struct search_work *w)
 {
     if (!names_of(w))
         return false;
-    for (uint32_t i = 0; i < w->view->n_parts; i++) {
-        w->subs[i] = (struct sub_search){.keys = roaring_bitmap_create()};
-        w->n_subs = i + 1;
-        if (!w->subs[i].keys)
-            collection_search_fail(w, QUIRE_ENOMEM, NULL);
-    }
+    for (uint32_t i = 0; i < w->view->n_parts; i++)
+        w->subs[i] = (struct sub_search){.work = w};
+    w->n_subs = w->view->n_parts;
     look_up(w);
     return true;
 }
@@ -198,21 +217,17 @@ int collection_filter_select(struct search_work *w, struct sub_search *sub, stru
 /* Without the rows that have been seen: those of the last answer. */
 static int exclude_seen(struct search_work *w, struct sub_search *sub)
 {
-    const struct selection *selection = sub->selection;
-    roaring_bitmap_t *rows = roaring_bitmap_create();
     struct selection *rest = NULL;
+    uint32_t n = 0, *rows = malloc(w->n_found * sizeof *rows + 1);
     if (!rows)
         return QUIRE_ENOMEM;
-    if (selection->rows)
-        roaring_bitmap_add_many(rows, selection->n, selection->rows);
-    for (uint64_t row = 0; !selection->rows && row < selection->n_rows; row++)
-        if (bitmap_has(selection->bits, (uint32_t)row))
-            roaring_bitmap_add(rows, (uint32_t)row);
+    assert(sub->selection->residual);
     for (uint32_t i = 0; i < w->n_found; i++)
         if (w->found[i].part == sub->part)
-            roaring_bitmap_remove(rows, w->found[i].row);
-    int rc = selection_create(w->view->parts[sub->part]->segment, rows, true, &rest);
-    part_rows_free(rows);
+            rows[n++] = w->found[i].row;
+    uint64_t n_rows = row_set_order(rows, n);
+    int rc = selection_without(w->view->parts[sub->part]->segment, sub->selection, rows, n_rows, &rest);
+    free(rows);
     if (rc < 0)
         return rc;
     selection_unref(sub->selection);

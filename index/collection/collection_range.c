@@ -54,6 +54,11 @@ static int keep(struct collection_range *range, const uint8_t *key, uint32_t n)
     if (!full && !array_reserve(&range->keys, &range->capacity, range->n + 1))
         return QUIRE_ENOMEM;
     assert(range->n <= range->count);
+    range->bytes += n + sizeof(struct range_key);
+    if (full)
+        range->bytes -= range->keys[0].n_bytes + sizeof(struct range_key);
+    if (range->bytes_max && range->bytes > range->bytes_max)
+        return QUIRE_ELIMIT;
     uint8_t *copy = malloc((size_t)n + 1);
     if (!copy)
         return QUIRE_ENOMEM;
@@ -132,6 +137,7 @@ int collection_range_begin(struct collection *collection, struct collection_rang
 {
     range->keys = NULL;
     range->n = range->capacity = 0;
+    range->bytes = 0;
     range->snapshot = NULL;
     int rc = collection_scope_resolve(collection, range->scope, &range->resolved, err);
     if (rc == 0)

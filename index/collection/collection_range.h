@@ -19,10 +19,12 @@ struct range_key {
 struct collection_range {
     struct range_bound first, last;
     uint64_t count;                   /* at most so many */
+    uint64_t bytes_max;               /* of memory for the keys; beyond it QUIRE_ELIMIT, without a message; 0: any */
     const struct tenant_scope *scope; /* only keys of elements that it lets be seen; NULL: all */
     /* out: in order; ended by collection_range_fini */
     struct range_key *keys;
     size_t n, capacity;
+    uint64_t bytes; /* of memory for the keys */
     /* inside */
     struct collection_snapshot *snapshot; /* owned; NULL: not begun */
     struct tenant_scope *resolved;        /* owned */

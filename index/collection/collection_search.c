@@ -44,17 +44,37 @@
  * searches at once. */
 #define BYTES_KEPT (1u << 18)
 
+/* Memory of a work, but for what does not grow with what is found. */
+static size_t held_bytes(const struct search_work *w)
+{
+    return w->kept.held + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
+           w->memtable_hits_capacity * sizeof *w->memtable_hits;
+}
+
+/* After it has grown. */
+static bool may_hold(struct search_work *w)
+{
+    struct collection_search *search = w->search;
+    size_t held = held_bytes(w);
+    return held <= BYTES_KEPT || !search->may_hold || search->may_hold(search, held);
+}
+
+/* Room for n hits more in found. */
+static bool reserve_found(struct search_work *w, uint32_t n)
+{
+    uint32_t before = w->found_capacity;
+    return array_reserve(&w->found, &w->found_capacity, w->n_found + n) && (w->found_capacity == before || may_hold(w));
+}
+
 /* A copy of them that stays until the search ends; bytes NULL: only the space for them. NULL without memory, where the
  * caller allows no more, and when the search has failed. */
 static void *keep_bytes(struct search_work *w, const void *bytes, size_t n)
 {
-    struct collection_search *search = w->search;
     size_t before = w->kept.held;
-    if (search->code < 0)
+    if (w->search->code < 0)
         return NULL;
     void *copy = arena_take(&w->kept, n);
-    size_t held = w->kept.held;
-    if (held != before && held > BYTES_KEPT && search->may_hold && !search->may_hold(search, held))
+    if (w->kept.held != before && !may_hold(w))
         return NULL;
     if (copy && bytes && n > 0)
         memcpy(copy, bytes, n);
@@ -80,9 +100,8 @@ static void free_works(void *first)
 static void give_back(struct searcher *s, struct search_work *w)
 {
     struct searcher_guest *guest = searcher_guest(s);
-    size_t bytes = w->kept.held + w->found_capacity * sizeof *w->found + w->hits_capacity * sizeof *w->hits +
-                   w->memtable_hits_capacity * sizeof *w->memtable_hits + w->subs_capacity * sizeof *w->subs +
-                   (w->query_capacity + w->scratch_capacity) * sizeof(float);
+    size_t bytes =
+        held_bytes(w) + w->subs_capacity * sizeof *w->subs + (w->query_capacity + w->scratch_capacity) * sizeof(float);
     w->next_free = NULL;
     if (bytes > BYTES_KEPT) {
         free_works(w);
@@ -321,7 +340,7 @@ static int search_memtable(struct search_work *w, const struct memtable_ref *tab
     int n = memtable_search(table->memtable, &query, w->memtable_hits, &done);
     search->memtable_rows_scored += done.scored;
     search->stats.matches += w->is_filtered ? done.matches : 0;
-    if (n < 0 || !array_reserve(&w->found, &w->found_capacity, w->n_found + (uint32_t)n))
+    if (n < 0 || !reserve_found(w, (uint32_t)n))
         return QUIRE_ENOMEM;
     for (int i = 0; i < n; i++)
         if (keep_row(w, table->memtable, &w->memtable_hits[i]) < 0)
@@ -521,7 +540,8 @@ static void conclude(struct search_work *w)
     if (w->n_found)
         qsort(w->found, w->n_found, sizeof *w->found, by_distance);
     w->n_found = w->n_found < w->k ? w->n_found : w->k;
-    if (!array_reserve(&w->hits, &w->hits_capacity, w->n_found))
+    uint32_t before = w->hits_capacity;
+    if (!array_reserve(&w->hits, &w->hits_capacity, w->n_found) || (w->hits_capacity != before && !may_hold(w)))
         collection_search_fail(w, QUIRE_ENOMEM, NULL);
     /* the plan is that of the segment with the most reads; what came from memory alone says so */
     stats->rows_scored += search->memtable_rows_scored;
@@ -544,7 +564,7 @@ static void conclude(struct search_work *w)
 static int keep_hits(struct search_work *w, const struct sub_search *sub)
 {
     const struct search_request *r = &sub->request;
-    if (!array_reserve(&w->found, &w->found_capacity, w->n_found + r->n_hits))
+    if (!reserve_found(w, r->n_hits))
         return QUIRE_ENOMEM;
     for (uint32_t i = 0; i < r->n_hits; i++) {
         const struct search_hit *hit = &r->hits[i];
@@ -628,7 +648,8 @@ static int take_named(const struct search_work *w, struct sub_search *sub)
         uint32_t n = named->segment == segment ? named->counts[search->named_query] : 0;
         if (n == 0)
             continue;
-        if (selection_from_rows(segment, named->rows + (size_t)search->named_query * named->most, n, &sub->named) < 0)
+        if (selection_create_rows(segment, named->rows + (size_t)search->named_query * named->most, n, false,
+                                  &sub->named) < 0)
             return QUIRE_ENOMEM;
         if (named_have_ended(w, sub))
             forget_named(sub);
@@ -780,7 +801,7 @@ static int prepare(struct search_work *w)
     bool reserved = array_reserve(&w->subs, &w->subs_capacity, w->view->n_parts) &&
                     array_reserve(&w->query, &w->query_capacity, dim) &&
                     array_reserve(&w->scratch, &w->scratch_capacity, code_dim) &&
-                    array_reserve(&w->memtable_hits, &w->memtable_hits_capacity, w->k);
+                    array_reserve(&w->memtable_hits, &w->memtable_hits_capacity, w->k) && may_hold(w);
     return reserved ? 0 : QUIRE_ENOMEM;
 }
 

@@ -38,6 +38,8 @@ struct sub_search {
     /* with a filter or a scope */
     struct selection *selection; /* a reference */
     roaring_bitmap_t *keys;      /* rows that the filter names; NULL: not looked up */
+    uint32_t *by_name;           /* these while they are looked up, n_by_name; owned */
+    uint32_t n_by_name, by_name_capacity;
     uint32_t asked, n_unchecked, n_matched;
     bool is_counted; /* its matches */
 };

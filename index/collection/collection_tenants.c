@@ -161,12 +161,12 @@ static int count_row(void *context, const struct memtable *memtable, uint32_t nu
 static int count_sealed(const struct part *part, const uint8_t *dead, struct scope_count *count)
 {
     roaring_bitmap_t *rows = NULL;
-    if (count->attributed && !part->attributed)
+    if (count->attributed && !part->attributed && !part->all_attributed)
         return 0;
     int rc = part_scope_rows(part, count->scope, dead, &rows);
     if (rc == 0)
-        count->n += count->attributed ? roaring_bitmap_and_cardinality(rows, part->attributed)
-                                      : roaring_bitmap_get_cardinality(rows);
+        count->n += count->attributed && part->attributed ? roaring_bitmap_and_cardinality(rows, part->attributed)
+                                                          : roaring_bitmap_get_cardinality(rows);
     part_rows_free(rows);
     return rc;
 }
@@ -397,13 +397,29 @@ static void list_tenants(struct collection *c, const struct columns *columns, st
     }
 }
 
-/* Living rows of a part that have grants, all void. NULL: none. */
-static int find_void(struct collection *c, const struct part *part, roaring_bitmap_t **out)
+/* Those of `rows` that are not in `others` (NULL: none is), ascending; owned by the caller. NULL without memory. */
+static uint32_t *rows_without(const roaring_bitmap_t *rows, const roaring_bitmap_t *others, uint64_t *n)
+{
+    uint64_t all = roaring_bitmap_get_cardinality(rows);
+    uint32_t *out = malloc(memory_size_mul(all, sizeof *out) + 1);
+    *n = 0;
+    if (!out)
+        return NULL;
+    roaring_bitmap_to_uint32_array(rows, out);
+    for (uint64_t i = 0; i < all; i++)
+        if (!others || !roaring_bitmap_contains(others, out[i]))
+            out[(*n)++] = out[i];
+    return out;
+}
+
+/* Living rows of a part that have grants, all void: n of them, owned by the caller. NULL: none. */
+static int find_void(struct collection *c, const struct part *part, uint32_t **out, uint64_t *n)
 {
     const struct columns *columns = part->segment->columns;
     struct columns_stats stats;
-    roaring_bitmap_t *others = NULL;
+    roaring_bitmap_t *rows = NULL, *others = NULL;
     *out = NULL;
+    *n = 0;
     if (!columns)
         return 0;
     columns_get_stats(columns, &stats);
@@ -412,17 +428,14 @@ static int find_void(struct collection *c, const struct part *part, roaring_bitm
         return QUIRE_ENOMEM;
     struct tenant_scope gone = {.tenants = items}, living = {.tenants = items + stats.n_tenants};
     list_tenants(c, columns, &gone, &living);
-    int rc = gone.n ? part_scope_rows(part, &gone, NULL, out) : 0;
+    int rc = gone.n ? part_scope_rows(part, &gone, NULL, &rows) : 0;
     if (rc == 0 && gone.n && living.n)
         rc = columns_scope(columns, &living, &others);
-    if (rc == 0 && others)
-        roaring_bitmap_andnot_inplace(*out, others);
+    if (rc == 0 && rows && !(*out = rows_without(rows, others, n)))
+        rc = QUIRE_ENOMEM;
+    part_rows_free(rows);
     part_rows_free(others);
     free(items);
-    if (rc < 0) {
-        part_rows_free(*out);
-        *out = NULL;
-    }
     return rc;
 }
 
@@ -471,17 +484,14 @@ static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows
 
 static int remove_void_of_part(struct collection *c, struct part *part, struct quire_error *err)
 {
-    roaring_bitmap_t *gone = NULL;
+    uint32_t *rows = NULL;
+    uint64_t n;
     uint32_t n_drops = atomic_load(&c->n_drops);
     if (atomic_load(&part->void_checked) == n_drops)
         return 0;
-    int rc = find_void(c, part, &gone);
-    uint64_t n = gone ? roaring_bitmap_get_cardinality(gone) : 0;
-    uint32_t *rows = n ? malloc(sizeof *rows * n) : NULL;
-    if (rc < 0 || (n && !rows))
+    int rc = find_void(c, part, &rows, &n);
+    if (rc < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory to remove what dropped tenants had");
-    if (rows)
-        roaring_bitmap_to_uint32_array(gone, rows);
     for (uint64_t at = 0; at < n && rc == 0; at += VOID_ROWS) {
         lock_quiesced(c);
         rc = end_void_rows(c, part, rows + at, n - at < VOID_ROWS ? (uint32_t)(n - at) : VOID_ROWS, err);
@@ -490,7 +500,6 @@ static int remove_void_of_part(struct collection *c, struct part *part, struct q
     if (rc == 0)
         atomic_store(&part->void_checked, n_drops);
     free(rows);
-    part_rows_free(gone);
     return rc;
 }
 

@@ -18,7 +18,9 @@
 #include "index/attribute/grants.h"
 #include "index/collection/part_numbers.h"
 #include "index/column/columns.h"
+#include "index/column/row_set.h"
 #include "index/segment/segment_view.h"
+#include "io/bitmap.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>
@@ -29,6 +31,7 @@
 #define FILTER_BLOCK_ROWS 25u /* rows that share a block: 10 bits each */
 #define PAGES_AT_ONCE     256u
 #define BITMAP_START      1024u
+#define READ_ROWS         1024u /* of a set at a time */
 
 int part_create(uint64_t uid, struct part **out, struct quire_error *err)
 {
@@ -278,21 +281,28 @@ static int measure_grants(const struct part *part, uint32_t **out)
 }
 
 /* Rows of one page of the index. One that is damaged counts for rows without: who asks for their texts is told. */
-static void add_attributed(struct part *part, const uint8_t *page, uint64_t number, const uint32_t *grants)
+static void add_attributed(const struct segment *s, const uint8_t *page, uint64_t number, const uint32_t *grants,
+                           uint64_t *bits)
 {
-    const struct segment *s = part->segment;
     uint64_t first = number * ATTRIBUTES_PER_PAGE, rows = s->params.rows - first;
-    uint32_t n = rows < ATTRIBUTES_PER_PAGE ? (uint32_t)rows : ATTRIBUTES_PER_PAGE, run = 0;
+    uint32_t n = rows < ATTRIBUTES_PER_PAGE ? (uint32_t)rows : ATTRIBUTES_PER_PAGE;
     if (!format_page_is_valid(page, number, s->segment_id))
         return;
-    for (uint32_t i = 0; i <= n; i++) {
-        uint64_t entry = i < n ? bytes_load_u64(page + 8 * (size_t)i) : 0;
-        if ((entry & 0xffffff) > (i < n && grants ? grants[first + i] : 0))
-            continue;
-        if (i > run) /* rows run .. i - 1 have some */
-            roaring_bitmap_add_range_closed(part->attributed, (uint32_t)first + run, (uint32_t)first + i - 1);
-        run = i + 1;
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if ((bytes_load_u64(page + 8 * (size_t)i) & 0xffffff) > (grants ? grants[first + i] : 0))
+            bits[(first + i) / 64] |= 1ull << (first + i) % 64;
+}
+
+/* As most segments have attributes for all rows or for none, those that are alike take no memory. */
+static int keep_attributed(struct part *part, const uint64_t *bits, size_t words)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < words; i++)
+        n += (uint64_t)__builtin_popcountll(bits[i]);
+    part->all_attributed = n > 0 && n == segment_info(part->segment)->rows;
+    return n == 0 || part->all_attributed
+               ? 0
+               : row_view_roaring(&(struct row_view){.bits = bits, .n = words}, &part->attributed);
 }
 
 static int find_attributed(struct part *part, struct quire_error *err)
@@ -302,9 +312,10 @@ static int find_attributed(struct part *part, struct quire_error *err)
     uint32_t *grants = NULL;
     if (!s->attributes)
         return 0;
-    part->attributed = roaring_bitmap_create();
+    size_t words = (size_t)(s->params.rows + 63) / 64;
+    uint64_t *bits = calloc(words, sizeof *bits);
     uint8_t *pages = memory_aligned(4096, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
-    int rc = part->attributed && pages ? measure_grants(part, &grants) : QUIRE_ENOMEM;
+    int rc = bits && pages ? measure_grants(part, &grants) : QUIRE_ENOMEM;
     if (rc < 0)
         error_set(err, rc, "no memory to look for the attributes of %llu rows", (unsigned long long)s->params.rows);
     for (uint64_t at = 0; at < n && rc == 0; at += PAGES_AT_ONCE) {
@@ -312,25 +323,26 @@ static int find_attributed(struct part *part, struct quire_error *err)
         rc = fs_read_exact(section_file_io(s->attributes), pages, (size_t)some * PAGE_BYTES,
                            s->attribute_index_at + at * PAGE_BYTES, err);
         for (uint64_t i = 0; i < some && rc == 0; i++)
-            add_attributed(part, pages + (size_t)i * PAGE_BYTES, at + i, grants);
+            add_attributed(s, pages + (size_t)i * PAGE_BYTES, at + i, grants, bits);
     }
-    if (rc == 0) {
-        roaring_bitmap_run_optimize(part->attributed);
-        roaring_bitmap_shrink_to_fit(part->attributed);
-    }
+    if (rc == 0 && (rc = keep_attributed(part, bits, words)) < 0)
+        error_set(err, rc, "no memory to note which of %llu rows have attributes", (unsigned long long)s->params.rows);
     free(grants);
+    free(bits);
     memory_free(pages);
     return rc;
 }
 
 bool part_has_attributes(const struct part *part, uint32_t row)
 {
-    return part->attributed && roaring_bitmap_contains(part->attributed, row);
+    return part->all_attributed || (part->attributed && roaring_bitmap_contains(part->attributed, row));
 }
 
 uint64_t part_attributed(const struct part *part)
 {
-    uint64_t n = part->attributed ? roaring_bitmap_get_cardinality(part->attributed) : 0;
+    uint64_t n = part->all_attributed ? segment_info(part->segment)->rows
+                 : part->attributed   ? roaring_bitmap_get_cardinality(part->attributed)
+                                      : 0;
     if (n == 0 || atomic_load_explicit(&part->n_dead, memory_order_relaxed) == 0)
         return n;
     for (uint64_t row = 0; row < segment_info(part->segment)->rows; row++)
@@ -387,18 +399,33 @@ bool part_allows(const struct part *part, uint32_t row, const struct tenant_scop
     return false;
 }
 
-static void remove_dead(roaring_bitmap_t *rows, const struct part *part, const uint8_t *dead)
+/* The set is made anew: to take rows out of it, CRoaring 0.2 needs memory, and aborts where there is none. */
+static int remove_dead(roaring_bitmap_t **rows, const struct part *part, const uint8_t *dead)
 {
-    uint64_t n = segment_info(part->segment)->rows;
     if (!dead && atomic_load_explicit(&part->n_dead, memory_order_relaxed) == 0)
-        return;
+        return 0;
     dead = dead ? dead : part->dead;
-    for (uint64_t at = 0; at < n; at += 8) {
-        uint8_t bits = __atomic_load_n(&dead[at / 8], __ATOMIC_RELAXED);
-        for (unsigned i = 0; bits; i++, bits >>= 1)
-            if (bits & 1)
-                roaring_bitmap_remove(rows, (uint32_t)(at + i));
+    size_t words = (size_t)(segment_info(part->segment)->rows + 63) / 64;
+    uint64_t *bits = calloc(words, sizeof *bits);
+    if (!bits)
+        return QUIRE_ENOMEM;
+    uint32_t numbers[READ_ROWS], n, n_dead = 0;
+    roaring_uint32_iterator_t at;
+    roaring_init_iterator(*rows, &at);
+    while ((n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0)
+        for (uint32_t i = 0; i < n; i++) {
+            bool is_dead = bitmap_has_shared(dead, numbers[i]);
+            n_dead += is_dead;
+            bits[numbers[i] / 64] |= (uint64_t)!is_dead << numbers[i] % 64;
+        }
+    roaring_bitmap_t *living = NULL;
+    int rc = n_dead == 0 ? 0 : row_view_roaring(&(struct row_view){.bits = bits, .n = words}, &living);
+    free(bits);
+    if (living) {
+        part_rows_free(*rows);
+        *rows = living;
     }
+    return rc;
 }
 
 int part_scope_rows(const struct part *part, const struct tenant_scope *scope, const uint8_t *dead,
@@ -412,6 +439,10 @@ int part_scope_rows(const struct part *part, const struct tenant_scope *scope, c
     else if (!(*out = roaring_bitmap_create()))
         rc = QUIRE_ENOMEM;
     if (rc == 0 && !roaring_bitmap_is_empty(*out))
-        remove_dead(*out, part, dead);
+        rc = remove_dead(out, part, dead);
+    if (rc < 0) {
+        part_rows_free(*out);
+        *out = NULL;
+    }
     return rc;
 }

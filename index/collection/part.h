@@ -41,9 +41,10 @@ struct part {
     uint64_t *filter; /* of keys (blocked Bloom filter, 10 bits a row); NULL: keys are row numbers */
     uint64_t filter_blocks;
     struct part_numbers *numbers; /* of a numbered collection (part_numbers.h); otherwise NULL; owned */
-    roaring_bitmap_t *attributed; /* rows with attributes, dead ones too; NULL: none; owned. Does not change */
-    atomic_uint void_checked;     /* the collection's n_drops when rows that are nobody's were looked for */
-    struct part_log *logs;        /* (lock) those that have begun */
+    roaring_bitmap_t *attributed; /* rows with attributes, dead ones too; NULL: none, or all; owned. Does not change */
+    bool all_attributed;
+    atomic_uint void_checked; /* the collection's n_drops when rows that are nobody's were looked for */
+    struct part_log *logs;    /* (lock) those that have begun */
     /* Takes the part over when its last reference goes, wherever that is: to free a segment takes long, and a search
      * may be who goes last. NULL: it is freed at once. */
     void (*gone)(void *context, struct part *part);

@@ -182,7 +182,7 @@ static int look_up(const struct part *part, const struct number_set *set, struct
     int rc = QUIRE_ENOMEM;
     if (has_room) {
         array_sort_u32(rows, found);
-        rc = selection_from_rows(part->segment, rows, found, out);
+        rc = selection_create_rows(part->segment, rows, found, false, out);
     }
     free(rows);
     return rc;
@@ -197,7 +197,7 @@ static int look_through(const struct part *part, const struct number_set *set, s
         return QUIRE_ENOMEM;
     for (uint64_t row = 0; row < n->rows; row++)
         bits[row / 64] |= (uint64_t)number_set_has(set, n->of[row]) << row % 64;
-    int rc = selection_from_bits(part->segment, bits, out);
+    int rc = selection_create_bits(part->segment, bits, out);
     free(bits);
     return rc;
 }

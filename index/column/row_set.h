@@ -1,8 +1,10 @@
 /*
  * row_set.h - sets of rows of a segment: as they are stored, as working sets of bits, as Roaring bitmaps for callers.
  *
- * Nothing here is written by CRoaring: version 0.2 of it does not look at what its allocations give, so sets are coded
- * and combined here, and a roaring_bitmap_t is only made in the end, by its reader of stored ones, which does.
+ * Nothing is written by CRoaring, here or elsewhere: version 0.2 of it aborts where an allocation fails, whatever adds
+ * to a set, takes away or converts (tests/lint.sh looks for such calls). So sets are coded and combined here, and a
+ * roaring_bitmap_t is only made in the end, by its reader of stored ones, which returns NULL then, after a line of its
+ * own on stderr.
  */
 #ifndef QUIRE_INDEX_ROW_SET_H
 #define QUIRE_INDEX_ROW_SET_H

@@ -15,8 +15,11 @@
 #include "index/search/filtered_search.h"
 #include "index/attribute/filter.h"
 #include "index/attribute/grants.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/hash.h"
+#include "io/random.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +36,33 @@ struct row_fetch {
     uint32_t rounds; /* of all that it fetched since hits were asked for */
 };
 
+/* A row that was looked at. */
+struct looked {
+    uint32_t row;
+    bool is_there, matches;
+};
+
+static inline bool looked_is_set(const struct looked *l)
+{
+    return l->is_there;
+}
+
+static inline uint64_t looked_hash(const struct looked *l)
+{
+    return random_mix(l->row);
+}
+
+static inline bool looked_is_same(const struct looked *a, const struct looked *b)
+{
+    return a->row == b->row;
+}
+HASH_DEFINE(looked_rows, struct looked, looked_is_set, looked_hash, looked_is_same)
+
 struct filtered_work {
     uint32_t asked;
     struct search_hit *hits; /* of the last round; those that match at the end */
     uint32_t n_hits, next;   /* next: to be looked at */
-    roaring_bitmap_t *tested, *matched;
+    struct looked_rows looked;
     uint64_t n_tested, n_matched; /* n_matched: in this round */
     bool exhausted;               /* the search has no more rows */
     bool all_rows;                /* step 4: rows are looked at, not hits */
@@ -55,10 +80,7 @@ static void work_free(struct filtered_work *w)
 {
     if (!w)
         return;
-    if (w->tested)
-        roaring_bitmap_free(w->tested);
-    if (w->matched)
-        roaring_bitmap_free(w->matched);
+    free(w->looked.places);
     selection_unref(w->rechecked);
     free(w->hits);
     free(w);
@@ -86,13 +108,25 @@ static void end(struct filtered_search *s)
     work_free(w);
 }
 
+/* NULL: it was not looked at. */
+static struct looked *find_looked(const struct filtered_work *w, uint32_t row)
+{
+    return looked_rows_find(&w->looked, &(struct looked){.row = row});
+}
+
+static bool is_match(const struct filtered_work *w, uint32_t row)
+{
+    const struct looked *l = find_looked(w, row);
+    return l && l->matches;
+}
+
 /* The nearest k of those that match, in place. */
 static void keep_matches(struct filtered_search *s)
 {
     struct filtered_work *w = s->work;
     uint32_t n = 0;
     for (uint32_t i = 0; i < w->n_hits && n < s->options.k; i++)
-        if (roaring_bitmap_contains(w->matched, w->hits[i].row))
+        if (is_match(w, w->hits[i].row))
             w->hits[n++] = w->hits[i];
     w->n_hits = n;
     if (w->stopped && n < s->options.k)
@@ -127,7 +161,7 @@ static void on_attributes(struct fetch_request *fetch)
     struct quire_error err = {0};
     const char *json = NULL;
     uint32_t bytes = 0, n_grants = 0;
-    assert(place->busy && w->n_busy > 0 && roaring_bitmap_contains(w->tested, fetch->row));
+    assert(place->busy && w->n_busy > 0 && find_looked(w, fetch->row));
     place->busy = false;
     w->n_busy--;
     s->stats.reads += fetch->reads;
@@ -143,11 +177,24 @@ static void on_attributes(struct fetch_request *fetch)
                   segment_info(s->segment)->path);
         fail(s, code, &err);
     } else if (filter_matches(s->filter, json, bytes, fetch->found_key, fetch->found_key_bytes)) {
-        roaring_bitmap_add(w->matched, fetch->row);
+        find_looked(w, fetch->row)->matches = true;
         w->n_matched++;
     }
     if (!w->filling)
         advance(s);
+}
+
+/* False without memory. */
+static bool note_looked(struct filtered_search *s, uint32_t row)
+{
+    struct quire_error err = {0};
+    if (looked_rows_add(&s->work->looked, (struct looked){.row = row, .is_there = true}))
+        return true;
+    fail(s,
+         error_set(&err, QUIRE_ENOMEM, "no memory for the %llu rows that were looked at",
+                   (unsigned long long)s->work->looked.n),
+         &err);
+    return false;
 }
 
 /* The next row to look at; false: none for now. Rows that were looked at in an earlier round are counted here. */
@@ -157,14 +204,14 @@ static bool next_row(struct filtered_search *s, uint32_t *row)
     uint64_t rows = segment_info(s->segment)->rows;
     while (w->all_rows && w->next_row < rows) {
         *row = (uint32_t)w->next_row++;
-        if ((!s->selection || selection_has(s->selection, *row)) && roaring_bitmap_add_checked(w->tested, *row))
-            return true;
+        if ((!s->selection || selection_has(s->selection, *row)) && !find_looked(w, *row))
+            return note_looked(s, *row);
     }
     while (!w->all_rows && w->next < w->n_hits && w->n_matched < s->options.k) {
         *row = w->hits[w->next++].row;
-        if (roaring_bitmap_add_checked(w->tested, *row))
-            return true;
-        w->n_matched += roaring_bitmap_contains(w->matched, *row);
+        if (!find_looked(w, *row))
+            return note_looked(s, *row);
+        w->n_matched += is_match(w, *row);
     }
     return false;
 }
@@ -252,11 +299,18 @@ static void ask(struct filtered_search *s)
 static void ask_for_rechecked(struct filtered_search *s)
 {
     struct filtered_work *w = s->work;
-    int rc = selection_create(s->segment, w->matched, false, &w->rechecked);
+    uint32_t *rows = malloc(w->looked.n * sizeof *rows + 1);
+    uint64_t n = 0;
+    for (uint64_t i = 0; rows && i < w->looked.capacity; i++)
+        if (w->looked.places[i].is_there && w->looked.places[i].matches)
+            rows[n++] = w->looked.places[i].row;
+    if (n > 0)
+        array_sort_u32(rows, n);
+    int rc = rows ? selection_create_rows(s->segment, rows, n, false, &w->rechecked) : QUIRE_ENOMEM;
+    free(rows);
     if (rc < 0) {
         struct quire_error err = {0};
-        error_set(&err, rc, "no memory for the %llu rows that match",
-                  (unsigned long long)roaring_bitmap_get_cardinality(w->matched));
+        error_set(&err, rc, "no memory for the rows that match, of %llu", (unsigned long long)w->looked.n);
         fail(s, rc, &err);
         end(s);
         return;
@@ -361,14 +415,8 @@ int filtered_search_start(struct searcher *searcher, struct filtered_search *s, 
     if (!s->filter || !s->selection || !s->selection->residual)
         return start_search(s, s->options.k, s->selection, pass_on, err);
     struct filtered_work *w = calloc(1, sizeof *w);
-    if (w) {
-        w->tested = roaring_bitmap_create();
-        w->matched = roaring_bitmap_create();
-    }
-    if (!w || !w->tested || !w->matched) {
-        work_free(w);
+    if (!w)
         return error_set(err, QUIRE_ENOMEM, "no memory for a search under a filter");
-    }
     s->work = w;
     w->started_ns = clock_ns();
     w->want_keys = filter_asks_names(s->filter);

@@ -126,20 +126,20 @@ static void add_rows(struct selection *s, const struct segment *segment, const u
     }
 }
 
-/* Room for n rows of the segment. */
-static int begin(const struct segment *segment, uint64_t n, struct selection **out)
+/* For n rows, which are to be added. NULL without memory. */
+static struct selection *begin(const struct segment *segment, uint64_t n, bool residual)
 {
     struct selection *s = make_empty(n, segment->params.rows);
     if (!s || !reserve_more(s, segment)) {
         selection_unref(s);
-        return QUIRE_ENOMEM;
+        return NULL;
     }
-    *out = s;
-    return 0;
+    s->residual = residual;
+    return s;
 }
 
-/* All rows have been added: what follows from them. */
-static void complete(struct selection *s, const struct segment *segment)
+/* All its rows have been added. */
+static void finish(struct selection *s, const struct segment *segment)
 {
     if (s->places && s->places->rows) {
         uint64_t places = row_set_order(s->places->rows, s->n);
@@ -158,46 +158,41 @@ int selection_create(const struct segment *segment, const roaring_bitmap_t *rows
 {
     uint32_t numbers[READ_ROWS], n;
     uint64_t taken = 0;
-    struct selection *s;
-    int rc = begin(segment, roaring_bitmap_get_cardinality(rows), &s);
-    if (rc < 0)
-        return rc;
-    s->residual = residual;
+    struct selection *s = begin(segment, roaring_bitmap_get_cardinality(rows), residual);
+    if (!s)
+        return QUIRE_ENOMEM;
     roaring_uint32_iterator_t at;
     roaring_init_iterator(rows, &at);
     for (; (n = roaring_read_uint32_iterator(&at, numbers, READ_ROWS)) > 0; taken += n)
         add_rows(s, segment, numbers, n, taken);
     assert(taken == s->n);
-    complete(s, segment);
+    finish(s, segment);
     *out = s;
     return 0;
 }
 
-int selection_from_rows(const struct segment *segment, const uint32_t *rows, uint64_t n, struct selection **out)
+int selection_create_rows(const struct segment *segment, const uint32_t *rows, uint64_t n, bool residual,
+                          struct selection **out)
 {
-    struct selection *s;
-    int rc = begin(segment, n, &s);
-    if (rc < 0)
-        return rc;
-    for (uint64_t taken = 0, some; taken < n; taken += some) {
-        some = n - taken < READ_ROWS ? n - taken : READ_ROWS;
-        add_rows(s, segment, rows + taken, (uint32_t)some, taken);
-    }
-    complete(s, segment);
+    struct selection *s = begin(segment, n, residual);
+    if (!s)
+        return QUIRE_ENOMEM;
+    for (uint64_t at = 0; at < n; at += READ_ROWS)
+        add_rows(s, segment, rows + at, n - at < READ_ROWS ? (uint32_t)(n - at) : READ_ROWS, at);
+    finish(s, segment);
     *out = s;
     return 0;
 }
 
-int selection_from_bits(const struct segment *segment, const uint64_t *bits, struct selection **out)
+int selection_create_bits(const struct segment *segment, const uint64_t *bits, struct selection **out)
 {
     uint32_t numbers[READ_ROWS + 64], n = 0;
     uint64_t words = (segment->params.rows + 63) / 64, all = 0, taken = 0;
-    struct selection *s;
     for (uint64_t i = 0; i < words; i++)
         all += (uint64_t)__builtin_popcountll(bits[i]);
-    int rc = begin(segment, all, &s);
-    if (rc < 0)
-        return rc;
+    struct selection *s = begin(segment, all, false);
+    if (!s)
+        return QUIRE_ENOMEM;
     for (uint64_t i = 0; i < words; i++) {
         for (uint64_t left = bits[i]; left; left &= left - 1)
             numbers[n++] = (uint32_t)(64 * i) + (uint32_t)__builtin_ctzll(left);
@@ -209,7 +204,35 @@ int selection_from_bits(const struct segment *segment, const uint64_t *bits, str
         n = 0;
     }
     assert(taken == s->n);
-    complete(s, segment);
+    finish(s, segment);
+    *out = s;
+    return 0;
+}
+
+int selection_without(const struct segment *segment, const struct selection *selection, const uint32_t *rows,
+                      uint64_t n, struct selection **out)
+{
+    uint32_t numbers[READ_ROWS], n_numbers = 0, row;
+    uint64_t left = selection->n, taken = 0, at = 0;
+    for (uint64_t i = 0; i < n; i++)
+        left -= selection_has(selection, rows[i]);
+    struct selection *s = begin(segment, left, selection->residual);
+    if (!s)
+        return QUIRE_ENOMEM;
+    for (struct selection_walk walk = selection_walk(selection, 0); selection_next(&walk, &row);) {
+        while (at < n && rows[at] < row)
+            at++;
+        if (at < n && rows[at] == row)
+            continue;
+        numbers[n_numbers++] = row;
+        if (n_numbers == READ_ROWS || taken + n_numbers == left) {
+            add_rows(s, segment, numbers, n_numbers, taken);
+            taken += n_numbers;
+            n_numbers = 0;
+        }
+    }
+    assert(taken == left && n_numbers == 0);
+    finish(s, segment);
     *out = s;
     return 0;
 }

@@ -52,10 +52,14 @@ int selection_of(struct segment *segment, struct filter *filter, const struct te
 /* From rows: for tests and for lists of rows that are known. The set stays the caller's. */
 int selection_create(const struct segment *segment, const roaring_bitmap_t *rows, bool residual,
                      struct selection **out);
-/* The same from a bit for each row of the segment, which stay the caller's. */
-int selection_from_bits(const struct segment *segment, const uint64_t *bits, struct selection **out);
-/* The same from n rows, ascending. */
-int selection_from_rows(const struct segment *segment, const uint32_t *rows, uint64_t n, struct selection **out);
+/* From n row numbers, ascending, each once. */
+int selection_create_rows(const struct segment *segment, const uint32_t *rows, uint64_t n, bool residual,
+                          struct selection **out);
+/* From a bit for each row of the segment, which stay the caller's. */
+int selection_create_bits(const struct segment *segment, const uint64_t *bits, struct selection **out);
+/* What is left of one without n rows, ascending, each once; residual as that one. */
+int selection_without(const struct segment *segment, const struct selection *selection, const uint32_t *rows,
+                      uint64_t n, struct selection **out);
 void selection_unref(struct selection *selection); /* NULL is fine */
 /* Place of the first row >= `row`, in a selection with a list. */
 uint64_t selection_first(const struct selection *selection, uint32_t row);

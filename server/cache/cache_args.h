@@ -1,8 +1,7 @@
 /*
  * cache_args.h - the options that SC.GET, SC.PUT and SC.NEG share, as they stand in a request.
  *
- * What is taken points into the request, which is valid during the call of its handler only; cache_args_keep moves it
- * to memory that stays.
+ * What is taken points into the request, which is valid during the call of its handler only.
  */
 #ifndef QUIRE_SERVER_CACHE_ARGS_H
 #define QUIRE_SERVER_CACHE_ARGS_H
@@ -36,10 +35,6 @@ void cache_args_fini(struct cache_args *args);
 /* Point into args, which must not move as long as they are used. */
 void cache_args_query(const struct cache_args *args, struct quire_cache_query *out);
 void cache_args_entry(const struct cache_args *args, struct quire_cache_entry *out);
-
-/* What a query points to, copied to `to` (cache_args_bytes of it, aligned as numbers are): the request may go. */
-size_t cache_args_bytes(const struct cache_args *args);
-void cache_args_keep(struct cache_args *args, uint8_t *to);
 
 /* A vector of a request against a cache's dimensions: 0, or QUIRE_EDIM with both named. */
 int cache_check_vector(const struct cache_config *config, size_t bytes, struct quire_error *err);

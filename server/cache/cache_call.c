@@ -154,7 +154,8 @@ static void take_document(const struct cache_reading *r, struct cache_text *item
     if (document_decode(bytes, item->at.bytes, &document, &n, NULL) < 0 || document.id != item->id)
         return;
     struct quire_bytes value = r->with_values ? document_value(&document) : (struct quire_bytes){NULL, 0};
-    item->bytes = malloc(document.text.n_bytes + value.n_bytes + 1);
+    size_t kept = document.text.n_bytes + value.n_bytes + 1;
+    item->bytes = caller_hold(r->pending, kept) ? malloc(kept) : NULL;
     if (!item->bytes)
         return;
     if (document.text.n_bytes)
@@ -176,6 +177,7 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     if (document_read_bytes(&slot->read, result, NULL) == 0)
         take_document(r, &r->items[slot->item], slot->read.bytes);
     document_read_end(&slot->read);
+    caller_let_go(r->pending, slot->read.at.bytes);
     slot->busy = false;
     r->running--;
     start_more(r);
@@ -190,13 +192,17 @@ static void start_more(struct cache_reading *r)
         struct cache_read_slot *slot = &r->slots[at];
         struct cache_text *item = &r->items[r->next];
         slot->item = r->next++;
+        if (!caller_hold(r->pending, item->at.bytes))
+            continue; /* its client goes */
         int rc = item->at.segment ? document_read_begin(r->log, &item->at, &slot->read, NULL) : QUIRE_ENOTFOUND;
         if (rc == DOCUMENT_IN_MEMORY) {
             take_document(r, item, slot->read.bytes);
             document_read_end(&slot->read);
         }
-        if (rc != DOCUMENT_ON_DISK)
+        if (rc != DOCUMENT_ON_DISK) {
+            caller_let_go(r->pending, item->at.bytes);
             continue;
+        }
         slot->reading = r;
         slot->busy = true;
         slot->read.op.done = on_read;

@@ -60,6 +60,7 @@ struct cache_read_slot {
 struct cache_reading {
     /* the caller's */
     struct lane *lane;
+    struct pending *pending; /* whose memory the documents are */
     struct document_log *log;
     struct cache_text *items;
     uint32_t n;

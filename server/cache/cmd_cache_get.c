@@ -2,8 +2,8 @@
  * cmd_cache_get.c - SC.GET: a decision in memory, perhaps a wait, perhaps a read.
  *
  * Most lookups are decided, and their documents found, in memory: those are answered at once from the request as it
- * lies there, and nothing is allocated. One that needs the disk, or may wait, moves what it needs of the request into a
- * deferred call first (struct get_call), from where it goes on by events:
+ * lies there, and nothing is allocated. One that needs the disk, or may wait, copies the request into a deferred call
+ * first (struct get_call), from where it goes on by events:
  *
  *      cache_get --waits--> wake (any thread) --message--> cache_woken --+
  *      |   |  ^                                                          |
@@ -17,9 +17,11 @@
  *
  * Nothing of it is a barrier: requests behind it in the pipeline go on, and replies keep their order.
  *
+ * Many may wait, for long: who waits holds his request and nothing else, and reads its words again when he is woken.
+ *
  * A wait belongs to its client: when that is gone, or the lane stops, it is cancelled, and where it has just been made
- * leader, the lease goes to the next. A client whose end has been read (EOF) may still wait for its reply, but cannot
- * lead: it can send no answer any more.
+ * leader, the lease goes to the next. A client whose end has been read (EOF) may still wait for its reply, but not for
+ * long, since most such clients are gone, and cannot lead: it can send no answer any more.
  *
  * A lookup counts for the limits of its user (fair.h), also while it waits; it is not scheduled.
  *
@@ -40,13 +42,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MAX = 4, COMPLAIN_MS = 1000 };
+enum { TRIES_MAX = 4, COMPLAIN_MS = 1000, WAIT_AFTER_EOF_MS = 10000, ARG_ALIGN = 8 };
 
-/* One lookup; on the stack as long as nothing is waited for. */
+/* Who asks: of a request as it is run, or of its call. */
+struct asker {
+    struct lane *lane;
+    struct cache *cache;   /* a reference */
+    struct fair_pass pass; /* of its user */
+};
+
+/* One lookup; on the stack as long as the disk is not needed. */
 struct lookup {
     struct lane *lane;
-    struct fair_pass pass; /* of its user */
-    struct cache *cache;   /* a reference */
+    struct cache *cache;
     struct cache_args args;
     struct quire_cache_query query; /* points into args */
     struct cache_decision decision;
@@ -59,22 +67,29 @@ struct lookup {
 
 struct get_call {
     struct pending pending;
-    struct lookup lookup;
+    struct asker asker;
+    struct lookup *lookup; /* owned; NULL while it waits */
     struct lease_waiter waiter;
     struct message message;
     enum lease_wake how;
     struct get_call *next, *prev; /* among those of the lane that wait */
-    _Alignas(8) uint8_t bytes[];  /* what the query points to */
+    uint64_t begun_us;            /* of the lookup that waits */
+    uint32_t n;
+    struct resp_arg args[]; /* the request's, behind the cache's name; their bytes follow, aligned for numbers */
 };
 
 static void lookup_fini(struct lookup *l)
 {
     if (l->reading)
         document_read_end(&l->read);
-    fair_leave(&l->pass);
     free(l->chunks);
     cache_args_fini(&l->args);
-    cache_unref(l->cache);
+}
+
+static void asker_fini(struct asker *a)
+{
+    fair_leave(&a->pass);
+    cache_unref(a->cache);
 }
 
 /* The answer; rc below 0: what went wrong. */
@@ -204,7 +219,7 @@ static void go_on(struct get_call *call, int rc, struct quire_error *err);
 
 static void join_waits(struct get_call *call)
 {
-    struct lane *lane = call->lookup.lane;
+    struct lane *lane = call->asker.lane;
     assert(!call->next && !call->prev && lane->cache_waits != call);
     call->next = lane->cache_waits;
     if (call->next)
@@ -214,11 +229,11 @@ static void join_waits(struct get_call *call)
 
 static void leave_waits(struct get_call *call)
 {
-    assert(call->prev ? call->prev->next == call : call->lookup.lane->cache_waits == call);
+    assert(call->prev ? call->prev->next == call : call->asker.lane->cache_waits == call);
     if (call->prev)
         call->prev->next = call->next;
     else
-        call->lookup.lane->cache_waits = call->next;
+        call->asker.lane->cache_waits = call->next;
     if (call->next)
         call->next->prev = call->prev;
     call->next = call->prev = NULL;
@@ -227,7 +242,7 @@ static void leave_waits(struct get_call *call)
 static void on_read(struct io_op *op, int result, unsigned flags)
 {
     struct get_call *call = op->owner;
-    struct lookup *l = &call->lookup;
+    struct lookup *l = call->lookup;
     struct quire_error err = {0};
     (void)flags;
     int rc = document_read_bytes(&l->read, result, &err);
@@ -241,12 +256,54 @@ static void on_read(struct io_op *op, int result, unsigned flags)
     go_on(call, rc == GET_DECIDED ? settle(l, CACHE_DECIDED, &err) : rc, &err);
 }
 
+/* A lookup for a call without one; NULL: no memory. */
+static struct lookup *add_lookup(struct get_call *call, struct quire_error *err)
+{
+    assert(!call->lookup);
+    if (caller_hold(&call->pending, sizeof *call->lookup)) {
+        call->lookup = calloc(1, sizeof *call->lookup);
+        if (!call->lookup)
+            caller_let_go(&call->pending, sizeof *call->lookup);
+    }
+    if (!call->lookup)
+        error_set(err, QUIRE_ENOMEM, "no memory for a lookup");
+    return call->lookup;
+}
+
+static void drop_lookup(struct get_call *call)
+{
+    if (!call->lookup)
+        return;
+    lookup_fini(call->lookup);
+    free(call->lookup);
+    call->lookup = NULL;
+    caller_let_go(&call->pending, sizeof *call->lookup);
+}
+
+/* The request's words, which lie in the call and were found right before. */
+static void take_args(struct get_call *call)
+{
+    struct lookup *l = call->lookup;
+    const struct cache_config *config = cache_get_config(call->asker.cache);
+    int rc = cache_args_take(&l->args, CACHE_GET, config, call->args, call->n, NULL);
+    assert(rc == 0 && !l->args.vector_copy);
+    (void)rc;
+    cache_args_query(&l->args, &l->query);
+}
+
+/* It waits from now on. */
+static void park(struct get_call *call)
+{
+    call->begun_us = call->lookup->decision.begun_us;
+    drop_lookup(call);
+}
+
 /* The disk was searched: the lookup is made again with what was found, and may wait then. A client that is gone takes
  * no lease with it. */
 static void on_found(void *owner)
 {
     struct get_call *call = owner;
-    struct lookup *l = &call->lookup;
+    struct lookup *l = call->lookup;
     struct quire_error err = {0};
     bool gone = call->pending.caller->leaving, may_wait = l->may_wait && !gone;
     l->query.no_lease |= gone;
@@ -254,61 +311,94 @@ static void on_found(void *owner)
         join_waits(call);
     int rc = cache_get_found(l->cache, l->lane->cache_scratch, &l->query, may_wait ? &call->waiter : NULL, &l->decision,
                              &err);
-    if (rc == CACHE_WAITS)
+    if (rc == CACHE_WAITS) {
+        park(call);
         return;
+    }
     if (may_wait)
         leave_waits(call);
     go_on(call, settle(l, rc, &err), &err);
 }
 
+static void end_call(struct get_call *call)
+{
+    drop_lookup(call);
+    asker_fini(&call->asker);
+    caller_done(&call->pending);
+}
+
 /* rc: an enum get_next, as settle's. */
 static void go_on(struct get_call *call, int rc, struct quire_error *err)
 {
-    struct lookup *l = &call->lookup;
+    struct lookup *l = call->lookup;
     if (rc == GET_SEARCHES) {
         cache_search_start(l->decision.search, l->lane->searcher, on_found, call);
         return;
     }
-    if (rc == GET_READS) {
+    if (rc == GET_READS && !caller_hold(&call->pending, l->read.op.bytes)) {
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for an answer of %u bytes", l->decision.at.bytes);
+    } else if (rc == GET_READS) {
         l->read.op.done = on_read;
         l->read.op.owner = call;
         engine_queue(l->lane->engine, &l->read.op);
         return;
     }
     put_answer(l, rc, err, &call->pending.out);
-    lookup_fini(l);
-    caller_done(&call->pending);
+    end_call(call);
 }
 
-/* Moves a lookup to where it stays when the request goes. Its own memory goes with it, also on failure. */
-static struct get_call *defer(struct caller *c, struct lookup *l)
+/* Takes a request over, args of it behind the cache's name; the asker also on failure. */
+static struct get_call *defer(struct caller *c, struct asker *asker, const struct resp_arg *args, uint32_t n)
 {
-    struct get_call *call = caller_defer(c, sizeof *call + cache_args_bytes(&l->args), false);
+    struct get_call *call = NULL;
+    size_t bytes = sizeof *call + n * sizeof *args;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += (args[i].bytes + ARG_ALIGN - 1) / ARG_ALIGN * ARG_ALIGN;
+    call = caller_defer(c, bytes, false);
     if (!call) {
-        lookup_fini(l);
+        asker_fini(asker);
         return NULL;
     }
-    call->lookup = *l;
-    cache_args_keep(&call->lookup.args, call->bytes);
-    cache_args_query(&call->lookup.args, &call->lookup.query);
+    uint8_t *to = (uint8_t *)(call->args + n);
+    for (uint32_t i = 0; i < n; i++) {
+        call->args[i] = (struct resp_arg){to, args[i].bytes};
+        if (args[i].bytes > 0)
+            memcpy(to, args[i].data, args[i].bytes);
+        to += (args[i].bytes + ARG_ALIGN - 1) / ARG_ALIGN * ARG_ALIGN;
+    }
+    call->n = n;
+    call->asker = *asker;
     return call;
 }
 
 /* The wait is over. */
 static void woken(struct get_call *call, enum lease_wake how)
 {
-    struct lookup *l = &call->lookup;
     struct quire_error err = {0};
+    struct cache *cache = call->asker.cache;
+    bool leaving = call->pending.caller->leaving;
     leave_waits(call);
-    l->waited = true;
-    if (how == LEASE_LEAD && call->pending.caller->leaving) {
-        cache_fail(l->cache, text_of(call->waiter.token), &err);
+    if (how == LEASE_LEAD && leaving) {
+        cache_fail(cache, text_of(call->waiter.token), &err);
         how = LEASE_CLOSED;
     }
-    int rc = cache_woken(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, how, &l->decision, &err);
+    struct lookup *l = add_lookup(call, &err);
+    int rc = QUIRE_ENOMEM;
+    if (l) {
+        *l = (struct lookup){.lane = call->asker.lane, .cache = cache, .waited = true};
+        l->decision.begun_us = call->begun_us;
+        take_args(call);
+        l->query.no_lease |= leaving;
+        rc = cache_woken(cache, l->lane->cache_scratch, &l->query, &call->waiter, how, &l->decision, &err);
+    }
     if (rc < 0 && how == LEASE_LEAD)
-        cache_fail(l->cache, text_of(call->waiter.token), NULL);
-    go_on(call, settle(l, rc, &err), &err);
+        cache_fail(cache, text_of(call->waiter.token), NULL);
+    if (l) {
+        go_on(call, settle(l, rc, &err), &err);
+        return;
+    }
+    resp_quire_error(&call->pending.out, &err);
+    end_call(call);
 }
 
 static void on_wake_message(struct lane *lane, struct message *message)
@@ -323,14 +413,21 @@ static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
 {
     struct get_call *call = waiter->owner;
     call->how = how;
-    lane_post(call->lookup.lane, &call->message);
+    lane_post(call->asker.lane, &call->message);
+}
+
+/* Whether its client is gone, or has long sent all it will. */
+static bool waits_in_vain(const struct get_call *call)
+{
+    const struct caller *c = call->pending.caller;
+    return c->gone || (c->leaving && call->asker.lane->now_ms - c->left_ms >= WAIT_AFTER_EOF_MS);
 }
 
 static void scan(struct lane *lane, bool all)
 {
     for (struct get_call *call = lane->cache_waits, *next; call; call = next) {
         next = call->next;
-        if ((all || call->pending.caller->gone) && cache_cancel(call->lookup.cache, &call->waiter))
+        if ((all || waits_in_vain(call)) && cache_cancel(call->asker.cache, &call->waiter))
             woken(call, LEASE_CLOSED);
     }
 }
@@ -343,23 +440,55 @@ static void stop(struct lane *lane)
 
 const struct lane_hook cache_waits_hook = {.scan = scan, .stop = stop};
 
-static void get_waiting(struct caller *c, struct lookup *l)
+static void get_waiting(struct caller *c, struct asker *asker, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
-    struct get_call *call = defer(c, l);
+    struct get_call *call = defer(c, asker, args, n);
     if (!call)
         return;
-    l = &call->lookup;
     call->waiter.wake = on_wake;
     call->waiter.owner = call;
     call->message.run = on_wake_message;
-    l->may_wait = true;
-    join_waits(call);
-    int rc = cache_get(l->cache, l->lane->cache_scratch, &l->query, &call->waiter, &l->decision, &err);
-    if (rc == CACHE_WAITS)
+    struct lookup *l = add_lookup(call, &err);
+    if (!l) {
+        resp_quire_error(&call->pending.out, &err);
+        end_call(call);
         return;
+    }
+    *l = (struct lookup){.lane = c->lane, .cache = call->asker.cache, .may_wait = true};
+    take_args(call);
+    join_waits(call);
+    int rc = cache_get(l->cache, c->lane->cache_scratch, &l->query, &call->waiter, &l->decision, &err);
+    if (rc == CACHE_WAITS) {
+        park(call);
+        return;
+    }
     leave_waits(call);
     go_on(call, settle(l, rc, &err), &err);
+}
+
+/* What was begun on the stack goes on when the disk has answered. rc: GET_READS or GET_SEARCHES. */
+static void get_later(struct caller *c, struct asker *asker, struct lookup *l, int rc, const struct resp_arg *args,
+                      uint32_t n)
+{
+    struct quire_error err = {0};
+    struct get_call *call = defer(c, asker, args, n);
+    struct lookup *kept = call ? add_lookup(call, &err) : NULL;
+    if (kept) {
+        *kept = *l;
+        kept->args = (struct cache_args){.n_tags = 0};
+        cache_args_fini(&l->args);
+        take_args(call);
+        go_on(call, rc, &err);
+        return;
+    }
+    if (rc == GET_SEARCHES)
+        cache_search_free(l->decision.search);
+    lookup_fini(l);
+    if (!call)
+        return;
+    resp_quire_error(&call->pending.out, &err);
+    end_call(call);
 }
 
 /* ---- SC.GET ------------------------------------------------------------------------------------------------------ */
@@ -368,32 +497,30 @@ void cmd_sc_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     const struct fair_request facts = {.n_queries = 1};
     struct quire_error err = {0};
-    struct lookup l = {.lane = c->lane, .cache = cache_call_find(c, args[1])};
-    if (!l.cache)
+    struct asker asker = {.lane = c->lane, .cache = cache_call_find(c, args[1])};
+    if (!asker.cache)
         return;
-    if (fair_enter(c, &facts, &l.pass, &err) < 0) {
+    if (fair_enter(c, &facts, &asker.pass, &err) < 0) {
         cache_reply_error(c, &err);
-        cache_unref(l.cache);
+        cache_unref(asker.cache);
         return;
     }
+    struct lookup l = {.lane = c->lane, .cache = asker.cache};
     int rc = cache_args_take(&l.args, CACHE_GET, cache_get_config(l.cache), args + 2, n - 2, &err);
     cache_args_query(&l.args, &l.query);
     if (rc == 0 && l.query.wait_ms) {
-        get_waiting(c, &l);
+        lookup_fini(&l);
+        get_waiting(c, &asker, args + 2, n - 2);
         return;
     }
     if (rc == 0)
         rc = cache_get(l.cache, c->lane->cache_scratch, &l.query, NULL, &l.decision, &err);
     rc = settle(&l, rc, &err);
     if (rc == GET_READS || rc == GET_SEARCHES) {
-        struct cache_search *search = rc == GET_SEARCHES ? l.decision.search : NULL;
-        struct get_call *call = defer(c, &l);
-        if (call)
-            go_on(call, rc, &err);
-        else
-            cache_search_free(search);
+        get_later(c, &asker, &l, rc, args + 2, n - 2);
         return;
     }
     put_answer(&l, rc, &err, caller_reply(c));
     lookup_fini(&l);
+    asker_fini(&asker);
 }

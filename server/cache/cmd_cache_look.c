@@ -310,6 +310,7 @@ static void entries_found(struct worker_call *base)
     for (uint32_t i = 0; i < call->n; i++)
         call->items[i] = (struct cache_text){.id = call->infos[i].id, .at = call->infos[i].at};
     call->reading = (struct cache_reading){.lane = base->base.lane,
+                                           .pending = &base->base.pending,
                                            .log = cache_documents(call->cache),
                                            .items = call->items,
                                            .n = call->n,
@@ -328,8 +329,10 @@ static struct entries_call *begin_entries(struct caller *c, struct cache *cache,
     }
     call->cache = cache;
     call->capacity = (uint32_t)capacity;
-    call->infos = calloc(capacity, sizeof *call->infos);
-    call->items = calloc(capacity, sizeof *call->items);
+    if (caller_hold(&call->base.base.pending, capacity * (sizeof *call->infos + sizeof *call->items))) {
+        call->infos = calloc(capacity, sizeof *call->infos);
+        call->items = calloc(capacity, sizeof *call->items);
+    }
     call->base.done = entries_found;
     if (!call->infos || !call->items) {
         error_set(&call->base.error, QUIRE_ENOMEM, "no memory for %u entries", call->capacity);

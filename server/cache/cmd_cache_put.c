@@ -195,6 +195,7 @@ void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     call->reading = (struct cache_reading){.lane = c->lane,
+                                           .pending = &call->base.pending,
                                            .log = cache_documents(cache),
                                            .items = call->items,
                                            .n = call->n,

@@ -29,6 +29,7 @@ struct caller {
     const char *command; /* the name of the command being run, in lower case */
     bool reads_arrays;   /* its library takes no maps for replies of searches (FT.*), whatever the protocol */
     bool leaving;        /* sends no more and may not wait for replies */
+    uint64_t left_ms;    /* since when, by the lane's clock */
     bool gone;           /* no reply reaches it any more */
     bool whole;          /* inside EXEC: what a command does on keys is done before it returns (slice.h) */
     uint64_t slice_turn; /* of the lane, in which it has written `slice` elements */
@@ -52,6 +53,7 @@ struct pending {
     uint64_t started_us;
     bool ready, barrier, deferred;
     size_t bytes;              /* of memory that this is */
+    size_t held;               /* beside it: caller_hold */
     struct reply_group *group; /* it is part of; NULL: it stands in the client's line */
     bool muted;                /* CLIENT REPLY: the reply is not sent */
     struct slow_args *slow;    /* what SLOWLOG would show; owned, NULL: nothing */
@@ -92,6 +94,13 @@ void caller_error(struct caller *c, const char *format, ...) __attribute__((form
 /* A reply to come: `bytes` zeroed bytes that begin with struct pending, freed after the reply was handed on. With
  * barrier no request behind it starts before. NULL without memory: the caller is gone then. */
 void *caller_defer(struct caller *c, size_t bytes, bool barrier);
+/* Before memory is taken that the command keeps beside p: it counts as the caller's, as its replies do, until p is
+ * done or it is let go. False: the caller may make the server hold no more, and will be closed; nothing is noted. */
+bool caller_hold(struct pending *p, size_t bytes);
+void caller_let_go(struct pending *p, size_t bytes);
+/* The most memory for what is made whole, perhaps on another thread, before it is a reply: beyond it no reply could
+ * hold it. *setting: which one says so. */
+uint64_t caller_reply_max(const struct caller *c, const char **setting);
 /* p->out holds the reply, which waits for p->lsn. p may be freed at once. */
 void caller_done(struct pending *p);
 /* The reply that was just written does not leave before the journal calls `lsn` durable; 0: nothing to wait for. */

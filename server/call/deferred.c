@@ -15,6 +15,7 @@ void *deferred_begin(struct caller *c, struct vector_view *view, size_t bytes, b
     if (view) {
         call->collection = view->collection;
         call->scope = view->scope;
+        caller_hold(&call->pending, vector_scope_bytes(view->scope)); /* where it may not, the client goes */
     }
     call->lane = c->lane;
     return call;

@@ -9,8 +9,10 @@
 
 struct planner {
     /* While caller->plan names the plan, commands with CMD_ASKS_DISK note their writes instead of making them, until it
-     * is first asked. go_on(context) is called when the disk has answered all that `ask` has asked. NULL: no memory. */
-    struct vector_plan *(*create)(struct lane *lane, void (*go_on)(void *context), void *context);
+     * is first asked. go_on(context) is called when the disk has answered all that `ask` has asked. What the plan takes
+     * is the account's (NULL: nobody's), which stays until it is destroyed. NULL: no memory. */
+    struct vector_plan *(*create)(struct lane *lane, struct resp_account *account, void (*go_on)(void *context),
+                                  void *context);
     /* Nothing is being asked. NULL is fine. */
     void (*destroy)(struct vector_plan *plan);
     /* The set of this key may have another by the time of a write. The name stays until the plan is destroyed. */

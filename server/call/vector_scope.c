@@ -115,6 +115,14 @@ bool vector_scope_of(struct caller *c, const struct tenant_names *only, struct t
     return *out != NULL;
 }
 
+size_t vector_scope_bytes(const struct tenant_scope *scope)
+{
+    size_t bytes = scope ? sizeof *scope + scope->n * sizeof(struct grant) : 0;
+    for (uint32_t i = 0; scope && i < scope->n; i++)
+        bytes += scope->tenants[i].bytes;
+    return bytes;
+}
+
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
 
 enum vector_view_found vector_view_begin(struct caller *c, struct resp_arg key, const struct tenant_names *only,

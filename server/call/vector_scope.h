@@ -28,6 +28,9 @@ void vector_names_fini(struct tenant_names *names);
  * than it asks for. */
 bool vector_scope_of(struct caller *c, const struct tenant_names *only, struct tenant_scope **out);
 
+/* Memory that it takes; 0 for NULL. */
+size_t vector_scope_bytes(const struct tenant_scope *scope);
+
 /* A set, and what of it a request may see. */
 struct vector_view {
     struct collection *collection; /* a reference */

@@ -335,8 +335,13 @@ void command_call(struct client *c, unsigned row, const struct resp_arg *args, u
 static void on_deferred(struct client *c, struct pending *p)
 {
     const struct loop *loop = c->loop;
-    if (loop->args && loop->server->service.config->slowlog_us >= 0)
-        p->slow = slowlog_copy(c->row, loop->args, loop->n_args);
+    if (!loop->args || loop->server->service.config->slowlog_us < 0)
+        return;
+    p->slow = slowlog_copy(c->row, loop->args, loop->n_args);
+    if (p->slow && !caller_hold(p, slowlog_copy_bytes(p->slow))) {
+        free(p->slow);
+        p->slow = NULL;
+    }
 }
 
 /* Counts a deferred command: from its request to its reply. */

@@ -20,7 +20,7 @@
 enum { ARGS_SHOWN = 32, ARG_BYTES_SHOWN = 128, NOTE_BYTES = 160, NAME_BYTES = 257, GET_DEFAULT = 10 };
 
 struct slow_args {
-    uint32_t n;
+    uint32_t n, bytes;         /* bytes: of data */
     uint32_t ends[ARGS_SHOWN]; /* of each text in data */
     uint8_t data[];
 };
@@ -72,7 +72,14 @@ struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32
         used += (uint32_t)bytes;
         copy->ends[i] = used;
     }
-    return copy;
+    copy->bytes = used; /* requests may wait for long, and many */
+    struct slow_args *smaller = realloc(copy, sizeof *copy + used);
+    return smaller ? smaller : copy;
+}
+
+size_t slowlog_copy_bytes(const struct slow_args *args)
+{
+    return sizeof *args + args->bytes;
 }
 
 static void trim(struct slowlog *log, size_t most)
@@ -96,10 +103,9 @@ static struct slow_args *own_args(unsigned row, const struct loop *loop, const s
     const struct slow_args *kept = deferred->slow;
     if (!kept)
         return NULL;
-    size_t bytes = sizeof *kept + (kept->n ? kept->ends[kept->n - 1] : 0);
-    struct slow_args *copy = malloc(bytes);
+    struct slow_args *copy = malloc(slowlog_copy_bytes(kept));
     if (copy)
-        memcpy(copy, kept, bytes);
+        memcpy(copy, kept, slowlog_copy_bytes(kept));
     return copy;
 }
 

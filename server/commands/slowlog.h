@@ -17,6 +17,8 @@ struct pending;
  * NULL without memory: it will not be shown. */
 struct slow_args;
 struct slow_args *slowlog_copy(unsigned row, const struct resp_arg *args, uint32_t n);
+/* Memory that it takes. */
+size_t slowlog_copy_bytes(const struct slow_args *args);
 
 /* Remembers a command of row `row` that took `us`. deferred: its reply, whose slow_args and description are used; NULL:
  * the request that the lane is running. */

@@ -13,6 +13,10 @@
  * So all writes are one frame, which is durable as a whole or not at all, and nobody sees one of them without the
  * others. As in Redis a command that fails does not undo those before it.
  *
+ * Step 4 holds everybody up, on all lanes, and cannot be done in slices. Writes are bounded by the bytes that may be
+ * queued, and all of them are made. What only reads may take much longer than its request is long: after READS_MS no
+ * further one is run, each answers an error, and none is run for a client that is being closed.
+ *
  * Replies go to a group (client.h) while commands run, so handlers need not know. Those that read the disk are started
  * in step 4 and end later; EXEC's reply leaves when all have. Behind EXEC nothing of the client runs before that.
  *
@@ -29,6 +33,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { READS_MS = 1000 };
 
 struct queued {
     struct queued *next;
@@ -417,9 +423,27 @@ static bool is_permitted(struct client *c, const struct queued *q)
     return false;
 }
 
+/* Whether the command may be run, for it writes, or there is time; after an error reply where not. */
+static bool is_in_time(struct client *c, const struct queued *q, uint64_t began_us)
+{
+    const struct command *command = &commands[q->row];
+    if (command->flags & CMD_WRITE)
+        return true;
+    if (c->state == CLIENT_DEAD || c->excess != EXCESS_NONE)
+        return false;
+    if (clock_us() - began_us < READS_MS * 1000)
+        return true;
+    caller_error(&c->caller,
+                 "ERR EXEC took more than %u ms, in which nobody else is served: this command was not run, those that "
+                 "write were; make smaller transactions",
+                 READS_MS);
+    return false;
+}
+
 static void run_commands(struct exec_call *x)
 {
     struct client *c = client_of(x->pending.caller);
+    uint64_t began_us = clock_us();
     assert(c->blocked && !c->group && !c->caller.plan);
     c->group = &x->group;
     c->caller.plan = x->plan;
@@ -427,7 +451,7 @@ static void run_commands(struct exec_call *x)
     command_begin_timing(x->loop); /* what the disk took is EXEC's */
     for (const struct queued *q = x->transaction->first; q; q = q->next) {
         c->row = q->row;
-        if (is_permitted(c, q))
+        if (is_in_time(c, q, began_us) && is_permitted(c, q))
             command_call(c, q->row, q->args, q->n);
     }
     c->row = x->pending.row;
@@ -499,7 +523,7 @@ static struct vector_plan *make_plan(struct exec_call *x)
     struct client *c = client_of(x->pending.caller);
     const struct planner *planner = planner_of(x);
     struct reply_group nobody = {.first = NULL};
-    struct vector_plan *plan = planner->create(&x->loop->lane, go_on, x);
+    struct vector_plan *plan = planner->create(&x->loop->lane, x->pending.out.account, go_on, x);
     if (!plan)
         return NULL;
     assert(!c->group && !c->caller.plan);

@@ -30,22 +30,6 @@ struct dump_call {
     uint8_t key[];
 };
 
-/* The most that a payload may take, and which setting says so. */
-static uint64_t find_limit(const struct config *config, const char **setting)
-{
-    uint64_t most = config->bulk_max, clients = config_share(config->clients_max_bytes, config->maxmemory);
-    *setting = "proto-max-bulk-len";
-    if (config->output_buffer_max && config->output_buffer_max < most) {
-        most = config->output_buffer_max;
-        *setting = "client-output-buffer-limit";
-    }
-    if (clients && clients / 4 * 3 < most) { /* the buffer grows by quarters */
-        most = clients / 4 * 3;
-        *setting = "maxmemory-clients";
-    }
-    return most;
-}
-
 /* ---- on the worker ----------------------------------------------------------------------------------------------- */
 
 static int too_large(struct dump_call *call)
@@ -190,7 +174,7 @@ static void dump_later(struct caller *c, struct key_call *key)
     }
     call->value = value;
     call->value_type = type;
-    call->most = find_limit(c->lane->service->config, &call->setting);
+    call->most = caller_reply_max(c, &call->setting);
     call->key_bytes = name.bytes;
     if (name.bytes > 0)
         memcpy(call->key, name.data, name.bytes);

@@ -31,6 +31,7 @@
  */
 #include "server/net/client.h"
 #include "io/journal.h"
+#include "io/memory.h"
 #include <arpa/inet.h>
 #include <assert.h>
 #include <poll.h>
@@ -53,7 +54,8 @@ enum {
     CLOCK_EVERY = 32,   /* requests between two looks at the clock */
     ARGUMENT_UNAUTHENTICATED = 16384,
     ARGS_UNAUTHENTICATED = 10,
-    INLINE_MAX = 65536
+    INLINE_MAX = 65536,
+    MAPPED_BYTES = 65536
 };
 
 static void on_receive(struct io_op *op, int result, unsigned flags);
@@ -283,11 +285,18 @@ static void set_state(struct client *c, enum client_state state)
     c->state = state;
 }
 
+static void leave(struct client *c)
+{
+    if (!c->caller.leaving)
+        c->caller.left_ms = c->loop->lane.now_ms;
+    c->caller.leaving = true;
+}
+
 void client_end(struct client *c)
 {
     if (c->state == CLIENT_OPEN)
         set_state(c, CLIENT_DRAINING);
-    c->caller.leaving = true;
+    leave(c);
     c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS;
     client_mark(c);
 }
@@ -298,7 +307,8 @@ void client_kill(struct client *c)
         shutdown(c->fd, SHUT_RDWR);
         set_state(c, CLIENT_DEAD);
     }
-    c->caller.leaving = c->caller.gone = true;
+    leave(c);
+    c->caller.gone = true;
     client_mark(c);
 }
 
@@ -368,10 +378,9 @@ void client_push(struct client *c, const void *bytes, size_t n)
 static void add_pending(struct client *c, struct pending *p)
 {
     assert(!c->first == !c->last && !c->first == (c->n_pending == 0));
-    assert(p->ready != p->deferred && p->out.bytes == 0);
+    assert(p->ready != p->deferred && p->out.bytes == 0 && p->out.account == &c->replies);
     p->caller = &c->caller;
     p->out.protocol = c->caller.protocol;
-    p->out.account = &c->replies;
     p->row = c->row;
     p->muted = c->muted && !c->group;
     p->next = NULL;
@@ -390,24 +399,30 @@ static void add_pending(struct client *c, struct pending *p)
 }
 
 /* NULL without memory, or where the client may take no more. What a reply takes before it is there counts as one: who
- * has many such replies to come is run no further. */
+ * has many such replies to come is run no further. Large ones (VMSIM with many queries) are mapped, as large buffers
+ * are: they go back to the system at once. */
 static struct pending *make_pending(struct client *c, size_t bytes)
 {
     if (!resp_account_take(&c->replies, bytes))
         return NULL;
-    struct pending *p = calloc(1, bytes);
-    if (p)
+    struct pending *p = bytes >= MAPPED_BYTES ? memory_map(bytes, 0) : calloc(1, bytes);
+    if (p) {
         p->bytes = bytes;
-    else
+        p->out.account = &c->replies;
+    } else {
         resp_account_add(&c->replies, -(int64_t)bytes);
+    }
     return p;
 }
 
 static void free_pending(struct client *c, struct pending *p)
 {
-    resp_account_add(&c->replies, -(int64_t)p->bytes);
+    resp_account_add(&c->replies, -(int64_t)(p->bytes + p->held));
     free(p->slow);
-    free(p);
+    if (p->bytes >= MAPPED_BYTES)
+        memory_unmap(p, p->bytes);
+    else
+        free(p);
 }
 
 struct resp_buffer *client_reply(struct client *c)
@@ -715,7 +730,8 @@ static void pause_or_resume(struct client *c)
 
 void client_set_eof(struct client *c)
 {
-    c->eof = c->caller.leaving = true;
+    leave(c);
+    c->eof = true;
     c->deadline_ms = c->loop->lane.now_ms + DRAIN_MS;
     client_mark(c);
 }
@@ -853,12 +869,15 @@ bool client_is_late(const struct client *c)
     return (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING) && !working && now >= c->deadline_ms;
 }
 
-bool client_peer_is_gone(const struct client *c)
+bool client_peer_is_gone(struct client *c)
 {
-    struct pollfd look = {.fd = c->fd};
+    struct pollfd look = {.fd = c->fd, .events = POLLRDHUP};
     bool deaf = c->eof || (c->pausing && !c->receiving);
-    return deaf && c->state != CLIENT_DEAD && !c->sending && poll(&look, 1, 0) == 1 &&
-           (look.revents & (POLLERR | POLLHUP));
+    if (!deaf || c->state == CLIENT_DEAD || c->sending || poll(&look, 1, 0) != 1)
+        return false;
+    if (look.revents & POLLRDHUP)
+        leave(c);
+    return look.revents & (POLLERR | POLLHUP);
 }
 
 static void work_on(struct client *c)

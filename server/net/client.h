@@ -94,8 +94,9 @@ struct client *client_create(struct loop *loop, int fd, bool tls);
 void client_work_on_all(struct loop *loop);
 /* Whether its time is over: it ends and makes no progress. */
 bool client_is_late(const struct client *client);
-/* Whether the other side has reset the connection, where nothing is being received that would tell. Asks the kernel. */
-bool client_peer_is_gone(const struct client *client);
+/* Whether the other side has reset the connection, where nothing is being received that would tell. Notes, too, that it
+ * will send no more. Asks the kernel. */
+bool client_peer_is_gone(struct client *client);
 /* Sends what the journal has made durable meanwhile. On the lane's thread. */
 void client_send_durable(struct loop *loop);
 /* Has it worked on before the next wait. */

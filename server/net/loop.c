@@ -15,6 +15,7 @@
 #include "index/search/search.h"
 #include "io/error.h"
 #include "io/journal.h"
+#include "io/schedule.h"
 #include "server/call/fair.h"
 #include "server/keys/keyspace.h"
 #include "server/net/client.h"
@@ -22,20 +23,16 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
     TICK_US = 100000,
-    SLICE_NS = 200000,
     LONG_US = 2000,
     MAIL_US = 500,    /* that messages take in a turn; the rest waits for the next */
     STEPS_NS = 20000, /* of searches that stand back, between two looks at what has come */
@@ -594,23 +591,6 @@ static void close_lane(struct loop *loop)
     loop->server->dispatcher->forget_loop(loop);
 }
 
-/* A lane that wakes runs at once: with a short slice the kernel (6.12 and later, EEVDF) lets it take the processor from
- * threads that work in the background, instead of letting those finish their milliseconds. Others ignore it. */
-static void ask_for_short_slices(void)
-{
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime_ns, deadline_ns, period_ns;
-    } attributes = {.size = sizeof attributes, .policy = SCHED_OTHER, .runtime_ns = SLICE_NS};
-    if (sched_getscheduler(0) != SCHED_OTHER)
-        return;
-    attributes.nice = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
 static void *run_lane(void *context)
 {
     struct loop *loop = context;
@@ -618,7 +598,7 @@ static void *run_lane(void *context)
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
-    ask_for_short_slices();
+    schedule_short_slices();
     int rc = open_lane(loop, &loop->start_error);
     pthread_mutex_lock(&server->start_lock);
     loop->start_code = rc;

@@ -265,9 +265,15 @@ static void begin_random(struct resp_buffer *out, size_t n, bool values)
 /* n different ones: the first n of all, shuffled. False without memory. */
 static bool put_different(struct resp_buffer *out, const struct hash *hash, size_t n, bool values)
 {
-    struct pairs p = {.items = malloc(hash_count(hash) * sizeof *p.items)};
-    if (!p.items)
+    struct pairs p = {.items = NULL};
+    size_t bytes = hash_count(hash) * sizeof *p.items;
+    if (!resp_account_take(out->account, bytes))
         return false;
+    p.items = malloc(bytes);
+    if (!p.items) {
+        resp_account_add(out->account, -(int64_t)bytes);
+        return false;
+    }
     hash_each(hash, add_pair, &p);
     begin_random(out, n, values);
     for (size_t i = 0; i < n && !out->failed; i++) {
@@ -278,6 +284,8 @@ static bool put_different(struct resp_buffer *out, const struct hash *hash, size
         put_random(out, chosen, values);
     }
     free(p.items);
+    if (out->account)
+        resp_account_add(out->account, -(int64_t)bytes);
     return true;
 }
 

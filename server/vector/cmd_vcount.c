@@ -188,6 +188,7 @@ static void count_or_remove(struct caller *c, const struct resp_arg *args, uint3
     }
     call->pass = pass;
     call->filter = filter;
+    caller_hold(&call->base.base.pending, filter_memory_bytes(filter)); /* where it may not, the client goes */
     call->refusal.protocol = c->protocol;
     call->key = (struct resp_arg){call->bytes, key.bytes};
     if (key.bytes > 0)

@@ -128,14 +128,34 @@ struct range_call {
     struct worker_call base;
     struct slice slice;
     struct collection_range range;
-    uint64_t put; /* names that stand in the reply */
+    uint64_t put;        /* names that stand in the reply */
+    size_t held;         /* by names that do not */
+    const char *setting; /* that bounds range.bytes_max */
     uint8_t bytes[];
 };
+
+static int too_large(struct range_call *call)
+{
+    return error_set(&call->base.error, QUIRE_ELIMIT,
+                     "the names of this range take more than %llu bytes, which is what %s allows one reply: ask for a "
+                     "smaller range or give a count",
+                     (unsigned long long)call->range.bytes_max, call->setting);
+}
 
 static void range(struct worker_call *base)
 {
     struct range_call *call = (struct range_call *)base;
     base->code = collection_range_read(base->base.collection, &call->range, &base->error);
+    if (base->code == QUIRE_ELIMIT)
+        too_large(call);
+}
+
+/* Names that stand in the reply count there. */
+static void let_go(struct range_call *call, size_t bytes)
+{
+    bytes = bytes < call->held ? bytes : call->held;
+    call->held -= bytes;
+    caller_let_go(&call->base.base.pending, bytes);
 }
 
 /* Some names in each turn of the lane. */
@@ -144,8 +164,13 @@ static void put_names(struct slice *slice)
     struct range_call *call = (struct range_call *)(void *)((char *)slice - offsetof(struct range_call, slice));
     struct deferred *base = &call->base.base;
     struct resp_buffer *out = &base->pending.out;
-    for (uint64_t end = call->put + NAMES_AT_ONCE; call->put < end && call->put < call->range.n; call->put++)
-        resp_bulk(out, call->range.keys[call->put].bytes, call->range.keys[call->put].n_bytes);
+    for (uint64_t end = call->put + NAMES_AT_ONCE; call->put < end && call->put < call->range.n; call->put++) {
+        struct range_key *key = &call->range.keys[call->put];
+        resp_bulk(out, key->bytes, key->n_bytes);
+        let_go(call, key->n_bytes);
+        free(key->bytes);
+        key->bytes = NULL;
+    }
     if (call->put < call->range.n && !out->failed && !base->pending.caller->gone) {
         slice_post(base->lane, slice);
         return;
@@ -163,6 +188,8 @@ static void range_done(struct worker_call *base)
         deferred_end(&base->base);
         return;
     }
+    if (caller_hold(&base->base.pending, call->range.bytes)) /* where it may not, the client goes */
+        call->held = call->range.bytes;
     resp_array(out, call->range.n);
     call->slice.run = put_names;
     call->slice.caller = base->base.pending.caller;
@@ -203,17 +230,19 @@ void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!call)
         return;
     call->range.scope = call->base.base.scope;
+    call->range.bytes_max = caller_reply_max(c, &call->setting);
     uint8_t *to = call->bytes;
     call->base.work = range;
     call->base.done = range_done;
     call->range.count = count < 0 ? UINT64_MAX : (uint64_t)count;
     struct deferred *base = &call->base.base;
     struct quire_error err = {0};
+    int rc = 0;
     if (!take_end(args[2], &to, &call->range.first) || !take_end(args[3], &to, &call->range.last)) {
         resp_error(&base->pending.out, "ERR an end of the range is [name, (name, - or +");
         deferred_end(base);
-    } else if (c->whole && collection_range_begin(base->collection, &call->range, &err) < 0) {
-        resp_quire_error(&base->pending.out, &err);
+    } else if (c->whole && (rc = collection_range_begin(base->collection, &call->range, &err)) < 0) {
+        resp_quire_error(&base->pending.out, rc == QUIRE_ELIMIT && too_large(call) < 0 ? &call->base.error : &err);
         deferred_end(base);
     } else { /* of EXEC the moment is now, whatever its later commands write */
         worker_call_start(&call->base);

@@ -206,6 +206,8 @@ struct pick_call {
     struct worker_call base;
     bool single;
     uint64_t n_seen;
+    uint64_t bytes, most; /* of memory for names, and what it may be */
+    const char *setting;  /* whose limit that is */
     uint32_t n, next;
     struct pick *picks;   /* n, by number; owned */
     struct picked *found; /* n; owned */
@@ -224,6 +226,12 @@ static int take_picked(void *context, const void *key, uint32_t key_bytes, const
     (void)located;
     for (; call->next < call->n && call->picks[call->next].number == number; call->next++) {
         struct picked *found = &call->found[call->picks[call->next].place];
+        call->bytes += key_bytes + 1u;
+        if (call->bytes > call->most)
+            return error_set(&call->base.error, QUIRE_ELIMIT,
+                             "the names of these elements take more than %llu bytes, which is what %s allows one "
+                             "reply: ask for fewer",
+                             (unsigned long long)call->most, call->setting);
         found->key = malloc(key_bytes + 1u);
         if (!found->key)
             return error_set(&call->base.error, QUIRE_ENOMEM, "no memory for the names of elements");
@@ -254,6 +262,7 @@ static void pick_done(struct worker_call *base)
     struct pick_call *call = (struct pick_call *)base;
     struct resp_buffer *out = &base->base.pending.out;
     uint32_t n = 0;
+    caller_hold(&base->base.pending, call->bytes); /* where it may not, the client goes */
     for (uint32_t i = 0; i < call->n; i++)
         n += call->found[i].key != NULL;
     if (base->code < 0)
@@ -277,16 +286,17 @@ static void begin_pick(struct caller *c, struct vector_view *view, const struct 
 {
     struct lottery lottery = lottery_of(own, wish->repeat, wish->seed);
     uint32_t n = (uint32_t)(wish->repeat || wish->n < own ? wish->n : own);
-    struct pick *picks = calloc(n, sizeof *picks);
-    struct picked *found = calloc(n, sizeof *found);
-    struct pick_call *call = picks && found ? deferred_begin(c, view, sizeof *call, false) : NULL;
-    if (!call) {
-        if (!picks || !found) {
-            vector_view_end(view);
-            caller_error(c, "OOM no memory for %u elements", n);
-        }
-        free(picks);
-        free(found);
+    struct pick_call *call = deferred_begin(c, view, sizeof *call, true);
+    if (!call)
+        return;
+    struct pick *picks = NULL;
+    if (caller_hold(&call->base.base.pending, n * (sizeof *call->picks + sizeof *call->found))) {
+        picks = call->picks = calloc(n, sizeof *call->picks);
+        call->found = calloc(n, sizeof *call->found);
+    }
+    if (!call->picks || !call->found) {
+        call->base.code = error_set(&call->base.error, QUIRE_ENOMEM, "no memory for %u elements", n);
+        pick_done(&call->base);
         return;
     }
     for (uint32_t i = 0; i < n; i++)
@@ -294,8 +304,7 @@ static void begin_pick(struct caller *c, struct vector_view *view, const struct 
     qsort(picks, n, sizeof *picks, by_number);
     call->single = wish->single;
     call->n = n;
-    call->picks = picks;
-    call->found = found;
+    call->most = caller_reply_max(c, &call->setting);
     call->base.work = pick;
     call->base.done = pick_done;
     worker_call_start(&call->base);

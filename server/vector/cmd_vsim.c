@@ -87,6 +87,7 @@ struct vsim_query {
     size_t held;    /* by what was found, noted in the account of `out` */
     float *numbers; /* dim floats; owned */
     uint8_t *element;
+    size_t taken; /* bytes of these two */
 };
 
 /* VSIM is a call with one query, VMSIM with several. */
@@ -330,6 +331,30 @@ static void leave_ask(struct vsim_query *q)
     free(a);
 }
 
+/* Memory of a query beside the call, which is the client's; NULL: there is none, or it may take no more. */
+static void *take_memory(struct vsim_query *q, size_t bytes)
+{
+    struct pending *p = &q->call->base.pending;
+    if (!caller_hold(p, bytes))
+        return NULL;
+    void *memory = malloc(bytes);
+    if (memory)
+        q->taken += bytes;
+    else
+        caller_let_go(p, bytes);
+    return memory;
+}
+
+static void give_memory_back(struct vsim_query *q)
+{
+    free(q->numbers);
+    free(q->element);
+    caller_let_go(&q->call->base.pending, q->taken);
+    q->numbers = NULL;
+    q->element = NULL;
+    q->taken = 0;
+}
+
 static void end_call(struct vsim_call *call)
 {
     struct resp_buffer *out = &call->base.pending.out;
@@ -341,8 +366,7 @@ static void end_call(struct vsim_call *call)
         struct vsim_query *q = &call->queries[i];
         leave_ask(q);
         resp_take(out, &q->out);
-        free(q->numbers);
-        free(q->element);
+        give_memory_back(q);
     }
     filter_unref(call->filter);
     deferred_end(&call->base);
@@ -364,13 +388,15 @@ static void abandon(struct pending *p)
     give_up((struct vsim_call *)(void *)p);
 }
 
-/* The reply of a query stands in its buffer. */
+/* The reply of a query stands in its buffer. What it asked goes at once: a small request may name ten thousand elements
+ * whose vectors are large. */
 static void query_done(struct vsim_query *q)
 {
     struct vsim_call *call = q->call;
     assert(call->n_running > 0 && (q->out.bytes > 0 || q->out.failed || call->failed));
     leave_ask(q);
     call->n_running--;
+    give_memory_back(q);
     if (!call->failed && (q->out.failed || call->base.pending.caller->gone))
         give_up(call);
     start_more(call);
@@ -480,6 +506,7 @@ static void begin_search(struct fair_ticket *ticket, int code)
         return;
     fair_end(ticket, NULL);
     lane_stat_add(&call->base.lane->stats.search_errors, 1);
+    let_go(q);
     query_failed(q, &err);
 }
 
@@ -595,7 +622,7 @@ static void on_element(struct collection_fetch *fetch)
     if (fetch->code == 0) {
         /* it may have to wait for its turn */
         size_t bytes = sizeof(float) * collection_config(fetch->collection)->dim;
-        q->numbers = malloc(bytes);
+        q->numbers = take_memory(q, bytes);
         if (q->numbers) {
             memcpy(q->numbers, fetch->vector, bytes);
             search(q);
@@ -683,12 +710,12 @@ static int fill_query(struct vsim_query *q, const struct collection_config *conf
     if (vector->element.data && (vector->element.bytes == 0 || vector->element.bytes > QUIRE_KEY_BYTES_MAX))
         return error_set(err, QUIRE_ENOTFOUND, "element not found in set");
     if (vector->element.data) {
-        q->element = malloc(vector->element.bytes);
+        q->element = take_memory(q, vector->element.bytes);
         if (q->element)
             memcpy(q->element, vector->element.data, vector->element.bytes);
         return q->element ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a query");
     }
-    q->numbers = malloc(sizeof(float) * (dim > config->dim ? dim : config->dim));
+    q->numbers = take_memory(q, sizeof(float) * (dim > config->dim ? dim : config->dim));
     if (!q->numbers)
         return error_set(err, QUIRE_ENOMEM, "no memory for a query");
     if (!vector_arg_numbers(vector, q->numbers, err))
@@ -743,6 +770,8 @@ static enum vector_view_found begin_call(struct caller *c, struct resp_arg key, 
     call->options.expression = (struct resp_arg){0}; /* the request's, which ends before the call */
     call->options.tenants = (struct tenant_names){0};
     call->filter = filter;
+    if (filter)
+        caller_hold(&call->base.pending, filter_memory_bytes(filter)); /* where it may not, the client goes */
     call->n = n;
     call->n_at_once = QUERIES_AT_ONCE;
     if (o->with_attributes && o->search.k > ATTRIBUTES_AT_ONCE / QUERIES_AT_ONCE)

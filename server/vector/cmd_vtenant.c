@@ -29,6 +29,8 @@ struct tenants_call {
     struct worker_call base;
     struct tenant_count *counts; /* owned */
     size_t n, capacity;
+    uint64_t taken, most; /* bytes of memory for them, and what they may be */
+    const char *setting;  /* whose limit that is */
     bool failed;          /* no memory */
     struct resp_arg only; /* data NULL: all */
     uint8_t bytes[];
@@ -38,7 +40,10 @@ static void keep_tenant(void *context, const char *name, uint32_t bytes, uint64_
 {
     struct tenants_call *call = context;
     bool wanted = !call->only.data || (call->only.bytes == bytes && memcmp(call->only.data, name, bytes) == 0);
-    if (!wanted || elements == 0 || call->failed)
+    if (!wanted || elements == 0 || call->failed || call->taken > call->most)
+        return;
+    call->taken += sizeof *call->counts + bytes;
+    if (call->taken > call->most)
         return;
     call->failed = !array_reserve(&call->counts, &call->capacity, call->n + 1);
     if (call->failed)
@@ -65,6 +70,11 @@ static void count_tenants(struct worker_call *base)
     base->code = collection_each_tenant(base->base.collection, keep_tenant, call, &base->error);
     if (base->code == 0 && call->failed)
         base->code = error_set(&base->error, QUIRE_ENOMEM, "no memory for the names of %zu tenants", call->n);
+    if (base->code == 0 && call->taken > call->most)
+        base->code = error_set(&base->error, QUIRE_ELIMIT,
+                               "the names of more than %zu tenants take more than %llu bytes, which is what %s allows "
+                               "one reply: raise it, or ask for one tenant",
+                               call->n, (unsigned long long)call->most, call->setting);
     if (call->n > 0)
         qsort(call->counts, call->n, sizeof *call->counts, by_name);
 }
@@ -74,6 +84,7 @@ static void tenants_done(struct worker_call *base)
 {
     struct tenants_call *call = (struct tenants_call *)base;
     struct resp_buffer *out = &base->base.pending.out;
+    caller_hold(&base->base.pending, call->taken); /* where it may not, the client goes */
     if (base->code < 0)
         resp_quire_error(out, &base->error);
     else
@@ -105,6 +116,7 @@ void cmd_vtenants(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct tenants_call *call = deferred_begin(c, &view, sizeof *call + name_bytes, true);
     if (!call)
         return;
+    call->most = caller_reply_max(c, &call->setting);
     if (n == 3) {
         call->only = (struct resp_arg){call->bytes, name_bytes};
         memcpy(call->bytes, args[2].data, name_bytes);

@@ -7,6 +7,9 @@
  *
  * An answer holds as long as the collection's segments stay as they are (the generation of struct located). Whoever
  * opens a batch of the journal and then finds the plan ready may rely on it until the batch ends.
+ *
+ * The disk is asked for some elements at a time, so that a transaction of many thousands takes little beside its
+ * answers; these count as memory of who asks.
  */
 #include "server/vector/vector_plan.h"
 #include "io/array.h"
@@ -25,16 +28,22 @@ struct note {
 
 /* An element of one collection that the disk was asked for. */
 struct answer {
-    struct answer *next; /* of its bucket */
-    struct vector_plan *plan;
+    struct answer *next;           /* of its bucket */
+    struct answer *next_missing;   /* of those that are to be asked for */
     struct collection *collection; /* a reference */
     struct resp_arg element;
     uint64_t hash;
     bool want_text, want_vector, there, missing;
     struct located located;
-    char *text; /* grants and attributes; owned, as the vector */
-    uint32_t text_bytes;
-    float *vector;
+    struct vector_kept kept;
+};
+
+enum { FETCHES_AT_ONCE = 64 };
+
+struct answer_fetch {
+    struct answer_fetch *next_free;
+    struct vector_plan *plan;
+    struct answer *answer;
     struct collection_fetch fetch;
 };
 
@@ -48,18 +57,40 @@ struct vector_plan {
     struct resp_arg *renames;
     size_t n_renames, renames_capacity;
     struct answer **buckets; /* a power of two of them */
-    size_t n_buckets, n_answers, n_missing, n_running;
+    size_t n_buckets, n_answers, n_running;
+    struct answer *missing; /* to be asked for */
+    struct answer_fetch *free;
+    struct resp_account *account;
+    size_t held;              /* noted there, but for what answers keep */
     struct quire_error error; /* the first; code 0: none */
+    struct answer_fetch fetches[FETCHES_AT_ONCE];
 };
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
-static struct vector_plan *plan_create(struct lane *lane, void (*go_on)(void *context), void *context)
+static bool take(struct vector_plan *plan, size_t bytes)
+{
+    if (!resp_account_take(plan->account, bytes))
+        return false;
+    plan->held += bytes;
+    return true;
+}
+
+static struct vector_plan *plan_create(struct lane *lane, struct resp_account *account, void (*go_on)(void *context),
+                                       void *context)
 {
     struct vector_plan *plan = calloc(1, sizeof *plan);
-    if (plan)
-        *plan = (struct vector_plan){.lane = lane, .go_on = go_on, .context = context, .noting = true};
-    return plan;
+    if (!plan)
+        return NULL;
+    *plan = (struct vector_plan){.lane = lane, .account = account, .go_on = go_on, .context = context, .noting = true};
+    for (unsigned i = 0; i < FETCHES_AT_ONCE; i++) {
+        plan->fetches[i] = (struct answer_fetch){.plan = plan, .next_free = plan->free};
+        plan->free = &plan->fetches[i];
+    }
+    if (take(plan, sizeof *plan))
+        return plan;
+    free(plan);
+    return NULL;
 }
 
 static void plan_destroy(struct vector_plan *plan)
@@ -71,13 +102,14 @@ static void plan_destroy(struct vector_plan *plan)
         for (struct answer *a = plan->buckets[i], *next; a; a = next) {
             next = a->next;
             collection_unref(a->collection);
-            free(a->text);
-            free(a->vector);
+            vector_write_forget(plan->account, &a->kept);
             free(a);
         }
     free(plan->buckets);
     free(plan->renames);
     free(plan->notes);
+    if (plan->account)
+        resp_account_add(plan->account, -(int64_t)plan->held);
     free(plan);
 }
 
@@ -91,7 +123,8 @@ static void fail(struct vector_plan *plan, int code, const char *sentence)
 
 static void plan_note_rename(struct vector_plan *plan, struct resp_arg from)
 {
-    if (array_reserve(&plan->renames, &plan->renames_capacity, plan->n_renames + 1))
+    if (take(plan, sizeof *plan->renames) &&
+        array_reserve(&plan->renames, &plan->renames_capacity, plan->n_renames + 1))
         plan->renames[plan->n_renames++] = from;
     else
         fail(plan, QUIRE_ENOMEM, "no memory to look at the keys of a transaction");
@@ -133,11 +166,10 @@ static struct answer *add(struct vector_plan *plan, struct collection *collectio
         plan->buckets = buckets;
         plan->n_buckets = n;
     }
-    struct answer *a = calloc(1, sizeof *a);
+    struct answer *a = take(plan, sizeof *a + 2 * sizeof(struct answer *)) ? calloc(1, sizeof *a) : NULL;
     if (!a)
         return NULL;
     *a = (struct answer){.next = plan->buckets[hash & (plan->n_buckets - 1)],
-                         .plan = plan,
                          .collection = collection_ref(collection),
                          .element = element,
                          .hash = hash};
@@ -164,7 +196,8 @@ static void look_at(struct vector_plan *plan, const struct note *note, struct co
     if (a->missing || (a->there && !more && a->located.generation == now.generation))
         return;
     a->missing = true;
-    plan->n_missing++;
+    a->next_missing = plan->missing;
+    plan->missing = a;
 }
 
 static void look_at_all(struct vector_plan *plan, struct collection *set, const struct note *only)
@@ -189,59 +222,79 @@ static bool plan_is_ready(struct vector_plan *plan)
         look_at_all(plan, keyspace_get_vectors(keyspace, plan->notes[i].key, &other), &plan->notes[i]);
     for (size_t i = 0; i < plan->n_renames; i++)
         look_at_all(plan, keyspace_get_vectors(keyspace, plan->renames[i], &other), NULL);
-    return plan->n_missing == 0 && plan->error.code == 0;
+    return !plan->missing && plan->error.code == 0;
 }
 
 /* ---- the disk -----------------------------------------------------------------------------------------------------*/
 
+static void start_more(struct vector_plan *plan);
+
 static void on_answer(struct collection_fetch *fetch)
 {
-    struct answer *a = fetch->owner;
-    struct vector_plan *plan = a->plan;
+    struct answer_fetch *f = fetch->owner;
+    struct vector_plan *plan = f->plan;
+    struct answer *a = f->answer;
     vector_count_fetch(plan->lane, fetch->reads);
     if (fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND) {
         fail(plan, fetch->code, fetch->error.message);
     } else {
         a->located = fetch->located;
         a->there = true;
-        if (!vector_write_keep(fetch, &a->text, &a->text_bytes, &a->vector))
+        if (!vector_write_keep(fetch, plan->account, &a->kept))
             fail(plan, QUIRE_ENOMEM, "no memory for what an element has");
     }
     assert(plan->n_running > 0 && !a->missing);
     plan->n_running--;
-    if (plan->n_running == 0 && !plan->starting)
+    f->next_free = plan->free;
+    plan->free = f;
+    if (plan->starting)
+        return;
+    start_more(plan);
+    if (plan->n_running == 0)
         plan->go_on(plan->context);
+}
+
+/* As many as there are places for; after an error none. */
+static void start_more(struct vector_plan *plan)
+{
+    struct quire_error err = {0};
+    plan->starting = true;
+    while (plan->missing && plan->free) {
+        struct answer *a = plan->missing;
+        plan->missing = a->next_missing;
+        a->missing = false;
+        if (plan->error.code < 0)
+            continue;
+        struct answer_fetch *f = plan->free;
+        plan->free = f->next_free;
+        f->answer = a;
+        f->fetch = (struct collection_fetch){.collection = a->collection,
+                                             .key = a->element.data,
+                                             .key_bytes = a->element.bytes,
+                                             .want_attributes = a->want_text,
+                                             .want_grants = true,
+                                             .want_vector = a->want_vector,
+                                             .done = on_answer,
+                                             .owner = f};
+        plan->n_running++;
+        int rc = collection_fetch_start(plan->lane->searcher, &f->fetch, &err);
+        if (rc == 0)
+            continue;
+        plan->n_running--;
+        f->next_free = plan->free;
+        plan->free = f;
+        fail(plan, rc, err.message);
+    }
+    plan->starting = false;
+    assert(plan->n_running > 0 || !plan->missing);
 }
 
 static bool plan_ask(struct vector_plan *plan)
 {
-    struct quire_error err = {0};
     assert(plan->n_running == 0);
     if (plan_is_ready(plan))
         return true;
-    plan->starting = true;
-    for (size_t i = 0; i < plan->n_buckets && plan->n_missing > 0; i++)
-        for (struct answer *a = plan->buckets[i]; a; a = a->next) {
-            if (!a->missing)
-                continue;
-            a->missing = false;
-            a->fetch = (struct collection_fetch){.collection = a->collection,
-                                                 .key = a->element.data,
-                                                 .key_bytes = a->element.bytes,
-                                                 .want_attributes = a->want_text,
-                                                 .want_grants = true,
-                                                 .want_vector = a->want_vector,
-                                                 .done = on_answer,
-                                                 .owner = a};
-            plan->n_running++;
-            int rc = collection_fetch_start(plan->lane->searcher, &a->fetch, &err);
-            if (rc == 0)
-                continue;
-            plan->n_running--;
-            fail(plan, rc, err.message);
-        }
-    plan->n_missing = 0;
-    plan->starting = false;
+    start_more(plan);
     return plan->n_running == 0;
 }
 
@@ -260,9 +313,9 @@ bool vector_plan_find(const struct vector_plan *plan, const struct collection *c
     if (!a || !a->there)
         return false;
     w->located = a->located;
-    w->old_text = a->text;
-    w->old_text_bytes = a->text_bytes;
-    w->old_vector = a->vector;
+    w->old_text = a->kept.text;
+    w->old_text_bytes = a->kept.text_bytes;
+    w->old_vector = a->kept.vector;
     return true;
 }
 
@@ -272,7 +325,7 @@ void vector_plan_run(struct caller *c, struct vector_write *w)
     if (plan->noting && (w->element.bytes == 0 || w->element.bytes > QUIRE_KEY_BYTES_MAX))
         return; /* will be refused */
     if (plan->noting) {
-        if (array_reserve(&plan->notes, &plan->notes_capacity, plan->n_notes + 1))
+        if (take(plan, sizeof *plan->notes) && array_reserve(&plan->notes, &plan->notes_capacity, plan->n_notes + 1))
             plan->notes[plan->n_notes++] = (struct note){.key = w->key,
                                                          .element = w->element,
                                                          .want_text = vector_write_wants_text(w),

@@ -360,28 +360,36 @@ enum vector_write_result vector_write_try(struct service *service, struct vector
     return result;
 }
 
-bool vector_write_keep(const struct collection_fetch *fetch, char **text, uint32_t *text_bytes, float **vector)
+void vector_write_forget(struct resp_account *account, struct vector_kept *kept)
 {
-    size_t vector_bytes = sizeof(float) * collection_config(fetch->collection)->dim;
+    free(kept->text);
+    free(kept->vector);
+    if (account && kept->held > 0)
+        resp_account_add(account, -(int64_t)kept->held);
+    *kept = (struct vector_kept){0};
+}
+
+bool vector_write_keep(const struct collection_fetch *fetch, struct resp_account *account, struct vector_kept *kept)
+{
     bool sealed = fetch->code == 0 && !fetch->in_memory;
-    free(*text);
-    free(*vector);
-    *text = NULL;
-    *text_bytes = 0;
-    *vector = NULL;
-    if (sealed && fetch->attribute_bytes) {
-        *text = malloc(fetch->attribute_bytes);
-        if (!*text)
-            return false;
-        memcpy(*text, fetch->attributes, fetch->attribute_bytes);
-        *text_bytes = fetch->attribute_bytes;
+    size_t text_bytes = sealed ? fetch->attribute_bytes : 0, vector_bytes = 0;
+    if (sealed && fetch->want_vector)
+        vector_bytes = sizeof(float) * collection_config(fetch->collection)->dim;
+    vector_write_forget(account, kept);
+    if (!resp_account_take(account, text_bytes + vector_bytes))
+        return false;
+    *kept = (struct vector_kept){.text = text_bytes ? malloc(text_bytes) : NULL,
+                                 .vector = vector_bytes ? malloc(vector_bytes) : NULL,
+                                 .text_bytes = (uint32_t)text_bytes,
+                                 .held = text_bytes + vector_bytes};
+    if ((text_bytes && !kept->text) || (vector_bytes && !kept->vector)) {
+        vector_write_forget(account, kept);
+        return false;
     }
-    if (sealed && fetch->want_vector) {
-        *vector = malloc(vector_bytes);
-        if (!*vector)
-            return false;
-        memcpy(*vector, fetch->vector, vector_bytes);
-    }
+    if (text_bytes)
+        memcpy(kept->text, fetch->attributes, text_bytes);
+    if (vector_bytes)
+        memcpy(kept->vector, fetch->vector, vector_bytes);
     return true;
 }
 
@@ -391,10 +399,9 @@ struct deferred_write {
     struct deferred base;
     struct vector_write write;
     struct collection_fetch fetch;
-    uint64_t reads, rounds; /* of all fetches */
-    char *text;             /* kept from the fetch; owned */
-    float *vector;
-    uint8_t bytes[]; /* the request's arguments */
+    uint64_t reads, rounds;  /* of all fetches */
+    struct vector_kept kept; /* from the fetch */
+    uint8_t bytes[];         /* the request's arguments */
 };
 
 static void ask_disk(struct deferred_write *d);
@@ -418,8 +425,7 @@ static void finish(struct deferred_write *d)
 {
     d->base.pending.lsn = d->write.lsn;
     release_write(&d->write);
-    free(d->text);
-    free(d->vector);
+    vector_write_forget(d->base.pending.out.account, &d->kept);
     deferred_end(&d->base);
 }
 
@@ -436,11 +442,12 @@ static void on_answer(struct collection_fetch *fetch)
     w->located = fetch->located;
     if (fetch->code < 0 && fetch->code != QUIRE_ENOTFOUND)
         resp_quire_error(out, &fetch->error);
-    else if (!vector_write_keep(fetch, &d->text, &w->old_text_bytes, &d->vector))
+    else if (!vector_write_keep(fetch, out->account, &d->kept))
         resp_error(out, "OOM no memory to replace an element");
-    w->old_text = d->text;
-    w->old_vector = d->vector;
-    bool failed = out->bytes > 0;
+    w->old_text = d->kept.text;
+    w->old_text_bytes = d->kept.text_bytes;
+    w->old_vector = d->kept.vector;
+    bool failed = out->bytes > 0 || out->failed;
     collection_unref(d->base.collection);
     d->base.collection = NULL;
     if (failed) {

@@ -50,9 +50,17 @@ enum vector_write_result {
 /* On a lane, inside the gate. */
 enum vector_write_result vector_write_try(struct service *service, struct vector_write *write, struct resp_buffer *out);
 
-/* Copies what was fetched of a sealed element, text (grants and attributes) and vector, in place of what was kept
- * before; NULL: there is none, or it is in memory. False without memory. */
-bool vector_write_keep(const struct collection_fetch *fetch, char **text, uint32_t *text_bytes, float **vector);
+/* What a write keeps of what was fetched of a sealed element. */
+struct vector_kept {
+    char *text; /* grants and attributes; NULL: none, or in memory. Owned, as the vector */
+    uint32_t text_bytes;
+    float *vector;
+    size_t held; /* bytes of both, in an account */
+};
+/* Copies it, in place of what was kept before, as memory of the account. False: there is none, or no more of it is
+ * allowed. */
+bool vector_write_keep(const struct collection_fetch *fetch, struct resp_account *account, struct vector_kept *kept);
+void vector_write_forget(struct resp_account *account, struct vector_kept *kept);
 
 /* What else than its place the write must know of an element that is sealed. */
 bool vector_write_wants_text(const struct vector_write *write);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -119,4 +120,18 @@ void sc_end(struct test_server *s, struct connection *c)
 {
     disconnect(c);
     support_server_end(s);
+}
+
+/* Until so many lookups wait. */
+void sc_await_waiting(struct connection *c, unsigned n)
+{
+    for (unsigned i = 0;; i++) {
+        struct reply r = ask(c, "SC.STATS f CAT q");
+        bool done = sc_number(&r, "waited") >= n;
+        reply_free(&r);
+        if (done)
+            return;
+        assert_true(i < 2000);
+        usleep(2000);
+    }
 }

@@ -26,6 +26,9 @@ void sc_put(struct connection *c, const float *vector, char id[ID_DIGITS + 1], c
 /* SC.GET with these words ends so. */
 void sc_check_get(struct connection *c, const float *vector, const char *words, const char *status);
 
+/* Until so many requests wait for an answer of the cache `f`. */
+void sc_await_waiting(struct connection *c, unsigned n);
+
 /* A server with a cache `f` of DIM dimensions and encoder enc@1, and in it a category `q` of fixed threshold .9. */
 struct test_server *sc_serve(struct connection *c);
 void sc_end(struct test_server *s, struct connection *c);

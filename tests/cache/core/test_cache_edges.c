@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -34,6 +35,14 @@ static void on_wake(struct lease_waiter *waiter, enum lease_wake how)
     struct waiting *w = waiter->owner;
     w->woken = true;
     w->how = how;
+}
+
+static void count_wake(struct lease_waiter *waiter, enum lease_wake how)
+{
+    bool *woken = waiter->owner;
+    (void)how;
+    assert_false(*woken);
+    *woken = true;
 }
 
 /* Asks and has to wait. */
@@ -102,6 +111,43 @@ static void a_lease_goes_on_when_its_new_leader_cannot_look(void **state)
     assert_true(second.woken);
     assert_int_equal(second.how, LEASE_LEAD);
     world_close(&w);
+}
+
+/* Who may wait no more is told so, and does not wait. */
+static void waiters_are_limited(void **state)
+{
+    enum { WAITERS_MAX = 65536 }; /* as docs/cache.md says */
+    struct world w;
+    struct cache_decision leader, last;
+    struct quire_error err = {0};
+    float v[DIM];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9");
+    vector_make(v, DIM, 1);
+    struct quire_cache_query q = {.category = text_of("k"), .text = text_of("a"), .vector = v, .wait_ms = 1000000};
+    char *token = lead(&w, &q, &leader);
+    struct lease_waiter *waiters = calloc(WAITERS_MAX + 1, sizeof *waiters);
+    bool *woken = calloc(WAITERS_MAX + 1, sizeof *woken);
+    assert_true(waiters && woken);
+    for (unsigned i = 0; i <= WAITERS_MAX; i++) {
+        waiters[i].wake = count_wake;
+        waiters[i].owner = &woken[i];
+        int outcome = cache_get(w.cache, w.scratch, &q, &waiters[i], &last, &err);
+        assert_int_equal(outcome, i < WAITERS_MAX ? CACHE_WAITS : CACHE_DECIDED);
+    }
+    assert_int_equal(last.answer.status, QUIRE_CACHE_MISS);
+    assert_string_equal(last.answer.reason,
+                        "this cache has as many leases or waiters as it may: no lease, and no wait");
+    assert_true(last.answer.lease[0] == 0);
+    /* one leads now, the others go on waiting; the place that is free is taken */
+    assert_int_equal(cache_fail(w.cache, text_of(token), &err), 0);
+    assert_true(woken[0] && !woken[1]);
+    assert_int_equal(cache_get(w.cache, w.scratch, &q, &waiters[WAITERS_MAX], &last, &err), CACHE_WAITS);
+    world_close(&w);
+    for (unsigned i = 0; i <= WAITERS_MAX; i++)
+        assert_true(woken[i]);
+    free(waiters);
+    free(woken);
 }
 
 static void a_clock_that_goes_back_makes_nothing_old(void **state)
@@ -313,6 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(who_waits_is_woken_when_the_cache_is_dropped),
+        TEST(waiters_are_limited),
         TEST(a_lease_goes_on_when_its_new_leader_cannot_look),
         TEST(a_clock_that_goes_back_makes_nothing_old),
         TEST(leases_end_when_the_time_of_day_is_set_back),

@@ -1,9 +1,10 @@
 /*
  * test_no_memory.c - writes that run out of memory at any of their allocations: they are refused, and nothing of them
- * is there, neither now nor after a restart.
+ * is there, neither now nor after a restart. Searches: they end with an error, whatever they were doing, and the
+ * process goes on, also where it is CRoaring that gets no memory.
  *
- * The program's own malloc, calloc and realloc pass on to glibc's but for the one that is to fail, on the thread that
- * asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
+ * The program's own malloc, calloc, realloc and posix_memalign pass on to glibc's but for the one that is to fail, on
+ * the thread that asked for it. Sanitizers bring their own allocators, so there the test is left out and says so.
  */
 #include "index/collection/collection_priv.h"
 #include "index/segment/segment_view.h"
@@ -12,6 +13,7 @@
 #include "tests/index/support_spann.h"
 #include "tests/index/support_store.h"
 #include "tests/sanitized.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,6 +28,7 @@ static _Thread_local unsigned fail_in; /* calls; 0: none fails */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t n, size_t bytes);
 extern void *__libc_realloc(void *old, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
 
 static bool fails(void)
 {
@@ -45,6 +48,12 @@ void *calloc(size_t n, size_t bytes)
 void *realloc(void *old, size_t bytes)
 {
     return fails() ? NULL : __libc_realloc(old, bytes);
+}
+
+int posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+    *out = fails() ? NULL : __libc_memalign(alignment, bytes);
+    return *out ? 0 : ENOMEM;
 }
 #endif
 
@@ -486,6 +495,201 @@ static void selections_are_refused(void **state)
     support_folder_remove(folder);
 }
 
+/* ---- searches ---------------------------------------------------------------------------------------------------- */
+
+enum { SEARCHED = 700, K = 10 };
+
+static int search_code; /* 1: under way */
+static uint32_t search_hits;
+
+static void on_searched(struct collection_search *search)
+{
+    search_code = search->code;
+    search_hits = search->n_hits;
+}
+
+/* QUIRE_ENOMEM, or how many were found. */
+static int search_filtered(struct support_lane *lane, struct collection *c, struct filter *filter,
+                           const struct tenant_scope *scope)
+{
+    float query[SUPPORT_DIM];
+    struct collection_search search = {
+        .collection = c, .query = query, .filter = filter, .scope = scope, .done = on_searched};
+    support_vector(1, 99, query);
+    quire_search_options_init(&search.options);
+    search.options.k = K;
+    search.want_attributes = true;
+    search_code = 1;
+    int rc = collection_search_start(lane->searcher, &search, NULL);
+    while (rc == 0 && search_code == 1)
+        engine_poll(lane->engine, 1, 10000000);
+    return rc < 0 ? rc : search_code < 0 ? search_code : (int)search_hits;
+}
+
+/* A call that is made until no allocation is left to fail; each ends, with QUIRE_ENOMEM or with what it gives then. */
+#define FAIL_EACH_OR_SAME(call, expected)                                                                              \
+    for (unsigned n = 1, all = 0; !all; n++) {                                                                         \
+        fail_in = n;                                                                                                   \
+        int rc = (call);                                                                                               \
+        all = fail_in > 0;                                                                                             \
+        fail_in = 0;                                                                                                   \
+        if (rc != (expected))                                                                                          \
+            assert_int_equal(rc, all ? (expected) : QUIRE_ENOMEM);                                                     \
+    }
+
+static int put_searched(struct collection *c, uint32_t key)
+{
+    char name[16], json[32];
+    float vector[SUPPORT_DIM];
+    const struct grant grant = {key % 3 ? "many" : "few", key % 3 ? 4 : 3, 0};
+    struct quire_error err = {0};
+    support_vector(key, 1, vector);
+    struct collection_put put = {.key = name,
+                                 .key_bytes = (uint32_t)snprintf(name, sizeof name, "key-%u", key),
+                                 .vector = vector,
+                                 .grants = &grant,
+                                 .n_grants = 1,
+                                 .attributes = json,
+                                 .attribute_bytes =
+                                     (uint32_t)snprintf(json, sizeof json, "{\"n\":%u,\"m\":%u}", key, key * 37 % 701)};
+    if (key % 5 == 0)
+        put.attribute_bytes = 0;
+    (void)collection_locate_now(c, put.key, put.key_bytes, &put.located);
+    return collection_put(c, &put, &err);
+}
+
+static int count_few(struct collection *c, const struct tenant_scope *scope)
+{
+    return (int)collection_count_attributed(c, scope);
+}
+
+static int open_part(const char *path)
+{
+    struct part *part = NULL;
+    struct quire_error err = {0};
+    int rc = part_create(1, &part, &err);
+    if (rc == 0)
+        rc = part_open(part, path, NULL, &err);
+    if (part)
+        part_unref(part);
+    return rc;
+}
+
+/* Under filters and for tenants, among elements of which some are dead: sets of rows are made on the way. */
+static void searches_are_refused(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    char *folder = support_folder_make(), *path = support_path(folder, "data");
+    struct store_options options = support_store_options(NULL);
+    struct grant few = {"few", 3, 0};
+    const struct tenant_scope scope = {.tenants = &few, .n = 1};
+    struct support_lane lane;
+    struct support_model model;
+    struct quire_error err = {0};
+    support_lane_open(&lane, NULL);
+    support_model_init(&model, SEARCHED);
+    struct store *store = support_store_open(path, &options);
+    struct collection *c = support_create(store);
+    for (uint32_t key = 0; key < SEARCHED; key++) {
+        assert_int_equal(put_searched(c, key), 0);
+        model.elements[key].version = 1;
+        if (key % 350 == 349)
+            assert_int_equal(store_seal(store, c, &err), 0);
+    }
+    for (uint32_t key = 0; key < SEARCHED; key += 7)
+        assert_int_equal(support_remove(&lane, c, &model, key, NULL), 0);
+    static const char *const asked[] = {
+        "key in [\"key-1\",\"key-3\",\"key-400\",\"key-402\",\"key-3\",\"none\"]",
+        ".m > .n + 500",              /* columns cannot say: the attributes of many are read */
+        ".m > .n + 300 and .n == 100" /* one at most */
+    };
+    for (size_t i = 0; i < SUPPORT_COUNT(asked); i++) {
+        struct filter *filter = NULL;
+        assert_int_equal(filter_compile(asked[i], strlen(asked[i]), collection_schema(c), &filter, &err), 0);
+        int all_found = search_filtered(&lane, c, filter, NULL), few_found = search_filtered(&lane, c, filter, &scope);
+        assert_in_range(all_found, i == 2 ? 0 : 2, K);
+        assert_in_range(few_found, 0, all_found);
+        FAIL_EACH_OR_SAME(search_filtered(&lane, c, filter, NULL), all_found);
+        FAIL_EACH_OR_SAME(search_filtered(&lane, c, filter, &scope), few_found);
+        filter_unref(filter);
+    }
+    FAIL_EACH_OR_SAME(search_filtered(&lane, c, NULL, &scope), K);
+    int n_few = count_few(c, &scope);
+    assert_in_range(n_few, 100, SEARCHED / 3);
+    for (unsigned n = 1; n < 40; n++) { /* it has no way to say that there was no memory */
+        fail_in = n;
+        assert_in_range(count_few(c, &scope), 0, n_few);
+        fail_in = 0;
+    }
+    struct view *view = collection_view(c);
+    assert_true(view->n_parts > 0);
+    char *segment = strdup(segment_info(view->parts[0]->segment)->path);
+    view_unref(view);
+    FAIL_EACH_OR_SAME(open_part(segment), 0);
+    free(segment);
+    collection_unref(c);
+    support_store_close(store);
+    support_model_free(&model);
+    support_lane_close(&lane);
+    free(path);
+    support_folder_remove(folder);
+}
+
+static int search_index(struct quire_index *index, const char *filter)
+{
+    float query[16] = {1};
+    struct quire_search_options options;
+    struct quire_hit hits[K];
+    uint32_t n = 0;
+    quire_search_options_init(&options);
+    options.k = K;
+    options.filter = filter;
+    options.filter_bytes = strlen(filter);
+    int rc = quire_search(index, query, &options, hits, &n, NULL, NULL);
+    return rc < 0 ? rc : (int)n;
+}
+
+/* The same of an index that is searched by itself: it does its own rechecking. */
+static void searches_of_an_index_are_refused(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip();
+    static char names[SELECTED_ROWS][16], json[SELECTED_ROWS][32];
+    static const char *attributes[SELECTED_ROWS];
+    static const void *keys[SELECTED_ROWS];
+    static uint32_t key_bytes[SELECTED_ROWS], attribute_bytes[SELECTED_ROWS];
+    char *folder = support_folder_make(), *path = support_path(folder, "index");
+    struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
+    struct quire_index *index = NULL;
+    struct support_data data;
+    struct quire_error err = {0};
+    support_clusters(SELECTED_ROWS, 16, QUIRE_TYPE_F32, 3, &data);
+    for (uint32_t row = 0; row < SELECTED_ROWS; row++) {
+        key_bytes[row] = (uint32_t)snprintf(names[row], sizeof names[row], "key-%u", row);
+        attribute_bytes[row] =
+            (uint32_t)snprintf(json[row], sizeof json[row], "{\"n\":%u,\"m\":%u}", row, row * 37 % 1201);
+        keys[row] = names[row];
+        attributes[row] = json[row];
+    }
+    options.keys = keys;
+    options.key_bytes = key_bytes;
+    options.attributes = attributes;
+    options.attribute_bytes = attribute_bytes;
+    support_build(path, &data, &options);
+    support_data_free(&data);
+    assert_int_equal(quire_open(path, NULL, &index, &err), 0);
+    FAIL_EACH_OR_SAME(search_index(index, "key in [\"key-1\",\"key-3\",\"key-1000\",\"key-3\",\"none\"]"), 3);
+    int found = search_index(index, ".m > .n + 1100");
+    assert_in_range(found, 2, K - 1);
+    FAIL_EACH_OR_SAME(search_index(index, ".m > .n + 1100"), found);
+    quire_close(index);
+    free(path);
+    support_folder_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(refused_puts_leave_nothing_behind),
@@ -493,6 +697,8 @@ int main(void)
                                        cmocka_unit_test(refused_changes_leave_nothing_behind),
                                        cmocka_unit_test(each_refusal_has_a_sentence),
                                        cmocka_unit_test(a_refused_adoption_removes_nothing),
-                                       cmocka_unit_test(selections_are_refused)};
+                                       cmocka_unit_test(selections_are_refused),
+                                       cmocka_unit_test(searches_are_refused),
+                                       cmocka_unit_test(searches_of_an_index_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

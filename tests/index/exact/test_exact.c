@@ -222,7 +222,7 @@ static uint32_t check_query(struct world *w, uint32_t query, uint32_t k, const u
     struct selection *selection = NULL;
     if (count == 0)
         return 0;
-    assert_int_equal(selection_from_rows(w->segment, rows, count, &selection), 0);
+    assert_int_equal(selection_create_rows(w->segment, rows, count, false, &selection), 0);
     search(w->segment, q, k, dead, NULL, &all);
     search(w->segment, q, k, dead, selection, &named);
     if (named.n != all.n || memcmp(named.rows, all.rows, sizeof(uint32_t) * all.n) != 0 ||

@@ -17,20 +17,6 @@
 
 enum { WAITERS = 6 };
 
-/* Until so many lookups wait. */
-static void sc_await_waiting(struct connection *c, unsigned n)
-{
-    for (unsigned i = 0;; i++) {
-        struct reply r = ask(c, "SC.STATS f CAT q");
-        bool done = sc_number(&r, "waited") >= n;
-        reply_free(&r);
-        if (done)
-            return;
-        assert_true(i < 2000);
-        usleep(2000);
-    }
-}
-
 static void begin_waiting(struct test_server *s, struct connection *c, struct connection waiters[WAITERS],
                           char lease[LEASE_TOKEN_BYTES])
 {

@@ -3,6 +3,7 @@
  * nothing; that a crash leaves all of it or nothing; and writes to vector sets that must know what the disk holds.
  */
 #include "io/random.h"
+#include "tests/sanitized.h"
 #include "tests/server/support_server.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -782,6 +784,122 @@ static void test_segments_change_meanwhile(void **state)
     support_server_end(s);
 }
 
+/* ---- how long ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Queues the request n times. */
+static void queue_many(struct connection *c, const struct resp_buffer *request, unsigned n)
+{
+    enum { AT_ONCE = 500 };
+    for (unsigned i = 0; i < n; i++) {
+        send_bytes(c, request->data, request->bytes);
+        if (i % AT_ONCE == AT_ONCE - 1 || i + 1 == n)
+            for (unsigned k = 0; k <= i % AT_ONCE; k++)
+                check_text(read_reply(c), "QUEUED");
+    }
+}
+
+/* Thousands of commands that take milliseconds each: after a second those that only read are not run any more, and what
+ * writes is written, also behind them. */
+static void test_reads_of_a_transaction_end(void **state)
+{
+    enum { FIELD = 192 << 10, PATTERN = 900, COMMANDS = 4000 };
+    struct test_server *s = support_server(NULL);
+    struct resp_buffer out = {.protocol = 2};
+    struct connection c;
+    char *field = malloc(FIELD), pattern[PATTERN + 2];
+    (void)state;
+    assert_non_null(field);
+    memset(field, 'a', FIELD);
+    for (unsigned i = 0; i < PATTERN; i += 3)
+        memcpy(pattern + i, "*a?", 3);
+    strcpy(pattern + PATTERN, "b");
+    connect_to(&c, s->port);
+    resp_array(&out, 4);
+    resp_text(&out, "HSET");
+    resp_text(&out, "h");
+    resp_bulk(&out, field, FIELD);
+    resp_text(&out, "v");
+    send_bytes(&c, out.data, out.bytes);
+    resp_buffer_fini(&out);
+    struct reply r = read_reply(&c);
+    reply_free(&r);
+    resp_array(&out, 5);
+    resp_text(&out, "HSCAN");
+    resp_text(&out, "h");
+    resp_text(&out, "0");
+    resp_text(&out, "MATCH");
+    resp_text(&out, pattern);
+    expect_text(&c, "MULTI", "OK");
+    queue(&c, "SET before 1");
+    queue_many(&c, &out, COMMANDS);
+    queue(&c, "SET after 1");
+    resp_buffer_fini(&out);
+    uint64_t began = now_ms();
+    r = exec_of(&c, COMMANDS + 2);
+    assert_in_range(now_ms() - began, 900, 8000);
+    assert_true(reply_is(&r.items[0], "OK") && reply_is(&r.items[COMMANDS + 1], "OK"));
+    assert_int_equal(r.items[1].type, '*');
+    assert_int_equal(r.items[COMMANDS].type, '-');
+    assert_string_equal(r.items[COMMANDS].text,
+                        "ERR EXEC took more than 1000 ms, in which nobody else is served: this command was not run, "
+                        "those that write were; make smaller transactions");
+    reply_free(&r);
+    expect_text(&c, "GET after", "1");
+    free(field);
+    disconnect(&c);
+    support_server_end(s);
+}
+
+/* Nothing is read for a client that is closed for the size of its reply; what it writes is written. */
+static void test_nothing_is_read_for_nobody(void **state)
+{
+    enum { FIELDS = 20000, COMMANDS = 8000 };
+    struct test_server *s =
+        support_server((const char *const[]){"maxmemory-clients", "4mb", "client-output-buffer-limit", "1mb", NULL});
+    struct resp_buffer out = {.protocol = 2};
+    struct connection c, other;
+    char word[16];
+    (void)state;
+    connect_to(&c, s->port);
+    connect_to(&other, s->port);
+    resp_array(&out, 2 + 2 * FIELDS);
+    resp_text(&out, "HSET");
+    resp_text(&out, "h");
+    for (unsigned i = 0; i < FIELDS; i++) {
+        snprintf(word, sizeof word, "field%u", i);
+        resp_text(&out, word);
+        resp_text(&out, word);
+    }
+    send_bytes(&c, out.data, out.bytes);
+    resp_buffer_fini(&out);
+    struct reply r = read_reply(&c);
+    assert_int_equal(r.integer, FIELDS);
+    reply_free(&r);
+    resp_array(&out, 2);
+    resp_text(&out, "HGETALL");
+    resp_text(&out, "h");
+    expect_text(&c, "MULTI", "OK");
+    queue_many(&c, &out, COMMANDS);
+    queue(&c, "SET after 1");
+    resp_buffer_fini(&out);
+    uint64_t began = now_ms();
+    send_request(&c, "EXEC");
+    expect_closed(&c);
+    if (!SANITIZED)
+        assert_in_range(now_ms() - began, 0, 4000); /* it took ten seconds */
+    expect_text(&other, "GET after", "1");
+    disconnect(&other);
+    disconnect(&c);
+    support_server_end(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_queue_and_exec),
@@ -797,6 +915,8 @@ int main(void)
                                        cmocka_unit_test(test_many_vadds),
                                        cmocka_unit_test(test_writes_to_sealed),
                                        cmocka_unit_test(test_replies_that_wait),
-                                       cmocka_unit_test(test_segments_change_meanwhile)};
+                                       cmocka_unit_test(test_segments_change_meanwhile),
+                                       cmocka_unit_test(test_reads_of_a_transaction_end),
+                                       cmocka_unit_test(test_nothing_is_read_for_nobody)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
