@@ -50,7 +50,7 @@ enum encode_outcome {
 typedef void encode_done(void *context, enum encode_outcome outcome, const float *vector, uint32_t dim,
                          const char *why);
 
-/* pool: for url; borrowed, lives longer. QUIRE_EINVAL, QUIRE_EIO and what embed_model_open says of a file,
+/* pool: for url; borrowed, lives longer. QUIRE_EINVALID, QUIRE_EIO and what embed_model_open says of a file,
  * QUIRE_ENOMEM. */
 int encode_create(struct event_base *base, struct upstream_pool *pool, const struct encode_options *options,
                   struct encode **out, struct quire_error *err);

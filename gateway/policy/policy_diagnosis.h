@@ -27,6 +27,6 @@ void policy_diagnosis_add(struct policy_diagnoses *diagnoses, const char *tenant
 bool policy_diagnosis_of(const struct policy_diagnoses *diagnoses, const char *tenant, char *out, size_t out_bytes);
 /* Calls back for each tenant of which there is something to say. */
 void policy_diagnosis_each(const struct policy_diagnoses *diagnoses,
-                           void (*say)(void *context, const char *tenant, const char *sentence), void *context);
+                           void (*tell)(void *context, const char *tenant, const char *sentence), void *context);
 
 #endif

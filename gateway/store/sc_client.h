@@ -50,7 +50,7 @@ enum sc_outcome {
  * the call, but for what sc_reply_take took. */
 typedef void sc_done(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why);
 
-/* QUIRE_EINVAL: an address that is none; QUIRE_ENOMEM. Connects in the background: the server need not be there. */
+/* QUIRE_EINVALID: an address that is none; QUIRE_ENOMEM. Connects in the background: the server need not be there. */
 int sc_client_create(struct event_base *base, const struct sc_options *options, struct sc_client **out,
                      struct quire_error *err);
 /* Calls that are under way end without their callbacks. NULL is fine. */
