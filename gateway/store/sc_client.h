@@ -47,7 +47,7 @@ enum sc_outcome {
 };
 
 /* `why` is one sentence for people, valid during the call; NULL with SC_REPLY. The reply is the client's and ends with
- * the call, but for what sc_reply_take took. */
+ * the call. */
 typedef void sc_done(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why);
 
 /* QUIRE_EINVALID: an address that is none; QUIRE_ENOMEM. Connects in the background: the server need not be there. */

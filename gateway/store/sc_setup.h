@@ -20,10 +20,9 @@ struct sc_setup;
 
 struct sc_category {
     char name[SC_NAME_BYTES_MAX];
-    bool near;        /* its mode is semantic or both: a vector is of use */
-    bool served_near; /* and it has SIM, or RISK (which needs labels) */
-    bool by_risk;     /* its threshold follows from RISK */
-    bool exact;       /* its mode is exact or both */
+    bool near;    /* its mode is semantic or both: a vector is of use */
+    bool by_risk; /* its threshold follows from RISK */
+    bool exact;   /* its mode is exact or both */
     uint64_t lease_ms;
     uint64_t stale_error_ms; /* 0: never */
 };
