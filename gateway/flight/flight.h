@@ -3,8 +3,8 @@
  *
  * A flight is opened by the first request of a key. Later ones of the same key join it as members and read the same
  * pieces from the beginning, each at its own pace; they get what is there at once and the rest as it comes. The one who
- * fetches the answer (the leader's work) appends pieces and ends the flight; which member that work belongs to does not
- * matter here: a flight lives as long as it is open or has members, whoever leaves.
+ * fetches the answer (the source) appends pieces, finishes the flight, and releases it at last; which member its work was
+ * begun for does not matter here: a flight lives until it is released and its last member has left.
  *
  * Bounded: a flight keeps its pieces up to `limit` bytes. Above that it is *closed*: nobody may join any more, it is not
  * to be kept, and pieces that every member has read are dropped. Then flight_full says when the slowest member is too
@@ -42,62 +42,68 @@ struct flight_piece {
     unsigned flags;
 };
 
-/* The caller's memory; zeroed before flight_open or flight_join. */
+/* The caller's memory; zeroed before flight_open or flight_join. Whoever has joined reads until flight_next says false;
+ * from then on `wake` tells that there is something new: a head, pieces, the end. */
 struct flight_member {
-    /* There is something new: a head, pieces, the end. Called once for all that is new since the last flight_next that
-     * returned false. */
-    void (*wake)(struct flight_member *member);
-    struct flight *flight; /* NULL: in none */
+    void (*wake)(struct flight_member *member); /* once for all that is new since flight_next said false */
+    struct flight *flight;                      /* NULL: in none */
     struct flight_member *next, *previous;
     uint64_t piece; /* the next to be read, counted from the flight's first */
+    bool awake;
 };
 
 struct flight_source {
-    void (*room)(void *context); /* after flight_full was true: it is so no longer */
-    void (*left)(void *context); /* the last member has left an open flight: end the work, or go on to keep it */
+    void (*room)(void *context); /* flight_full was true, and is no longer */
+    void (*left)(void *context); /* the last member has left a flight that has not ended */
     void *context;
 };
 
 struct flight_table *flight_table_create(unsigned flights_max);
-/* There are no open flights and no members. NULL is fine. */
+/* All flights are released. NULL is fine. */
 void flight_table_destroy(struct flight_table *table);
 unsigned flight_table_n(const struct flight_table *table);
 
 /* The flight that a request of this key may join; NULL: none. */
 struct flight *flight_find(const struct flight_table *table, const uint8_t key[FLIGHT_KEY_BYTES]);
-/* A new one with its first member. NULL without memory, or where flights_max are open: the request goes alone. key NULL:
- * nobody can join (a request that goes alone, but is read in the same way). */
+/* A new one with its first member. NULL without memory, or where flights_max are there: the request is refused. key
+ * NULL, or a key that has a flight already: nobody can join it, but it is read in the same way. */
 struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_t limit,
                            const struct flight_source *source, struct flight_member *member);
 void flight_join(struct flight *flight, struct flight_member *member);
-/* The member leaves; the flight is freed when it has ended and this was its last member. */
 void flight_leave(struct flight_member *member);
 unsigned flight_members(const struct flight *flight);
-/* The one that has been in it for longest; NULL: none is left. */
-struct flight_member *flight_first(const struct flight *flight);
+
+/* ---- for the source, until flight_release ---- */
 
 /* Nobody may join from here on. */
 void flight_close(struct flight *flight);
+bool flight_is_closed(const struct flight *flight);
 
 /* What was said before the first piece (status, header fields): opaque here, freed with `release`. Wakes the members. */
 void flight_set_head(struct flight *flight, void *head, void (*release)(void *head));
-void *flight_head(const struct flight *flight); /* NULL: not yet */
+void *flight_head(const struct flight *flight); /* NULL: not yet; valid as long as the flight */
 
-/* Copies. False without memory: the flight is to be ended as broken. */
+/* Copies. False without memory: the flight is to be finished as broken. */
 bool flight_append(struct flight *flight, const void *data, size_t bytes, unsigned flags);
-/* After this the source is not called any more, and the handle is valid only while the caller is a member. */
+/* Nothing more comes. Who joins a flight that ended whole, before it is closed, reads all of it. */
 void flight_finish(struct flight *flight, enum flight_end end);
 enum flight_end flight_ended(const struct flight *flight);
+/* Whether the slowest member is so far behind that the source should pause. */
 bool flight_full(struct flight *flight);
+/* Closes it; the source is not called and does not call any more. It has been finished. */
+void flight_release(struct flight *flight);
+
+/* All pieces with FLIGHT_KEEP, in order; walk with *at from 0. False: no more. Only where flight_is_complete: nothing
+ * was dropped. */
+bool flight_is_complete(const struct flight *flight);
+bool flight_kept(const struct flight *flight, uint64_t *at, struct flight_piece *out);
+size_t flight_bytes(const struct flight *flight);
+
+/* ---- for members ---- */
 
 /* The member's next piece; true: *out is filled. False: nothing at present (flight_ended tells whether ever). Does not
  * advance: the same again until flight_taken. */
 bool flight_next(struct flight_member *member, struct flight_piece *out);
 void flight_taken(struct flight_member *member);
-
-/* All pieces with FLIGHT_KEEP, in order, where nothing was dropped; walk with *at from 0. False: no more. */
-bool flight_is_complete(const struct flight *flight);
-bool flight_kept(const struct flight *flight, uint64_t *at, struct flight_piece *out);
-size_t flight_bytes(const struct flight *flight);
 
 #endif

@@ -49,7 +49,7 @@ struct sc_setup {
     unsigned n_known, n_coming, next_coming;
     bool there; /* the cache is, and categories are known */
     bool vectors_fit;
-    char why[240], why_no_vectors[240];
+    char why[320], why_no_vectors[320];
 };
 
 static void go_on(struct sc_setup *setup);
