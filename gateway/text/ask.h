@@ -76,7 +76,7 @@ struct ask {
     uint32_t node_input, node_cache, node_stream_options;
     bool input_is_one; /* embeddings: `input` is one text, or one list of tokens */
     char *decoded;     /* owned */
-    uint32_t decoded_capacity;
+    uint32_t decoded_bytes, decoded_capacity;
 };
 
 /* QUIRE_EINVALID: the body is no object; QUIRE_ENOMEM. An odd body is no error. */
