@@ -6,7 +6,7 @@
  * a text and nothing else. Anything more (an image, a mark for the provider's own cache) makes the request exact only.
  */
 #include "gateway/text/ask_priv.h"
-#include <string.h>
+#include <assert.h>
 
 /* ---- content ---- */
 
@@ -251,12 +251,15 @@ void ask_read_input(struct ask *ask)
         items = strict_kind(json, i) == STRICT_STRING || is_tokens(json, i);
     if (!items)
         ask_odd(ask, "input is no text, no list of tokens, and no list of these");
+    else if (json->nodes[input].n > ASK_ITEMS_MAX)
+        ask_odd(ask, "input has more than 2048 items");
     else
         ask->items = json->nodes[input].n;
 }
 
 uint32_t ask_item(const struct ask *ask, uint32_t item)
 {
+    assert(item < ask->items);
     uint32_t node = ask->input_is_one ? ask->node_input : strict_begin(ask->node_input);
     for (uint32_t i = 0; i < item; i++)
         node = strict_next(ask->json, node);
