@@ -339,11 +339,9 @@ struct strict_text answer_vector(const struct answer *answer, uint32_t item)
     for (uint32_t i = data ? strict_begin(data) : 0; data && i < strict_end(json, data); i = strict_next(json, i))
         if (at++ == item) {
             uint32_t vector = vector_of(json, i, item);
-            uint32_t quote = vector && strict_kind(json, vector) == STRICT_STRING ? 1 : 0;
             if (!vector)
                 break;
-            return (struct strict_text){json->text + json->nodes[vector].at - quote,
-                                        json->nodes[vector].bytes + 2 * quote};
+            return strict_raw(json, vector);
         }
     return (struct strict_text){.data = NULL};
 }

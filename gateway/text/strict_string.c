@@ -188,3 +188,24 @@ size_t strict_decode(const struct strict *json, uint32_t node, char *out)
     }
     return n;
 }
+
+size_t strict_quote(const char *text, size_t bytes, char *out)
+{
+    size_t n = 0;
+    out[n++] = '"';
+    for (size_t at = 0; at < bytes;) {
+        unsigned char c = (unsigned char)text[at];
+        size_t taken = c < 0x80 ? 1 : utf8_bytes((const unsigned char *)text + at, bytes - at);
+        if (taken == 0)
+            return 0;
+        if (c < 0x80)
+            n += put_canonical(c, out + n);
+        else
+            memcpy(out + n, text + at, taken);
+        n += c < 0x80 ? 0 : taken;
+        at += taken;
+    }
+    out[n++] = '"';
+    assert(n <= 6 * bytes + 2);
+    return n;
+}
