@@ -10,6 +10,8 @@
 
 #include "gateway/text/strict.h"
 
+enum { ASK_ITEMS_MAX = 2048 }; /* of an embeddings request, as OpenAI has it; more are odd */
+
 enum ask_kind {
     ASK_CHAT,        /* POST /v1/chat/completions */
     ASK_COMPLETIONS, /* POST /v1/completions */
@@ -76,13 +78,13 @@ struct ask {
     uint32_t node_input, node_cache, node_stream_options;
     bool input_is_one; /* embeddings: `input` is one text, or one list of tokens */
     char *decoded;     /* owned */
-    uint32_t decoded_capacity;
+    uint32_t decoded_bytes, decoded_capacity;
 };
 
 /* QUIRE_EINVALID: the body is no object; QUIRE_ENOMEM. An odd body is no error. */
 int ask_read(struct ask *ask, enum ask_kind kind, const struct strict *json, struct quire_error *err);
 void ask_fini(struct ask *ask);
-/* The node of one of `items` texts of an embeddings request. */
+/* The node of item 0 .. items - 1 of an embeddings request that is not odd. */
 uint32_t ask_item(const struct ask *ask, uint32_t item);
 
 #endif

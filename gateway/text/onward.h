@@ -25,8 +25,8 @@ struct onward {
     uint32_t n_pieces;
     size_t bytes; /* of all */
     bool edited;
-    char model[6 * ONWARD_MODEL_BYTES_MAX + 2]; /* spelled as JSON */
-    char *input;                                /* owned */
+    char model[6 * ONWARD_MODEL_BYTES_MAX + 16]; /* as a member of the body */
+    char *input;                                 /* owned */
 };
 
 /* Of a body that ask_read has read (odd or not). QUIRE_ELIMIT: the model's name is too long; QUIRE_EINVALID: it is no

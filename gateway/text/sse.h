@@ -33,6 +33,7 @@ struct sse_event {
     struct strict_text type;  /* the last line of `event`; data NULL: none */
     struct strict_text error; /* the last line of `error`, a field that llama.cpp sends in place of data; NULL: none */
     uint32_t data_lines;
+    size_t begin; /* of the lines in raw: behind a byte-order mark */
 };
 
 /* Memory: nothing between events; while an event is incomplete, its bytes. */

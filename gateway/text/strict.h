@@ -73,10 +73,20 @@ size_t strict_decode(const struct strict *json, uint32_t node, char *out);
 /* A string as canonical JSON spells it, without quotes: only `"`, `\` and what is below U+0020 is escaped, by two
  * characters where JSON has them, else as \u00xx in lower case. Two strings are equal if and only if their spellings are. */
 struct strict_text strict_spelling(const struct strict *json, uint32_t node);
+/* Any UTF-8 as a JSON string with its quotes, into `out`, which has room for 6 * bytes + 2. Returns its bytes; 0: that is
+ * no UTF-8. */
+size_t strict_quote(const char *text, size_t bytes, char *out);
 /* A number as a double, rounded; NAN of other nodes. Too large: infinity. */
 double strict_double(const struct strict *json, uint32_t node);
 /* A whole number of 0..max in any spelling (1, 1.0, 10e-1); false of all others. */
 bool strict_whole(const struct strict *json, uint32_t node, uint64_t max, uint64_t *value);
+
+/* A value with all that belongs to it, as it stands in the text: strings with their quotes. */
+static inline struct strict_text strict_raw(const struct strict *json, uint32_t node)
+{
+    uint32_t quote = json->nodes[node].kind == STRICT_STRING;
+    return (struct strict_text){json->text + json->nodes[node].at - quote, json->nodes[node].bytes + 2u * quote};
+}
 
 static inline enum strict_kind strict_kind(const struct strict *json, uint32_t node)
 {
