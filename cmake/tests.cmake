@@ -52,7 +52,7 @@ if(TARGET PkgConfig::CMOCKA)
   quire_tests(document quire_document quire_index quire_kernels quire_io)
   quire_tests(server quire_server quire_document quire_cache quire_index quire_kernels quire_io)
 
-  quire_tests(gateway quire_gateway quire_io)
+  quire_tests(gateway quire_gateway quire_datasets quire_index quire_kernels quire_io)
 
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
   file(GLOB fuzz_helpers CONFIGURE_DEPENDS tests/fuzz/support_*.c)

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 struct event_base;
-struct upstream_pool;
+struct upstream_set;
 struct encode;
 struct encode_call;
 
@@ -50,9 +50,9 @@ enum encode_outcome {
 typedef void encode_done(void *context, enum encode_outcome outcome, const float *vector, uint32_t dim,
                          const char *why);
 
-/* pool: for url; borrowed, lives longer. QUIRE_EINVALID, QUIRE_EIO and what embed_model_open says of a file,
+/* upstreams: for url; borrowed, lives longer. QUIRE_EINVALID, QUIRE_EIO and what embed_model_open says of a file,
  * QUIRE_ENOMEM. */
-int encode_create(struct event_base *base, struct upstream_pool *pool, const struct encode_options *options,
+int encode_create(struct event_base *base, struct upstream_set *upstreams, const struct encode_options *options,
                   struct encode **out, struct quire_error *err);
 void encode_destroy(struct encode *encode); /* no callbacks any more; NULL is fine */
 
