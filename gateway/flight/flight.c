@@ -129,7 +129,8 @@ struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_
         flight->closed = !flight->in_table;
     }
     table->n++;
-    add_member(flight, member);
+    if (member)
+        add_member(flight, member);
     return flight;
 }
 

@@ -65,7 +65,7 @@ unsigned flight_table_n(const struct flight_table *table);
 
 /* The flight that a request of this key may join; NULL: none. */
 struct flight *flight_find(const struct flight_table *table, const uint8_t key[FLIGHT_KEY_BYTES]);
-/* A new one with its first member. NULL without memory, or where flights_max are there: the request is refused. key
+/* A new one with its first member (NULL: nobody reads, it is only kept). NULL without memory, or where flights_max are there: the request is refused. key
  * NULL, or a key that has a flight already: nobody can join it, but it is read in the same way. */
 struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_t limit,
                            const struct flight_source *source, struct flight_member *member);
