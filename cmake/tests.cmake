@@ -52,6 +52,8 @@ if(TARGET PkgConfig::CMOCKA)
   quire_tests(document quire_document quire_index quire_kernels quire_io)
   quire_tests(server quire_server quire_document quire_cache quire_index quire_kernels quire_io)
 
+  quire_tests(gateway quire_gateway quire_io)
+
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
   file(GLOB fuzz_helpers CONFIGURE_DEPENDS tests/fuzz/support_*.c)
   foreach(name resp config vecfile acl journal segment store caches category guard document filter query expressions jsonpath schema)
@@ -85,15 +87,11 @@ foreach(name vectors fields)
 endforeach()
 quire_bench(bench_publish)
 target_link_options(bench_publish PRIVATE -Wl,--wrap=pthread_mutex_lock,--wrap=pthread_mutex_unlock)
-if(TARGET PkgConfig::HIREDIS)
-  file(GLOB cache_load_sources CONFIGURE_DEPENDS tests/bench/cache_load/*.c)
-  add_executable(bench_cache_load ${cache_load_sources} tools/cli.c tools/cli_files.c tools/measure/figure.c
-                 tools/report.c)
-  target_link_libraries(bench_cache_load PRIVATE quire_index quire_kernels quire_io PkgConfig::JANSSON PkgConfig::HIREDIS)
-  quire_compile_options(bench_cache_load)
-else()
-  message(STATUS "bench_cache_load is left out: there is no hiredis")
-endif()
+file(GLOB cache_load_sources CONFIGURE_DEPENDS tests/bench/cache_load/*.c)
+add_executable(bench_cache_load ${cache_load_sources} tools/cli.c tools/cli_files.c tools/measure/figure.c
+               tools/report.c)
+target_link_libraries(bench_cache_load PRIVATE quire_index quire_kernels quire_io PkgConfig::JANSSON PkgConfig::HIREDIS)
+quire_compile_options(bench_cache_load)
 
 # tests that are scripts: each gets the build folder and prints "ok - ..." or "FAIL - ..." per check. They wait for
 # processes more than they compute, so one of them runs beside the programs, and they are begun first.

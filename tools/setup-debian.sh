@@ -17,6 +17,9 @@ run_packages=(
     libstemmer-dev                               # stems of words in documents
     libssl-dev                                   # the server's passwords and TLS
     libmimalloc-dev                              # the server's allocator
+    libevent-dev libcurl4-openssl-dev            # the gateway's loop, TLS and sockets; its way to the models
+    libhiredis-dev                               # its way to the server; also a client of tests, and of bench_cache_load
+    node-llhttp                                  # the parser of HTTP/1.1, as C files (libllhttp-dev from Debian 13 on)
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
     redis-tools                                  # redis-cli, redis-benchmark: to talk to the server
     wordnet-base                                 # the sample's text
@@ -25,7 +28,6 @@ run_packages=(
 test_packages=(
     g++                                          # the library's header from C++
     libcmocka-dev                                # unit tests
-    libhiredis-dev                               # a client of the end-to-end tests, and of bench_cache_load
     openssl                                      # end-to-end tests over TLS
     python3 python3-numpy python3-redis          # end-to-end tests with redis-py
     clang clang-format                           # second compiler, layout of the sources
