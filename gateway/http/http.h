@@ -26,8 +26,7 @@
  * Memory: a connection that waits has no buffers. A request holds its head, what of its body has not been taken, and
  * what of its answer the client has not read yet, which the owner bounds by http_is_full.
  *
- * One thread: the loop's. No call blocks. Callbacks come from the loop only, never from within a call of this header,
- * except that http_read may call `body` at once.
+ * One thread: the loop's. No call blocks. Callbacks come from the loop only, never from within a call of this header.
  */
 #ifndef QUIRE_GATEWAY_HTTP_H
 #define QUIRE_GATEWAY_HTTP_H
@@ -116,7 +115,7 @@ int64_t http_body_length(const struct http_request *r);
 /* Asks for the body. `body` is called
  *   - limit > 0: once, when the whole body is there or more than `limit` bytes are (also for a body without bytes);
  *   - limit 0: each time there is more, and at its end: the stream of the rest, if it follows a call with a limit.
- * It may be called from within. Reading stops while http_body holds more than `limit` bytes (at least 64 KiB are read
+ * Reading stops while http_body holds more than `limit` bytes (at least 64 KiB are read
  * in a stream) until its owner has drained it and called http_read again, or the buffer is empty. */
 void http_read(struct http_request *r, size_t limit);
 /* The bytes that are there and not taken: drain what you use, or move it. Valid until `done`. */

@@ -89,6 +89,8 @@ static void put_kept(struct canonical *c, const char *data, size_t bytes)
 
 static void put(struct canonical *c, const char *data, size_t bytes)
 {
+    if (bytes == 0)
+        return;
     if (c->keep_text) {
         put_kept(c, data, bytes);
         return;

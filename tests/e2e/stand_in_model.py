@@ -332,6 +332,9 @@ class Model(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads, request_queue_size = True, 1024
 
+    def handle_error(self, *_):
+        pass  # a client that left
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
