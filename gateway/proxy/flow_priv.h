@@ -76,12 +76,19 @@ struct flow {
     size_t scratch_capacity;
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
+    struct encode_call *first_vector;
+    struct event first_vector_timer;
 };
 
 /* Whose request it is. */
 struct caller {
     uint8_t credential[POLICY_HASH_BYTES];
     char scope[FLOW_SCOPE_BYTES];
+    char tenant[POLICY_TENANT_BYTES_MAX + 1]; /* of the key file; "": in none */
+    const char *categories; /* that it may use; NULL: all */
+    char categories_text[512];
+    double rate;
+    unsigned concurrent;
     char *upstream_key; /* owned; NULL: the client's own goes on */
     bool in_key_file, anonymous, admin;
     struct policy_limit *limit;
@@ -101,11 +108,13 @@ struct turn {
     enum ask_kind kind;
     const char *path; /* the route's one spelling */
     struct policy_controls controls;
-    bool wants_usage, head_sent, joined, client_gone, upstream_failed, first_piece_sent;
+    bool wants_usage, head_sent, joined, client_gone, upstream_failed;
+    bool in_event; /* what was sent last does not end an event */
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
     struct replay_options replay;
     struct fields extra; /* of an answer that is passed on */
+    void (*body)(struct turn *turn); /* the body is there */
     void (*gone)(struct turn *turn); /* besides leaving the flight; NULL: nothing */
     void *work;                      /* of embeddings, models, /quire: theirs */
     /* for the end */
@@ -127,7 +136,8 @@ void flow_turn_refuse(struct turn *turn, int status, const char *code, const cha
 void flow_turn_say(struct turn *turn, const char *cache, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Passes the request on as it is. */
 void flow_turn_pass(struct turn *turn, const char *model);
-extern const struct http_handlers flow_turn_handlers; /* context: the turn */
+/* Owns r from here on; NULL without memory. */
+struct turn *flow_turn_create(struct flow *flow, struct http_request *r, flow_done *done, void *context);
 
 /* ---- what is said before the first byte ---- */
 
@@ -253,5 +263,11 @@ void flow_words_tell(struct flow *flow, const char *const *words, unsigned n);
 
 /* The body is there: keys, category, gates, flight. */
 void flow_body_ready(struct turn *turn);
+/* The keys of what was asked; false: there are none, *err says why. */
+bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err);
+/* The header fields as they go on; false without memory. */
+bool flow_body_fields(const struct turn *turn, struct fields *out);
+/* X-Stainless-Timeout in ms; 0: not given. */
+uint32_t flow_body_timeout(const struct turn *turn);
 
 #endif
