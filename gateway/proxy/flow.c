@@ -32,10 +32,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PENDING_BYTES_MAX  (256u << 20)
-#define CONNECT_MS         5000u
-#define REFRESH_MS         10000u
-#define SECRET_FILE_MAX    4096u
+#define PENDING_BYTES_MAX (256u << 20)
+#define CONNECT_MS        5000u
+#define REFRESH_MS        10000u
+#define SECRET_FILE_MAX   4096u
 
 /* ---- routes ------------------------------------------------------------------------------------------------------ */
 
@@ -68,7 +68,8 @@ static enum route route_of(struct turn *turn)
         return ROUTE_MODELS;
     }
     for (size_t i = 0; i < sizeof cached / sizeof *cached; i++)
-        if (strcmp(method, "POST") == 0 && strlen(cached[i].path) == bytes && memcmp(cached[i].path, path, bytes) == 0) {
+        if (strcmp(method, "POST") == 0 && strlen(cached[i].path) == bytes &&
+            memcmp(cached[i].path, path, bytes) == 0) {
             turn->route = cached[i].route;
             turn->path = cached[i].whole;
             turn->kind = cached[i].kind;
@@ -213,15 +214,17 @@ static int read_words(struct flow *flow, const struct settings *settings, unsign
     for (uint32_t i = 0; i < settings->controls.n; i++) {
         unsigned bit = policy_control_bit(settings->controls.items[i], strlen(settings->controls.items[i]));
         if (!bit)
-            return error_set(err, QUIRE_EINVALID, "controls has '%s': words are no-cache, no-store, max-age, ttl, exact, "
-                                                  "sim, off, only-if-cached, category, namespace, tags, key, explain",
+            return error_set(err, QUIRE_EINVALID,
+                             "controls has '%s': words are no-cache, no-store, max-age, ttl, exact, "
+                             "sim, off, only-if-cached, category, namespace, tags, key, explain",
                              settings->controls.items[i]);
         *allow |= bit;
     }
     for (uint32_t i = 0; i < settings->mask.n; i++) {
         unsigned bit = mask_named(settings->mask.items[i]);
         if (!bit)
-            return error_set(err, QUIRE_EINVALID, "mask has '%s': there are iso-time, uuid, date", settings->mask.items[i]);
+            return error_set(err, QUIRE_EINVALID, "mask has '%s': there are iso-time, uuid, date",
+                             settings->mask.items[i]);
         *masks |= bit;
     }
     return 0;
@@ -285,8 +288,8 @@ static int read_secret(struct flow *flow, const char *path, struct quire_error *
     while (bytes > 0 && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r'))
         bytes--;
     if (bytes < (ssize_t)POLICY_SECRET_BYTES_MIN)
-        return error_set(err, QUIRE_EINVALID, "secret-file %s has %zd bytes: at least %u, as of openssl rand -hex 32", path,
-                         bytes, POLICY_SECRET_BYTES_MIN);
+        return error_set(err, QUIRE_EINVALID, "secret-file %s has %zd bytes: at least %u, as of openssl rand -hex 32",
+                         path, bytes, POLICY_SECRET_BYTES_MIN);
     SHA256((uint8_t *)text, (size_t)bytes, flow->secret);
     explicit_bzero(text, sizeof text);
     return 0;

@@ -26,15 +26,16 @@ struct upstream_set;
 
 /* How a request ended. Texts are valid during the call of flow_done; "" where there is none. */
 struct flow_end {
-    const char *route;    /* "chat", "completions", "embeddings", "responses", "messages", "models", "quire", "other" */
-    const char *cache;    /* "hit", "exact", "stale", "miss", "negative", "bypass", "audit", "down"; "" : not a route of it */
+    const char *route; /* "chat", "completions", "embeddings", "responses", "messages", "models", "quire", "other" */
+    const char
+        *cache; /* "hit", "exact", "stale", "miss", "negative", "bypass", "audit", "down"; "" : not a route of it */
     const char *reason, *category, *model, *upstream;
     const char *tenant;   /* its scope; never a credential */
     const char *question; /* for the setting log-texts; "" where that is off */
     double similarity;    /* -1: none */
     uint64_t tokens_saved;
     uint64_t cache_us, embed_us, connect_us, upstream_us; /* 0: was not asked */
-    bool joined;          /* it read another request's answer */
+    bool joined;                                          /* it read another request's answer */
     bool client_gone, upstream_failed;
 };
 

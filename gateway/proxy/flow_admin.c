@@ -110,8 +110,9 @@ static void feedback(struct turn *turn, const json_t *body)
     char sim[24];
     const char *words[6] = {"SC.FEEDBACK", turn->flow->cache, id, json_is_true(good) ? "GOOD" : "BAD", "SIM", sim};
     if (!is_id(id) || !json_is_boolean(good)) {
-        flow_turn_refuse(turn, 400, "bad_body", "give {\"id\": \"16 hexadecimal digits of X-Quire-Id\", \"good\": true or "
-                                                "false, \"similarity\": that of the answer, where it was a hit}");
+        flow_turn_refuse(turn, 400, "bad_body",
+                         "give {\"id\": \"16 hexadecimal digits of X-Quire-Id\", \"good\": true or "
+                         "false, \"similarity\": that of the answer, where it was a hit}");
         return;
     }
     if (similarity && !json_is_null(similarity) &&
@@ -140,9 +141,8 @@ static bool add_texts(const json_t *value, const char **words, unsigned *n)
 
 static const struct {
     const char *name, *word;
-} selectors[] = {{"ids", "ID"},         {"tags", "TAG"},      {"category", "CAT"},
-                 {"model", "MODEL"},    {"encoder", "ENCODER"}, {"scope", "SCOPE"},
-                 {"before_ms", "BEFORE"}, {"all", "ALL"}};
+} selectors[] = {{"ids", "ID"},          {"tags", "TAG"},    {"category", "CAT"},     {"model", "MODEL"},
+                 {"encoder", "ENCODER"}, {"scope", "SCOPE"}, {"before_ms", "BEFORE"}, {"all", "ALL"}};
 enum { SELECTORS = sizeof selectors / sizeof *selectors };
 
 /* The words of the one selector; false: it is none. */
@@ -189,9 +189,10 @@ static void invalidate(struct turn *turn, const json_t *body)
         ok = ok && i < SELECTORS && ++chosen == 1 && add_selector(name, selectors[i].word, value, words, &n, number);
     }
     if (!ok || chosen != 1) {
-        flow_turn_refuse(turn, 400, "bad_body",
-                         "give exactly one of ids, tags, category, model, encoder, scope {\"key\": \"value\"}, before_ms, all "
-                         "(true); it only counts unless \"dry_run\": false is given too");
+        flow_turn_refuse(
+            turn, 400, "bad_body",
+            "give exactly one of ids, tags, category, model, encoder, scope {\"key\": \"value\"}, before_ms, all "
+            "(true); it only counts unless \"dry_run\": false is given too");
         return;
     }
     if (dry_run)
@@ -253,7 +254,8 @@ static void forget_entry(struct turn *turn, const char *target)
     char id[ID_DIGITS + 1];
     snprintf(id, sizeof id, "%s", target);
     if (strlen(target) != ID_DIGITS || !is_id(id))
-        flow_turn_refuse(turn, 400, "bad_id", "DELETE /quire/entries/ID: ID is the 16 hexadecimal digits of X-Quire-Id");
+        flow_turn_refuse(turn, 400, "bad_id",
+                         "DELETE /quire/entries/ID: ID is the 16 hexadecimal digits of X-Quire-Id");
     else
         send_words(turn, (const char *[]){"SC.DEL", turn->flow->cache, id}, 3, "removed", false);
 }

@@ -41,7 +41,8 @@ static void on_renewed(void *context, enum sc_outcome outcome, struct redisReply
     (void)reply;
     (void)why;
     e->sc = NULL;
-    if (outcome == SC_ERROR) { /* it is over: another may be at it; what is put without it counts if nothing newer is there */
+    if (outcome ==
+        SC_ERROR) { /* it is over: another may be at it; what is put without it counts if nothing newer is there */
         free(e->lease);
         e->lease = NULL;
     }
@@ -149,8 +150,8 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
         return;
     }
     if (e->events) {
-        answer_begin(&e->answer,
-                     &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items}, &e->flow->answer_json);
+        answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
+                     &e->flow->answer_json);
         return; /* the head goes with the first event */
     }
     if ((head->status == 429 || head->status >= 500) && !e->failure_status) {

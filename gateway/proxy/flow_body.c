@@ -160,8 +160,8 @@ static bool choose_category(struct turn *turn, struct policy_gate *gate, const s
             snprintf(choice->category.name, sizeof choice->category.name, "%s",
                      choice->near ? name : flow->settings->exact_category);
     }
-    memcpy(turn->category, choice->category.name, sizeof turn->category < SC_NAME_BYTES_MAX ? sizeof turn->category
-                                                                                            : SC_NAME_BYTES_MAX);
+    memcpy(turn->category, choice->category.name,
+           sizeof turn->category < SC_NAME_BYTES_MAX ? sizeof turn->category : SC_NAME_BYTES_MAX);
     return true;
 }
 
@@ -229,12 +229,11 @@ static bool own_key(const struct turn *turn, const struct ask *ask, struct canon
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err)
 {
     struct flow *flow = turn->flow;
-    struct canonical_options options = {
-        .path = turn->path,
-        .upstream = upstream_group(flow->upstreams, *turn->model ? turn->model : NULL),
-        .ignore = (const char *const *)flow->settings->key_ignore.items,
-        .n_ignore = flow->settings->key_ignore.n,
-        .masks = flow->masks};
+    struct canonical_options options = {.path = turn->path,
+                                        .upstream = upstream_group(flow->upstreams, *turn->model ? turn->model : NULL),
+                                        .ignore = (const char *const *)flow->settings->key_ignore.items,
+                                        .n_ignore = flow->settings->key_ignore.n,
+                                        .masks = flow->masks};
     if (!options.upstream)
         options.upstream = "";
     if (canonical_keys(flow->canonical, ask, &options, keys, err) != 0)
@@ -307,9 +306,9 @@ bool flow_body_fields(const struct turn *turn, struct fields *out)
         fields_remove(out, "Authorization");
         fields_remove(out, "api-key");
         fields_remove(out, "x-api-key");
-        ok = ok && (turn->kind == ASK_MESSAGES
-                        ? fields_add(out, "x-api-key", turn->caller.upstream_key)
-                        : fields_print(out, "Authorization", "Bearer %s", turn->caller.upstream_key));
+        ok = ok &&
+             (turn->kind == ASK_MESSAGES ? fields_add(out, "x-api-key", turn->caller.upstream_key)
+                                         : fields_print(out, "Authorization", "Bearer %s", turn->caller.upstream_key));
     }
     return ok;
 }
@@ -371,7 +370,8 @@ static bool fill_errand(struct turn *turn, const struct ask *ask, const struct c
         e->question[ask->question.bytes] = 0;
         e->question_bytes = ask->question.bytes;
     }
-    return copy_text(&e->user, user_of(turn, ask), SALT_BYTES_MAX) && copy_text(&e->salt, ask->cache_salt, SALT_BYTES_MAX);
+    return copy_text(&e->user, user_of(turn, ask), SALT_BYTES_MAX) &&
+           copy_text(&e->salt, ask->cache_salt, SALT_BYTES_MAX);
 }
 
 /* What goes upstream, which a request that joins does not need. */
@@ -498,8 +498,8 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
         pass(turn);
         return;
     }
-    question.accepted = turn->caller.in_key_file ||
-                        policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
+    question.accepted =
+        turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
     question.look = question.keep = ready && *choice.category.name;
     question.keep = question.keep && gate.keep;
     for (uint32_t i = 0; i < flow->settings->never.n && question.question; i++)
@@ -556,8 +556,8 @@ void flow_body_ready(struct turn *turn)
         return;
     }
     if (flow->ask.model.data)
-        snprintf(turn->model, sizeof turn->model, "%.*s", (int)(flow->ask.model.bytes < 127 ? flow->ask.model.bytes : 127),
-                 flow->ask.model.data);
+        snprintf(turn->model, sizeof turn->model, "%.*s",
+                 (int)(flow->ask.model.bytes < 127 ? flow->ask.model.bytes : 127), flow->ask.model.data);
     if (flow->settings->log_texts && flow->ask.question.data)
         turn->question = strndup(flow->ask.question.data, flow->ask.question.bytes);
     if (!read_controls(turn, &flow->ask))

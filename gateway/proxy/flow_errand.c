@@ -203,8 +203,8 @@ void flow_errand_note(struct errand *e, const struct sc_get *get)
         fields_print(fields, "X-Quire-Threshold", "%.4f", get->threshold);
     if (details && get->guard.data)
         fields_add_bytes(fields, "X-Quire-Guard", 13, get->guard.data, get->guard.bytes);
-    flow_errand_say(e, sc_reply_status_name(get->status), "%.*s", (int)(get->reason.bytes > 200 ? 200 : get->reason.bytes),
-                    get->reason.data ? get->reason.data : "");
+    flow_errand_say(e, sc_reply_status_name(get->status), "%.*s",
+                    (int)(get->reason.bytes > 200 ? 200 : get->reason.bytes), get->reason.data ? get->reason.data : "");
 }
 
 /* Candidates as "id similarity verdict why; ...", printable, at most 8 KiB. */
@@ -218,7 +218,10 @@ static void note_candidates(struct errand *e, const struct redisReply *candidate
     for (size_t i = 0; i < candidates->elements; i++)
         for (unsigned k = 0; k < 4 && n + 2 < sizeof text; k++) {
             const struct redisReply *value = sc_reply_field(candidates->element[i], names[k]);
-            int wrote = snprintf(text + n, sizeof text - n, "%s%s", k ? " " : i ? "; " : "",
+            int wrote = snprintf(text + n, sizeof text - n, "%s%s",
+                                 k   ? " "
+                                 : i ? "; "
+                                     : "",
                                  value && value->str ? value->str : "-");
             n += wrote > 0 && (size_t)wrote < sizeof text - n ? (size_t)wrote : 0;
         }
@@ -235,8 +238,8 @@ static bool kept_head(struct errand *e, const struct sc_get *get)
     bool ok = fields_set(&head->fields, "Content-Type", e->stream ? "text/event-stream" : "application/json") &&
               fields_print(&head->fields, "Age", "%lld", (long long)(get->age_ms / 1000));
     if (get->tokens_in + get->tokens_out > 0)
-        ok = ok && fields_print(&head->fields, "X-Quire-Tokens-Saved", "%lld",
-                                (long long)(get->tokens_in + get->tokens_out));
+        ok = ok &&
+             fields_print(&head->fields, "X-Quire-Tokens-Saved", "%lld", (long long)(get->tokens_in + get->tokens_out));
     head->kind = HEAD_KEPT;
     head->status = 200;
     head->events = e->stream;

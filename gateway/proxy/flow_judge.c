@@ -228,11 +228,12 @@ static char *question_for(const struct verdict *v, const char *model, const char
 {
     char *text = NULL, *body = NULL;
     json_t *root;
-    if (asprintf(&text,
-                 "Two answers to one question. Do they say the same, so that whoever asked could be given either? Answer "
-                 "with one word, yes or no.\n\nQuestion:\n%.*s\n\nFirst answer:\n%.*s\n\nSecond answer:\n%.*s",
-                 (int)(question_bytes < JUDGE_TEXT_BYTES ? question_bytes : JUDGE_TEXT_BYTES), question ? question : "",
-                 (int)JUDGE_TEXT_BYTES, v->texts[0], (int)JUDGE_TEXT_BYTES, v->texts[1]) < 0)
+    if (asprintf(
+            &text,
+            "Two answers to one question. Do they say the same, so that whoever asked could be given either? Answer "
+            "with one word, yes or no.\n\nQuestion:\n%.*s\n\nFirst answer:\n%.*s\n\nSecond answer:\n%.*s",
+            (int)(question_bytes < JUDGE_TEXT_BYTES ? question_bytes : JUDGE_TEXT_BYTES), question ? question : "",
+            (int)JUDGE_TEXT_BYTES, v->texts[0], (int)JUDGE_TEXT_BYTES, v->texts[1]) < 0)
         return NULL;
     root = json_pack("{s:s, s:i, s:i, s:[{s:s, s:s}]}", "model", model, "max_tokens", 1, "temperature", 0, "messages",
                      "role", "user", "content", text);
@@ -309,7 +310,8 @@ void flow_judge_begin(struct flow_judge *judge, const struct errand *e, const ch
     if (settings->judge == SETTINGS_JUDGE_EQUAL || same_words(v->texts[0], v->texts[1]))
         label(judge, v->audit, same_words(v->texts[0], v->texts[1])); /* equal answers need no judge */
     else if (settings->judge == SETTINGS_JUDGE_VECTOR && judge->flow->encode)
-        under_way = (v->encoding = encode_text(judge->flow->encode, v->texts[0], strlen(v->texts[0]), on_vector, v)) != NULL;
+        under_way =
+            (v->encoding = encode_text(judge->flow->encode, v->texts[0], strlen(v->texts[0]), on_vector, v)) != NULL;
     else if (settings->judge == SETTINGS_JUDGE_MODEL && rate_lets(judge))
         under_way = ask_model(v, e);
     if (!under_way)

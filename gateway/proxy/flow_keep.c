@@ -5,8 +5,8 @@
  * flight stays open to others: whoever comes in this moment reads the whole answer from there.
  */
 #include "gateway/policy/policy_route.h"
-#include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_judge.h"
+#include "gateway/proxy/flow_priv.h"
 #include "gateway/settings/settings.h"
 #include "gateway/telemetry/telemetry.h"
 #include "gateway/telemetry/telemetry_log.h"
@@ -40,7 +40,8 @@ static void on_put(void *context, enum sc_outcome outcome, struct redisReply *re
         e->lease = NULL;
     } else {
         count(e, "error");
-        telemetry_log(TELEMETRY_WARNING, "an answer was not kept: %s", why ? why : "a reply of the server cannot be read");
+        telemetry_log(TELEMETRY_WARNING, "an answer was not kept: %s",
+                      why ? why : "a reply of the server cannot be read");
     }
     flow_errand_destroy(e);
 }

@@ -161,7 +161,8 @@ static bool ask(struct models_work *work, struct quire_error *err)
 {
     struct turn *turn = work->turn;
     struct fields fields = {0};
-    struct upstream_request request = {.method = "GET", .target = http_target(turn->r), .fields = &fields, .body_whole = true};
+    struct upstream_request request = {
+        .method = "GET", .target = http_target(turn->r), .fields = &fields, .body_whole = true};
     if (flow_body_fields(turn, &fields))
         work->call = upstream_start(turn->flow->upstreams, &request, &events, work, err);
     fields_fini(&fields);

@@ -24,15 +24,15 @@
 #include "gateway/upstream/upstream.h"
 #include <event2/event_struct.h>
 
-#define FLOW_SECRET_BYTES   32u
-#define FLOW_REASON_BYTES   240u
-#define FLOW_FLIGHTS_MAX    100000u
-#define FLOW_ACCEPTED_MAX   100000u
-#define FLOW_TENANTS_MAX    100000u
-#define FLOW_DIAGNOSES_MAX  64u
-#define FLOW_EVENT_BYTES    (1u << 20)
-#define FLOW_MODELS_MAX     1024u
-#define FLOW_SCOPE_BYTES    (POLICY_TENANT_BYTES_MAX + 8)
+#define FLOW_SECRET_BYTES  32u
+#define FLOW_REASON_BYTES  240u
+#define FLOW_FLIGHTS_MAX   100000u
+#define FLOW_ACCEPTED_MAX  100000u
+#define FLOW_TENANTS_MAX   100000u
+#define FLOW_DIAGNOSES_MAX 64u
+#define FLOW_EVENT_BYTES   (1u << 20)
+#define FLOW_MODELS_MAX    1024u
+#define FLOW_SCOPE_BYTES   (POLICY_TENANT_BYTES_MAX + 8)
 
 struct encode;
 struct encode_call;
@@ -64,7 +64,7 @@ struct flow {
     struct flow_judge *judge;
     char cache[128];
     uint8_t secret[FLOW_SECRET_BYTES];
-    unsigned allow, masks; /* of the settings */
+    unsigned allow, masks;     /* of the settings */
     struct policy_rule *rules; /* point into the settings */
     /* used within one call, never across two */
     struct strict json;
@@ -85,7 +85,7 @@ struct caller {
     uint8_t credential[POLICY_HASH_BYTES];
     char scope[FLOW_SCOPE_BYTES];
     char tenant[POLICY_TENANT_BYTES_MAX + 1]; /* of the key file; "": in none */
-    const char *categories; /* that it may use; NULL: all */
+    const char *categories;                   /* that it may use; NULL: all */
     char categories_text[512];
     double rate;
     unsigned concurrent;
@@ -113,7 +113,7 @@ struct turn {
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
     struct replay_options replay;
-    struct fields extra; /* of an answer that is passed on */
+    struct fields extra;             /* of an answer that is passed on */
     void (*body)(struct turn *turn); /* the body is there */
     void (*gone)(struct turn *turn); /* besides leaving the flight; NULL: nothing */
     void *work;                      /* of embeddings, models, /quire: theirs */
@@ -181,7 +181,7 @@ struct errand {
     int64_t max_age_ms, ttl_ms;
     bool explain, only_if_cached;
     unsigned n_tags;
-    char **tags;         /* owned */
+    char **tags; /* owned */
     uint64_t stale_error_ms;
     /* what may be done */
     bool look, near, keep, accepted;

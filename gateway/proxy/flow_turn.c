@@ -218,7 +218,7 @@ static void pump(struct turn *turn)
         assert(!more || head);
         if (!more) {
             if (flight_ended(flight) == FLIGHT_OPEN)
-                return; /* on_wake goes on */
+                return;  /* on_wake goes on */
             if (!head) { /* it broke before anything was known: no memory */
                 leave(turn);
                 flow_turn_refuse(turn, 502, NULL, "the request could not be sent");

@@ -217,8 +217,8 @@ static void answer_joined(struct vectors_work *work, const struct answer *fresh,
     }
     if (turn->flow->settings->usage == SETTINGS_USAGE_ZERO)
         tokens = fresh_tokens;
-    if (!vectors || replay_vectors(vectors, work->n, (struct strict_text){turn->model, strlen(turn->model)}, tokens, &body,
-                                   &bytes, &err) != 0)
+    if (!vectors || replay_vectors(vectors, work->n, (struct strict_text){turn->model, strlen(turn->model)}, tokens,
+                                   &body, &bytes, &err) != 0)
         flow_turn_refuse(turn, 500, "no_memory", "no memory for an answer of %u vectors", work->n);
     else
         answer_body(work, body, bytes);
@@ -391,9 +391,10 @@ void flow_vectors_begin(struct turn *turn, const struct ask *ask, const struct c
     struct flow *flow = turn->flow;
     struct vectors_work *work = calloc(1, sizeof *work);
     struct quire_error err = {0};
-    bool accepted = turn->caller.in_key_file ||
-                    policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
-    bool ok = work && ask->items > 0 && ask->items <= ITEMS_MAX && (work->items = calloc(ask->items, sizeof *work->items));
+    bool accepted =
+        turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
+    bool ok =
+        work && ask->items > 0 && ask->items <= ITEMS_MAX && (work->items = calloc(ask->items, sizeof *work->items));
     for (uint32_t i = 0; ok && i < ask->items; i++) {
         uint8_t hash[CANONICAL_HASH_BYTES];
         work->items[i].work = work;
@@ -403,7 +404,8 @@ void flow_vectors_begin(struct turn *turn, const struct ask *ask, const struct c
     if (!ok) {
         free(work ? work->items : NULL);
         free(work);
-        flow_turn_say(turn, "bypass", ask->items > ITEMS_MAX ? "more than %u texts" : "no memory for %u texts", ITEMS_MAX);
+        flow_turn_say(turn, "bypass", ask->items > ITEMS_MAX ? "more than %u texts" : "no memory for %u texts",
+                      ITEMS_MAX);
         flow_turn_pass(turn, *turn->model ? turn->model : NULL);
         return;
     }
