@@ -216,9 +216,11 @@ void upstream_call_kicked(struct upstream_call *call)
             finish(call, UPSTREAM_FAILED, "libcurl does not take the request");
         return;
     }
-    bool wants = call->has_body && !call->body_whole && !call->body_ended && evbuffer_get_length(call->body) == 0;
-    if (wants && call->events && call->events->wants)
+    bool wants = call->has_body && !call->body_ended && !call->body_asked && evbuffer_get_length(call->body) == 0;
+    if (wants && call->events && call->events->wants) {
+        call->body_asked = true; /* once, until something comes */
         call->events->wants(call->context, call);
+    }
     if (call->cancelled)
         return; /* kicked again by upstream_cancel */
     bool feed = call->body_starved && (call->body_ended || evbuffer_get_length(call->body) > 0);
@@ -278,6 +280,7 @@ static struct upstream_call *create_call(struct upstream_set *set, const struct 
     call->url = request->url ? strdup(request->url) : NULL;
     call->model = request->model ? strdup(request->model) : NULL;
     call->body = evbuffer_new();
+    call->own_key = request->own_key;
     call->has_body = request->body != NULL;
     call->body_whole = call->body_ended = request->body_whole;
     call->body_bytes = request->body_bytes;
@@ -340,7 +343,9 @@ void upstream_body(struct upstream_call *call, struct evbuffer *more, bool end)
     if (more && evbuffer_add_buffer(call->body, more) != 0)
         telemetry_log(TELEMETRY_WARNING, "no memory for a body; its request will fail");
     call->body_ended = end;
-    if (call->body_starved)
+    if (evbuffer_get_length(call->body) > 0)
+        call->body_asked = false;
+    if (call->body_starved && (end || !call->body_asked))
         upstream_loop_kick(call);
 }
 
