@@ -34,12 +34,17 @@ static struct strict_text text_of(const char *text)
     return (struct strict_text){text, strlen(text)};
 }
 
+/* In the order of the text; what is put at a place comes before what is taken out there. */
 static void add(struct plan *plan, size_t at, size_t bytes, struct strict_text text, const char *behind)
 {
     uint32_t i = plan->n++;
     assert(plan->n <= EDITS_MAX);
-    for (; i > 0 && plan->edits[i - 1].at > at; i--)
-        plan->edits[i] = plan->edits[i - 1];
+    for (; i > 0; i--) {
+        const struct edit *before = &plan->edits[i - 1];
+        if (before->at < at || (before->at == at && (before->bytes == 0 || bytes > 0)))
+            break;
+        plan->edits[i] = *before;
+    }
     plan->edits[i] = (struct edit){at, bytes, text, behind};
 }
 

@@ -14,7 +14,7 @@
  * surrogate pair, more than STRICT_DEPTH_MAX levels, a number whose exponent has more than 15 digits.
  *
  * A reader is used for one text after the other and keeps a little memory between them. Memory is bounded by the text:
- * at most 16 bytes for each of its bytes, mostly far less. One thread at a time.
+ * 24 bytes for each value, so at most 24 for each byte of the text (while it grows), mostly far less. One thread at a time.
  */
 #ifndef QUIRE_GATEWAY_TEXT_STRICT_H
 #define QUIRE_GATEWAY_TEXT_STRICT_H
