@@ -13,8 +13,8 @@
  *                   handed to the kernel, or was given up. The request is freed after it.
  *
  * The owner answers by http_head, http_data..., http_end; or by http_answer, which is all three; or gives up by
- * http_abort, which closes the connection so that the client sees a broken answer. After http_end or http_abort only
- * `done` is called, and only reading calls are allowed until then.
+ * http_abort, which closes the connection so that the client sees a broken answer. After http_end, http_cut or http_abort
+ * only `done` is called, and only reading calls are allowed until then.
  *
  * Of one connection one request is with an owner at a time; those that came behind it (pipelining) wait, and are
  * answered in order. A client that closes its sending side counts as gone. An answer that ends before the request's
@@ -65,6 +65,7 @@ struct http_options {
     const char *tls_cert, *tls_key; /* files; NULL: no TLS */
     bool reuse_port;
     int backlog;
+    const char *allow_origin; /* Access-Control-Allow-Origin of every answer; NULL: what owners say */
     /* Fills the body (JSON, say) of an answer that the server gives itself; `text` says what is wrong. */
     void (*error)(void *context, int status, const char *text, struct fields *fields, struct evbuffer *body);
     void *error_context;
@@ -134,14 +135,18 @@ void http_head(struct http_request *r, int status, const struct fields *fields, 
 void http_data(struct http_request *r, const void *bytes, size_t n);
 /* The same; the bytes are moved, not copied, and `bytes` is empty afterwards. */
 void http_data_move(struct http_request *r, struct evbuffer *bytes);
-/* Fewer bytes than `length`: the connection is closed. */
+/* Fewer bytes than `length`: http_cut. */
 void http_end(struct http_request *r);
+/* Sends what waits, then closes the connection without the answer's proper end, so that nobody takes it for whole. */
+void http_cut(struct http_request *r);
 /* All three. */
 void http_answer(struct http_request *r, int status, const struct fields *fields, const void *bytes, size_t n);
 /* Closes the connection at once, what was not sent is lost. */
 void http_abort(struct http_request *r);
 /* Whether a head was given; its status, 0 before. */
 int http_status(const struct http_request *r);
+/* Whether the answer's head said text/event-stream. */
+bool http_is_event_stream(const struct http_request *r);
 /* Whether an answer can still be given or goes on: neither ended, aborted nor gone. */
 bool http_is_open(const struct http_request *r);
 /* Whether HTTP_HIGH_BYTES or more wait for the client. After true comes `writable`. */

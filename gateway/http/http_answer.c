@@ -88,14 +88,18 @@ bool http_answer_write_head(struct http_connection *c, int status, const struct 
     int n = snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status, http_reason(status));
     bool ok = n > 0 && (size_t)n < sizeof line && evbuffer_add(c->out, line, (size_t)n) == 0;
     bool has_date = false;
+    const char *origin = c->server->options.allow_origin;
     for (uint32_t i = 0; ok && fields && i < fields->n; i++) {
         const char *name = fields_name(fields, i);
         has_date = has_date || strcasecmp(name, "Date") == 0;
         /* framing is this file's, whoever made the fields */
         if (strcasecmp(name, "Content-Length") != 0 && strcasecmp(name, "Transfer-Encoding") != 0 &&
-            strcasecmp(name, "Connection") != 0)
+            strcasecmp(name, "Connection") != 0 && !(origin && strcasecmp(name, "Access-Control-Allow-Origin") == 0))
             ok = add_field(c->out, name, fields_value(fields, i));
     }
+    if (ok && origin)
+        ok = add_field(c->out, "Access-Control-Allow-Origin", origin) &&
+             add_field(c->out, "Access-Control-Expose-Headers", "*");
     if (ok && !has_date)
         ok = add_field(c->out, "Date", date_now());
     if (ok && chunked)
@@ -117,6 +121,8 @@ void http_head(struct http_request *r, int status, const struct fields *fields, 
         return;
     r->status = status;
     r->answer_length = length;
+    const char *type = fields ? fields_get(fields, "Content-Type") : NULL;
+    r->event_stream = type && strncasecmp(type, "text/event-stream", 17) == 0;
     r->bodiless = r->is_head || status == 204 || status == 304;
     r->chunked = length < 0 && !r->bodiless && !r->is_http10;
     if (length < 0 && !r->chunked && !r->bodiless)
@@ -182,10 +188,18 @@ void http_end(struct http_request *r)
         return;
     bool short_body = r->answer_length >= 0 && !r->bodiless && r->sent_bytes != (uint64_t)r->answer_length;
     if (short_body || (r->chunked && evbuffer_add(r->connection->out, "0\r\n\r\n", 5) != 0)) {
-        http_abort(r);
+        http_cut(r);
         return;
     }
     r->ended = true;
+    http_connection_mark(r->connection);
+}
+
+void http_cut(struct http_request *r)
+{
+    if (!http_is_open(r))
+        return;
+    r->ended = r->close_after = true;
     http_connection_mark(r->connection);
 }
 
@@ -207,6 +221,11 @@ void http_abort(struct http_request *r)
 int http_status(const struct http_request *r)
 {
     return r->status;
+}
+
+bool http_is_event_stream(const struct http_request *r)
+{
+    return r->event_stream;
 }
 
 bool http_is_open(const struct http_request *r)

@@ -48,7 +48,7 @@ struct http_request {
     int status;
     int64_t answer_length;
     uint64_t sent_bytes;
-    bool chunked, close_after, ended, aborted, gone, bodiless, full;
+    bool chunked, event_stream, close_after, ended, aborted, gone, bodiless, full;
 };
 
 struct http_connection {

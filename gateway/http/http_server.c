@@ -51,6 +51,7 @@ static void options_fini(struct http_options *options)
 {
     free((void *)options->tls_cert);
     free((void *)options->tls_key);
+    free((void *)options->allow_origin);
 }
 
 static int options_copy(struct http_options *to, const struct http_options *from, struct quire_error *err)
@@ -58,7 +59,9 @@ static int options_copy(struct http_options *to, const struct http_options *from
     *to = *from;
     to->tls_cert = from->tls_cert ? strdup(from->tls_cert) : NULL;
     to->tls_key = from->tls_key ? strdup(from->tls_key) : NULL;
-    if ((from->tls_cert && !to->tls_cert) || (from->tls_key && !to->tls_key)) {
+    to->allow_origin = from->allow_origin ? strdup(from->allow_origin) : NULL;
+    if ((from->tls_cert && !to->tls_cert) || (from->tls_key && !to->tls_key) ||
+        (from->allow_origin && !to->allow_origin)) {
         options_fini(to);
         return error_set(err, QUIRE_ENOMEM, "no memory for the server's options");
     }

@@ -278,6 +278,7 @@ static struct upstream_call *create_call(struct upstream_set *set, const struct 
     call->url = request->url ? strdup(request->url) : NULL;
     call->model = request->model ? strdup(request->model) : NULL;
     call->body = evbuffer_new();
+    call->own_key = request->own_key;
     call->has_body = request->body != NULL;
     call->body_whole = call->body_ended = request->body_whole;
     call->body_bytes = request->body_bytes;

@@ -60,6 +60,7 @@ struct upstream_request {
     const char *url;       /* not NULL: asked there instead ("http://host:port/path"), target and model are not used */
     struct evbuffer *body; /* is emptied; NULL: none */
     int64_t body_bytes;    /* of the whole body if it is streamed: -1 where not known (chunked) */
+    bool own_key;          /* the fields hold the credential to be used, whatever key the settings have */
     bool body_whole;       /* `body` is all of it (body_bytes is not used); false: more comes by upstream_body */
     uint32_t head_timeout_ms;  /* 0: the setting; never more than the setting */
     uint32_t total_timeout_ms; /* 0: none. For calls of the gateway's own (encoder, judge) */

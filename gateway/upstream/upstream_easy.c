@@ -154,7 +154,7 @@ static bool add_key(struct upstream_call *call, const char *key)
 static bool make_lines(struct upstream_call *call)
 {
     static const char *const own[] = {"Accept", "Content-Type", "Expect", "User-Agent"};
-    const char *key = call->server ? call->server->key : "";
+    const char *key = call->server && !call->own_key ? call->server->key : "";
     bool ok = true;
     for (uint32_t i = 0; ok && i < call->fields.n; i++) {
         const char *name = fields_name(&call->fields, i), *value = fields_value(&call->fields, i);

@@ -56,7 +56,7 @@ struct upstream_call {
     char *model;
     struct evbuffer *body;
     int64_t body_bytes;
-    bool has_body, body_whole, body_ended, body_starved;
+    bool own_key, has_body, body_whole, body_ended, body_starved;
     uint32_t head_timeout_ms, total_timeout_ms;
     /* the try that runs */
     struct upstream_server *server; /* NULL where the request names a URL */
