@@ -4,7 +4,7 @@
 # Each suite runs against the stand-in model itself (direct), against a gateway with its cache off, and against one with a
 # cache, where it asks twice: what works here and not there is the gateway's. npm: openai, ai with @ai-sdk/openai and
 # openai-compatible, @langchain/openai, @anthropic-ai/sdk (node/package-lock.json; skipped without the registry); Debian:
-# httpx, aiohttp, requests, curl. PART: openai ai langchain anthropic httpx aiohttp requests curl, or a target: direct off
+# httpx, aiohttp, requests, curl. PART: settings openai ai langchain anthropic httpx aiohttp requests curl, or a target: direct off
 # cache. One line per check; exit status 0 when nothing failed.
 set -u
 
@@ -67,6 +67,7 @@ gateway() { # NAME SETTINGS...
 gateway off --set cache-on=false
 gateway cache --server "unix:$work/quire.sock" --set cache=clients
 
+wanted settings && part settings /usr/bin/python3 "$here/../settings_table.py" "$build"
 for target in "${only[@]}"; do
     export TARGET=$target BASE_URL=${address[$target]}/v1
     for name in openai ai langchain anthropic; do
