@@ -32,7 +32,7 @@
 #ifndef QUIRE_GATEWAY_HTTP_H
 #define QUIRE_GATEWAY_HTTP_H
 
-#include "gateway/http/fields.h"
+#include "gateway/http/fields_list.h"
 #include "quire.h"
 
 /* Bytes of an answer that wait for the client: above HIGH http_is_full says yes, at LOW `writable` comes. */
