@@ -22,6 +22,7 @@
 #include "io/error.h"
 #include <errno.h>
 #include <event2/buffer.h>
+#include <event2/event.h>
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/rand.h>

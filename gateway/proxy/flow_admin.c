@@ -39,7 +39,7 @@ bool flow_admin_has_key(const struct turn *turn)
            CRYPTO_memcmp(given + 7, key, strlen(key)) == 0;
 }
 
-static void answer_json(struct turn *turn, const char *text)
+static void answer_text(struct turn *turn, const char *text)
 {
     struct fields fields = {0};
     fields_add(&fields, "Content-Type", "application/json");
@@ -62,9 +62,9 @@ static void on_reply(void *context, enum sc_outcome outcome, struct redisReply *
     } else if (work->counts) {
         snprintf(text, sizeof text, "{\"%s\": %lld, \"dry_run\": %s}\n", work->counts,
                  reply->type == REDIS_REPLY_INTEGER ? (long long)reply->integer : 0, work->dry_run ? "true" : "false");
-        answer_json(turn, text);
+        answer_text(turn, text);
     } else {
-        answer_json(turn, "{\"ok\": true}\n");
+        answer_text(turn, "{\"ok\": true}\n");
     }
     free(work);
 }

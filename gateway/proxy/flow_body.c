@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <event2/buffer.h>
 #include <math.h>
+#include <openssl/evp.h>
 #include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
