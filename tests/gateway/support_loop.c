@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +74,7 @@ void loop_init(struct loop *loop)
 void loop_open(struct loop *loop)
 {
     struct quire_error err = {0};
+    signal(SIGPIPE, SIG_IGN);
     loop->base = event_base_new();
     assert(loop->base);
     int rc = http_server_create(loop->base, &loop->options, &loop->handlers, loop->context, &loop->server, &err);
