@@ -230,6 +230,9 @@ class Model(BaseHTTPRequestHandler):
             if request.get("encoding_format") == "base64":
                 vector = base64.b64encode(struct.pack("<%df" % dim, *vector)).decode()
             out.append({"object": "embedding", "index": i, "embedding": vector})
+        if "html" in self.steer:
+            self.reply(200, b"<html><body>busy</body></html>", kind="text/html")
+            return
         self.reply(200, {"object": "list", "data": out, "model": request.get("model", "stand-in"),
                          "usage": {"prompt_tokens": tokens, "total_tokens": tokens}})
 
