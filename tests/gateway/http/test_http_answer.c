@@ -1,5 +1,6 @@
 /*
- * test_http_answer.c - answers of every kind, streams of bodies both ways, back-pressure, clients that leave or are slow.
+ * test_http_answer.c - answers of every kind, streams of bodies both ways, back-pressure, clients that leave or are
+ * slow.
  */
 #include "tests/gateway/support_loop.h"
 #include <event2/buffer.h>
