@@ -13,8 +13,8 @@
  *                   handed to the kernel, or was given up. The request is freed after it.
  *
  * The owner answers by http_head, http_data..., http_end; or by http_answer, which is all three; or gives up by
- * http_abort, which closes the connection so that the client sees a broken answer. After http_end, http_cut or http_abort
- * only `done` is called, and only reading calls are allowed until then.
+ * http_abort, which closes the connection so that the client sees a broken answer. After http_end, http_cut or
+ * http_abort only `done` is called, and only reading calls are allowed until then.
  *
  * Of one connection one request is with an owner at a time; those that came behind it (pipelining) wait, and are
  * answered in order. A client that closes its sending side counts as gone. An answer that ends before the request's
@@ -26,12 +26,13 @@
  * Memory: a connection that waits has no buffers. A request holds its head, what of its body has not been taken, and
  * what of its answer the client has not read yet, which the owner bounds by http_is_full.
  *
- * One thread: the loop's. No call blocks. Callbacks come from the loop only, never from within a call of this header.
+ * The process ignores SIGPIPE. One thread: the loop's. No call blocks. Callbacks come from the loop only, never from
+ * within a call of this header.
  */
 #ifndef QUIRE_GATEWAY_HTTP_H
 #define QUIRE_GATEWAY_HTTP_H
 
-#include "gateway/http/fields.h"
+#include "gateway/http/fields_list.h"
 #include "quire.h"
 
 /* Bytes of an answer that wait for the client: above HIGH http_is_full says yes, at LOW `writable` comes. */
@@ -128,7 +129,8 @@ bool http_body_is_whole(const struct http_request *r);
 
 /* Status line and fields. `length` is that of the body, -1 where it is not known: then it is chunked (closed at its end
  * for HTTP/1.0). Content-Length, Transfer-Encoding, Connection and (where there is none) Date are added here; `fields`
- * (may be NULL) are copied. To a HEAD request the body's bytes are counted and not sent. Statuses 204 and 304 have none. */
+ * (may be NULL) are copied. To a HEAD request the body's bytes are counted and not sent. Statuses 204 and 304 have
+ * none. */
 void http_head(struct http_request *r, int status, const struct fields *fields, int64_t length);
 /* Bytes of the body. More than `length` of them: the connection is closed, as the answer would be broken. Each call is
  * sent at once, as a chunk of its own where the answer is chunked. Without memory the request is aborted. */
