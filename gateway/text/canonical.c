@@ -175,10 +175,25 @@ static void put_masked(struct canonical *c, uint32_t node)
     put(c, "\"", 1);
 }
 
+/* Digits that end with another than 0 are spelled canonically: lists of tokens have thousands of them. */
+static bool is_plain_number(const char *text, size_t bytes)
+{
+    size_t digits = 0;
+    while (digits < bytes && text[digits] >= '0' && text[digits] <= '9')
+        digits++;
+    return digits == bytes && text[bytes - 1] != '0';
+}
+
 static void put_number(struct canonical *c, uint32_t node)
 {
     struct strict_number number;
-    strict_number(c->json->text + c->json->nodes[node].at, c->json->nodes[node].bytes, &number);
+    const char *text = c->json->text + c->json->nodes[node].at;
+    size_t bytes = c->json->nodes[node].bytes;
+    if (is_plain_number(text, bytes)) {
+        put(c, text, bytes);
+        return;
+    }
+    strict_number(text, bytes, &number);
     if (number.negative)
         put(c, "-", 1);
     put(c, number.first, number.first_bytes);
@@ -335,19 +350,19 @@ static uint32_t question_of(const struct ask *ask)
 static void put_object(struct canonical *c, uint32_t object, enum place place, bool masked)
 {
     const struct strict *json = c->json;
-    const uint32_t *names = json->order + json->nodes[object].canon;
+    uint32_t from = json->nodes[object].canon;
     bool first = true;
     put(c, "{", 1);
     for (uint32_t i = 0; i < json->nodes[object].n; i++) {
-        uint32_t value = names[i] + 1;
-        struct strict_text name = strict_spelling(json, names[i]);
+        uint32_t name_node = json->order[from + i], value = name_node + 1;
+        struct strict_text name = strict_spelling(json, name_node);
         bool inner = masked;
         if (place != PLACE_ANY && is_left_out(c, place, name, value))
             continue;
         if (!first)
             put(c, ",", 1);
         first = false;
-        put_string(c, names[i]);
+        put_string(c, name_node);
         put(c, ":", 1);
         if (value == c->question)
             put(c, "?", 1);

@@ -107,6 +107,8 @@ static int order_names(struct reading *r, struct strict_node *object)
     struct strict *json = r->json;
     uint32_t n = object->n, node = (uint32_t)(object - json->nodes);
     object->canon = json->n_order;
+    if (n == 0)
+        return 0;
     if (!array_reserve(&json->order, &json->order_capacity, (size_t)json->n_order + 2 * (size_t)n))
         return no_memory(r);
     uint32_t *names = json->order + json->n_order, k = 0;

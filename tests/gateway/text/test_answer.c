@@ -233,7 +233,8 @@ static void completions(void **state)
 #define RESPONSE(status, output, more)                                                                                 \
     "{\"id\":\"r\",\"status\":\"" status "\",\"output\":[" output                                                      \
     "],\"error\":null,\"incomplete_details\":null,\"usage\":{\"input_tokens\":5,\"output_tokens\":6}" more "}"
-#define SAID "{\"type\":\"message\",\"status\":\"completed\"," \
+#define SAID                                                                                                           \
+    "{\"type\":\"message\",\"status\":\"completed\","                                                                  \
     "\"content\":[{\"type\":\"output_text\",\"text\":\"x\"}]}"
 #define EVENT(type, more) "event: " type "\ndata: {\"type\":\"" type "\"" more "}\n\n"
 
