@@ -70,10 +70,16 @@ struct canonical {
     char piece[1024]; /* small writes on their way to the hash */
 };
 
+/* After a failure nothing goes to OpenSSL any more: a context that could not begin must not go on. */
+static void hash_bytes(struct canonical *c, const void *data, size_t bytes)
+{
+    if (!c->failed && bytes > 0 && EVP_DigestUpdate(c->context, data, bytes) != 1)
+        c->failed = QUIRE_EINTERNAL;
+}
+
 static void flush(struct canonical *c)
 {
-    if (c->n_piece > 0 && EVP_DigestUpdate(c->context, c->piece, c->n_piece) != 1)
-        c->failed = QUIRE_EINTERNAL;
+    hash_bytes(c, c->piece, c->n_piece);
     c->n_piece = 0;
 }
 
@@ -98,8 +104,7 @@ static void put(struct canonical *c, const char *data, size_t bytes)
     if (c->n_piece + bytes > sizeof c->piece)
         flush(c);
     if (bytes > sizeof c->piece) {
-        if (EVP_DigestUpdate(c->context, data, bytes) != 1)
-            c->failed = QUIRE_EINTERNAL;
+        hash_bytes(c, data, bytes);
         return;
     }
     memcpy(c->piece + c->n_piece, data, bytes);
@@ -467,7 +472,7 @@ static void begin_hash(struct canonical *c, const char *what)
 {
     char line[40];
     if (EVP_DigestInit_ex2(c->context, c->sha256, NULL) != 1)
-        c->failed = QUIRE_EINTERNAL;
+        c->failed = QUIRE_ENOMEM; /* it worked when the context was made, and allocates each time */
     put(c, line, (size_t)snprintf(line, sizeof line, "quire-gateway %d %s\n", CANONICAL_VERSION, what));
 }
 
@@ -476,6 +481,8 @@ static void end_hash(struct canonical *c, uint8_t hash[CANONICAL_HASH_BYTES])
     uint8_t out[EVP_MAX_MD_SIZE];
     unsigned bytes = 0;
     flush(c);
+    if (c->failed)
+        return;
     if (EVP_DigestFinal_ex(c->context, out, &bytes) != 1 || bytes != CANONICAL_HASH_BYTES)
         c->failed = QUIRE_EINTERNAL;
     else
@@ -575,7 +582,8 @@ int canonical_create(struct canonical **canonical, struct quire_error *err)
         return error_set(err, QUIRE_ENOMEM, "no memory for a hash");
     c->context = EVP_MD_CTX_new();
     c->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    if (!c->context || !c->sha256) {
+    /* begun once here: where it cannot work at all, that is known from the start */
+    if (!c->context || !c->sha256 || EVP_DigestInit_ex2(c->context, c->sha256, NULL) != 1) {
         canonical_destroy(c);
         return error_set(err, QUIRE_EUNSUPPORTED, "OpenSSL offers no SHA-256");
     }
