@@ -9,8 +9,8 @@
  * Names come in the order in which the reader has sorted them, which is by bytes of their spelling. A walk is at most
  * STRICT_DEPTH_MAX calls deep, because the text is.
  *
- * Sources of what is left out: fields that servers document as accounting, routing or transport (OpenAI, vLLM, llama.cpp,
- * LiteLLM). A field is put on this list only where no server lets it change the text of an answer.
+ * Sources of what is left out: fields that servers document as accounting, routing or transport (OpenAI, vLLM,
+ * llama.cpp, LiteLLM). A field is put on this list only where no server lets it change the text of an answer.
  */
 #include "gateway/text/canonical.h"
 #include "gateway/text/mask.h"

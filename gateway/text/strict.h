@@ -15,8 +15,8 @@
  * stands or in canonical spelling.
  *
  * A reader is used for one text after the other and keeps a little memory between them. Memory is bounded by the text:
- * 24 bytes for each value (twice that while the array grows), 4 for each name, and the strings that are spelled anew; so
- * a list of 1 MiB of digits takes 12 MiB, and a chat a tenth of its size. One thread at a time.
+ * 24 bytes for each value (twice that while the array grows), 4 for each name, and the strings that are spelled anew;
+ * so a list of 1 MiB of digits takes 12 MiB, and a chat a tenth of its size. One thread at a time.
  */
 #ifndef QUIRE_GATEWAY_TEXT_STRICT_H
 #define QUIRE_GATEWAY_TEXT_STRICT_H
@@ -73,7 +73,8 @@ bool strict_is(const struct strict *json, uint32_t node, const char *plain);
 /* The string of a node, escapes undone, into `out`, which has room for nodes[node].bytes. Returns its bytes. */
 size_t strict_decode(const struct strict *json, uint32_t node, char *out);
 /* A string as canonical JSON spells it, without quotes: only `"`, `\` and what is below U+0020 is escaped, by two
- * characters where JSON has them, else as \u00xx in lower case. Two strings are equal if and only if their spellings are. */
+ * characters where JSON has them, else as \u00xx in lower case. Equal strings, and no
+ * others, have equal spellings. */
 struct strict_text strict_spelling(const struct strict *json, uint32_t node);
 /* Any UTF-8 as a JSON string with its quotes, into `out`, which has room for 6 * bytes + 2. Returns its bytes; 0: that is
  * no UTF-8. */

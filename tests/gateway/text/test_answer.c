@@ -138,6 +138,8 @@ static void usage(void **state)
     /* Azure's first chunk has no choices either, and is the client's */
     judge_stream(&options, "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n" HI STOP DONE);
     assert_int_equal(seen[0], 0);
+    judge_stream(&options, "data: {\"usage\":{\"prompt_tokens\":3}}\n\n" HI STOP DONE);
+    assert_int_equal(seen[0], 0);
     judge_stream(&options, "data: {\"choices\":[],\"usage\":null}\n\n" HI STOP DONE);
     assert_int_equal(seen[0], 0);
     assert_false(answer.has_usage);
