@@ -52,7 +52,7 @@ if(TARGET PkgConfig::CMOCKA)
   quire_tests(document quire_document quire_index quire_kernels quire_io)
   quire_tests(server quire_server quire_document quire_cache quire_index quire_kernels quire_io)
 
-  quire_tests(gateway quire_gateway quire_io)
+  quire_tests(gateway quire_gateway quire_datasets quire_index quire_kernels quire_io)
 
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
   file(GLOB fuzz_helpers CONFIGURE_DEPENDS tests/fuzz/support_*.c)
@@ -131,6 +131,7 @@ quire_script(recall tests/recall/run.sh 600)
 quire_script(library/example tests/library/run.sh 120)
 quire_script(e2e/clients tests/e2e/run.sh 600)
 quire_script(clients/search tests/clients/run.sh 600)
+quire_script(gateway/clients tests/gateway/clients/run.sh 900)
 quire_script(search/wire tests/search/run.sh 600)
 quire_script(gateway/oracle tests/gateway/oracle/run.sh 180)
 quire_script(crash/kill_loop tests/crash/run.sh 600)

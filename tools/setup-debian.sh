@@ -23,13 +23,15 @@ run_packages=(
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
     redis-tools                                  # redis-cli, redis-benchmark: to talk to the server
     wordnet-base                                 # the sample's text
+    curl python3                                 # an application and a stand-in for its model, to try the gateway with
     ca-certificates
 )
 test_packages=(
     g++                                          # the library's header from C++
     libcmocka-dev                                # unit tests
     openssl                                      # end-to-end tests over TLS
-    python3 python3-numpy python3-redis          # end-to-end tests with redis-py
+    python3-numpy python3-redis                  # end-to-end tests with redis-py
+    python3-httpx python3-aiohttp python3-requests        # clients of the gateway
     clang clang-format                           # second compiler, layout of the sources
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor
     prometheus-redis-exporter                    # what operators point at the server

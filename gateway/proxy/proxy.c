@@ -9,7 +9,7 @@
  */
 #include "gateway/proxy/proxy.h"
 #include "gateway/http/http.h"
-#include "gateway/proxy/pass.h"
+#include "gateway/proxy/flow.h"
 #include "gateway/proxy/proxy_log.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
@@ -34,6 +34,7 @@ struct proxy {
     struct settings *settings;
     struct telemetry *telemetry;
     struct upstream_set *upstreams;
+    struct flow *flow;
     struct http_server *server, *own; /* own: that of metrics-listen; NULL: the other serves its paths */
     struct telemetry_counter *connections, *requests;
     /* a stop */
@@ -65,7 +66,8 @@ static int describe(const struct proxy *proxy, struct evbuffer *out)
                             "\"upstreams\":[",
                             proxy->stopping ? "stopping" : "ok", QUIRE_VERSION_STRING,
                             http_server_connections(proxy->server), http_server_requests(proxy->server)) < 0 ||
-        upstream_describe(proxy->upstreams, out) < 0 || evbuffer_add_printf(out, "]}\n") < 0)
+        upstream_describe(proxy->upstreams, out) < 0 || evbuffer_add_printf(out, "],") < 0 ||
+        flow_describe(proxy->flow, out) < 0 || evbuffer_add_printf(out, "}\n") < 0)
         return QUIRE_ENOMEM;
     return 0;
 }
@@ -134,37 +136,17 @@ static bool serve_preflight(struct proxy *proxy, struct http_request *r)
 
 /* ---- requests ---- */
 
-static void passed(void *context, struct http_request *r, const struct pass_end *pass)
+static void ended(void *context, struct http_request *r, const struct flow_end *end)
 {
     struct proxy *proxy = context;
-    struct flow_end end = {.route = "other",
-                           .cache = "",
-                           .reason = "",
-                           .category = "",
-                           .model = "",
-                           .upstream = pass->upstream,
-                           .tenant = "",
-                           .question = "",
-                           .similarity = -1,
-                           .connect_us = pass->connect_us,
-                           .upstream_us = pass->total_us,
-                           .client_gone = pass->client_gone,
-                           .upstream_failed = pass->upstream_failed};
-    proxy_log_request(proxy->telemetry, r, &end);
-}
-
-/* What is not the gateway's own. */
-static void serve(struct proxy *proxy, struct http_request *r)
-{
-    struct pass_options options = {.done = passed, .context = proxy};
-    pass_begin(r, proxy->upstreams, &options);
+    proxy_log_request(proxy->telemetry, r, end);
 }
 
 static void on_begin(void *context, struct http_request *r)
 {
     struct proxy *proxy = context;
     if ((proxy->own || !serve_own(proxy, r)) && !serve_preflight(proxy, r))
-        serve(proxy, r);
+        flow_begin(proxy->flow, r, ended, proxy);
 }
 
 static void on_own_begin(void *context, struct http_request *r)
@@ -239,6 +221,8 @@ int proxy_create(struct event_base *base, struct settings *settings, struct prox
     if (rc == 0)
         rc = upstream_set_create(base, settings, proxy->telemetry, &proxy->upstreams, err);
     if (rc == 0)
+        rc = flow_create(base, settings, proxy->upstreams, proxy->telemetry, &proxy->flow, err);
+    if (rc == 0)
         rc = http_server_create(base, &options, &handlers, proxy, &proxy->server, err);
     if (rc == 0 && *settings->metrics_listen) {
         options.tls_cert = options.tls_key = NULL;
@@ -265,6 +249,7 @@ void proxy_destroy(struct proxy *proxy)
     event_del(&proxy->stop);
     http_server_destroy(proxy->own);
     http_server_destroy(proxy->server); /* each request hears `gone`, and cancels what it has upstream */
+    flow_destroy(proxy->flow);
     upstream_set_destroy(proxy->upstreams);
     telemetry_destroy(proxy->telemetry);
     telemetry_access_close();
@@ -305,7 +290,9 @@ int proxy_reload(struct proxy *proxy, struct settings *settings, struct quire_er
         return rc;
     rc = telemetry_access_open(settings->access_log, err);
     if (rc == 0)
-        rc = upstream_set_reload(proxy->upstreams, settings, err);
+        rc = flow_reload(proxy->flow, settings, err);
+    if (rc == 0 && (rc = upstream_set_reload(proxy->upstreams, settings, err)) < 0)
+        flow_reload(proxy->flow, proxy->settings, NULL); /* the key file as it is now; the rest as it was */
     if (rc < 0) {
         http_server_set(proxy->server, &old, NULL);
         return rc;
