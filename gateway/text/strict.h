@@ -11,8 +11,8 @@
  *
  * What other readers forgive is an error here, because a text that two readers understand differently poisons a cache:
  * a name twice in one object (escapes undone: "a" and "\u0061" are one name), broken UTF-8, a byte-order mark, half a
- * surrogate pair, more than STRICT_DEPTH_MAX levels, a number whose exponent has more than 15 digits, as it
- * stands or in canonical spelling.
+ * surrogate pair, more than STRICT_DEPTH_MAX levels, a number whose exponent has more than 15 digits, as it stands or in
+ * canonical spelling.
  *
  * A reader is used for one text after the other and keeps a little memory between them. Memory is bounded by the text:
  * 24 bytes for each value (twice that while the array grows), 4 for each name, and the strings that are spelled anew;
@@ -73,11 +73,10 @@ bool strict_is(const struct strict *json, uint32_t node, const char *plain);
 /* The string of a node, escapes undone, into `out`, which has room for nodes[node].bytes. Returns its bytes. */
 size_t strict_decode(const struct strict *json, uint32_t node, char *out);
 /* A string as canonical JSON spells it, without quotes: only `"`, `\` and what is below U+0020 is escaped, by two
- * characters where JSON has them, else as \u00xx in lower case. Equal strings, and no
- * others, have equal spellings. */
+ * characters where JSON has them, else as \u00xx in lower case. Equal strings, and no others, have equal spellings. */
 struct strict_text strict_spelling(const struct strict *json, uint32_t node);
-/* Any UTF-8 as a JSON string with its quotes, into `out`, which has room for 6 * bytes + 2. Returns its bytes; 0: that is
- * no UTF-8. */
+/* Any UTF-8 as a JSON string with its quotes, into `out`, which has room for 6 * bytes + 2. Returns its bytes; 0: that
+ * is no UTF-8. */
 size_t strict_quote(const char *text, size_t bytes, char *out);
 /* A number as a double, rounded; NAN of other nodes. Too large: infinity. */
 double strict_double(const struct strict *json, uint32_t node);
