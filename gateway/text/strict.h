@@ -11,7 +11,7 @@
  *
  * What other readers forgive is an error here, because a text that two readers understand differently poisons a cache:
  * a name twice in one object (escapes undone: "a" and "\u0061" are one name), broken UTF-8, a byte-order mark, half a
- * surrogate pair, more than STRICT_DEPTH_MAX levels, a number whose exponent has more than 15 digits, as it stands or in
+ * surrogate pair, more than STRICT_DEPTH_MAX levels, a number whose exponent has more than 15 digits, also in its
  * canonical spelling.
  *
  * A reader is used for one text after the other and keeps a little memory between them. Memory is bounded by the text:
@@ -95,8 +95,8 @@ static inline enum strict_kind strict_kind(const struct strict *json, uint32_t n
     return (enum strict_kind)json->nodes[node].kind;
 }
 
-/* for (uint32_t i = strict_begin(node); i < strict_end(json, node); i = strict_next(json, i)): elements of a list. Of an
- * object i is the name, i + 1 the value, and the step is strict_next(json, i + 1). Scalars have none. */
+/* for (uint32_t i = strict_begin(node); i < strict_end(json, node); i = strict_next(json, i)): elements of a list. Of
+ * an object i is the name, i + 1 the value, and the step is strict_next(json, i + 1). Scalars have none. */
 static inline uint32_t strict_begin(uint32_t node)
 {
     return node + 1;
