@@ -26,12 +26,13 @@
  * Memory: a connection that waits has no buffers. A request holds its head, what of its body has not been taken, and
  * what of its answer the client has not read yet, which the owner bounds by http_is_full.
  *
- * One thread: the loop's. No call blocks. Callbacks come from the loop only, never from within a call of this header.
+ * The process ignores SIGPIPE. One thread: the loop's. No call blocks. Callbacks come from the loop only, never from
+ * within a call of this header.
  */
 #ifndef QUIRE_GATEWAY_HTTP_H
 #define QUIRE_GATEWAY_HTTP_H
 
-#include "gateway/http/fields.h"
+#include "gateway/http/fields_list.h"
 #include "quire.h"
 
 /* Bytes of an answer that wait for the client: above HIGH http_is_full says yes, at LOW `writable` comes. */

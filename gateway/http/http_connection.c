@@ -129,6 +129,7 @@ static void linger(struct http_connection *c)
         ERR_clear_error();
     }
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
+    bufferevent_enable(c->bev, EV_READ);
     struct evbuffer *input = bufferevent_get_input(c->bev);
     evbuffer_drain(input, evbuffer_get_length(input));
     http_connection_deadline(c, clock_us() + (uint64_t)HTTP_LINGER_MS * 1000);
@@ -316,7 +317,6 @@ struct http_connection *http_connection_create(struct http_server *server, int f
     uint32_t write_ms = server->options.write_timeout_ms;
     struct timeval write_timeout = {(time_t)(write_ms / 1000), (suseconds_t)(write_ms % 1000) * 1000};
     bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
-    bufferevent_setwatermark(c->bev, EV_READ, 0, HTTP_INPUT_BYTES);
     bufferevent_setwatermark(c->bev, EV_WRITE, HTTP_LOW_BYTES, 0);
     bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);

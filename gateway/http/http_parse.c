@@ -361,7 +361,8 @@ static bool parse_head(struct http_connection *c, struct evbuffer *input)
     struct http_request *r = c->request;
     if (!r) {
         if (!(r = c->request = request_create(c))) {
-            http_connection_close(c);
+            c->failed = true; /* closed by the flush event */
+            http_connection_mark(c);
             return false;
         }
         http_connection_deadline(c, r->began_us + (uint64_t)options->head_timeout_ms * 1000);
@@ -417,6 +418,20 @@ static bool parse_body(struct http_connection *c, struct evbuffer *input)
     return true;
 }
 
+/* Reads no more while much waits to be parsed. Not by a high watermark: libevent 2.1.12 calls the read callback again
+ * and again as long as the input stays above one, and the loop never rests. */
+static void bound_input(struct http_connection *c, const struct evbuffer *input)
+{
+    bool deaf = evbuffer_get_length(input) >= HTTP_INPUT_BYTES;
+    if (deaf == c->deaf)
+        return;
+    c->deaf = deaf;
+    if (deaf)
+        bufferevent_disable(c->bev, EV_READ);
+    else
+        bufferevent_enable(c->bev, EV_READ);
+}
+
 void http_parse(struct http_connection *c)
 {
     struct evbuffer *input = bufferevent_get_input(c->bev);
@@ -434,6 +449,7 @@ void http_parse(struct http_connection *c)
         } else
             goes_on = false;
     }
+    bound_input(c, input);
 }
 
 /* ---- what owners call ---- */

@@ -64,6 +64,7 @@ struct http_connection {
     uint64_t body_left_us;          /* of the body's time, while its owner does not read */
     enum http_stage stage;
     bool dirty, tls, handshaken, failed;
+    bool deaf; /* nothing is read, since enough waits to be parsed */
     char peer[64];
 };
 

@@ -22,7 +22,7 @@
 #ifndef QUIRE_GATEWAY_UPSTREAM_H
 #define QUIRE_GATEWAY_UPSTREAM_H
 
-#include "gateway/http/fields.h"
+#include "gateway/http/fields_list.h"
 #include "quire.h"
 
 struct event_base;

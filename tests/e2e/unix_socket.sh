@@ -39,7 +39,7 @@ fails "a second server on it" 1 "unixsocket $socket is in use: stop what listens
 matches "which leaves it alone" '^PONG$' cli PING
 matches "500 answers, pipelined" '^500$' bash -c "for i in \$(seq 500); do echo PING; done | timeout 20 redis-cli -s '$socket' | grep -c PONG"
 
-kill -KILL "$unix_pid"
+kill -KILL "$unix_pid" && wait "$unix_pid" 2>/dev/null
 wait_until 15 gone "$unix_pid"
 matches "a killed server leaves it" '^socket$' stat -c %F "$socket"
 unix_start again --requirepass secret || exit 1

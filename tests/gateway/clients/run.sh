@@ -4,7 +4,7 @@
 # Each suite runs against the stand-in model itself (direct), against a gateway with its cache off, and against one with a
 # cache, where it asks twice: what works here and not there is the gateway's. npm: openai, ai with @ai-sdk/openai and
 # openai-compatible, @langchain/openai, @anthropic-ai/sdk (node/package-lock.json; skipped without the registry); Debian:
-# httpx, aiohttp, requests, curl. PART: settings openai ai langchain anthropic httpx aiohttp requests curl, or a target: direct off
+# httpx, aiohttp, requests, curl. PART: settings openai ai langchain anthropic httpx aiohttp requests curl near, or a target: direct off
 # cache. One line per check; exit status 0 when nothing failed.
 set -u
 
@@ -66,6 +66,8 @@ gateway() { # NAME SETTINGS...
 }
 gateway off --set cache-on=false
 gateway cache --server "unix:$work/quire.sock" --set cache=clients
+gateway near --server "unix:$work/quire.sock" --set cache=near --embed-url "$MODEL_URL/v1" --embed-model encoder \
+    --similarity 0.8 --embed-timeout 300ms
 
 wanted settings && part settings /usr/bin/python3 "$here/../settings_table.py" "$build"
 for target in "${only[@]}"; do
@@ -78,4 +80,8 @@ for target in "${only[@]}"; do
     done
     wanted curl && part "curl, $target" bash "$here/curl_client.sh"
 done
+if wanted near; then
+    export TARGET=near BASE_URL=${address[near]}/v1 SERVER_PID=$main_pid SERVER_SOCKET=$work/quire.sock
+    part near /usr/bin/python3 "$here/near_client.py"
+fi
 end_parts "$main_pid"

@@ -1,10 +1,10 @@
 /*
- * fields.c - header fields in one block of memory.
+ * fields_list.c - header fields in one block of memory.
  *
  * A head has some ten to thirty fields, so a look-up walks them; a hash table would cost more than it saves. Places are
  * offsets, not pointers, since the block moves when it grows.
  */
-#include "gateway/http/fields.h"
+#include "gateway/http/fields_list.h"
 #include "io/array.h"
 #include <assert.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /*
- * fields.h - header fields of a request or an answer, in the order in which they came.
+ * fields_list.h - header fields of a request or an answer, in the order in which they came.
  *
  * Names are looked up whatever their case and written as they came. Values hold no NUL, CR or LF: the parser refuses
  * them, and fields_add does. All of them lie in one block of memory, so a head of 2 KiB costs about 2 KiB.
