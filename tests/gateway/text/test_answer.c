@@ -190,21 +190,21 @@ static void chat_bodies(void **state)
     assert_true(answer.has_usage && answer.prompt_tokens == 1 && answer.completion_tokens == 2);
     assert_verdict(judge_json(&options, BODY("{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}", "\"stop\"")),
                    ANSWER_KEEP, "");
-    static const char *const not [] = {BODY("{\"content\":\"\"}", "\"stop\""),
-                                       BODY("{\"content\":null}", "\"stop\""),
-                                       BODY("{\"content\":\"x\"}", "\"length\""),
-                                       BODY("{\"content\":\"x\"}", "null"),
-                                       BODY("{\"content\":\"x\",\"refusal\":\"no\"}", "\"stop\""),
-                                       "{}",
-                                       "[]",
-                                       "",
-                                       "x",
-                                       "{\"choices\":[]}",
-                                       "{\"error\":{}}",
-                                       "{\"choices\":[5]}",
-                                       "{\"error\":{\"code\":429},\"choices\":[{\"index\":0,\"message\":{\"content\":"
-                                       "\"x\"},\"finish_reason\":\"stop\"}]}"};
-    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+    static const char *const not [] = {
+        BODY("{\"content\":\"\"}", "\"stop\""),
+        BODY("{\"content\":null}", "\"stop\""),
+        BODY("{\"content\":\"x\"}", "\"length\""),
+        BODY("{\"content\":\"x\"}", "null"),
+        BODY("{\"content\":\"x\",\"refusal\":\"no\"}", "\"stop\""),
+        "{}",
+        "[]",
+        "",
+        "x",
+        "{\"choices\":[]}",
+        "{\"error\":{}}",
+        "{\"choices\":[5]}",
+        "{\"error\":{\"code\":429},\"choices\":[{\"message\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_verdict(judge_json(&options, not [i]), ANSWER_NOT, not [i]);
     assert_verdict(judge_json(&options, BODY("{\"content\":\"x\"}", "\"content_filter\"")), ANSWER_NEGATIVE, "");
     for (size_t i = 0; i < 2; i++) {
@@ -368,7 +368,7 @@ static void vectors(void **state)
     assert_true(text_says(answer_vector(&answer, 0), "[1, 2.50]") && text_says(answer_vector(&answer, 1), "\"QUJD\""));
     assert_null(answer_vector(&answer, 2).data);
     assert_int_equal(answer.prompt_tokens, 8);
-    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_verdict(judge_json(&two, not [i]), ANSWER_NOT, not [i]);
     assert_verdict(judge_stream(&two, HI DONE), ANSWER_NOT, "");
 }
