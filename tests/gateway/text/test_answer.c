@@ -190,7 +190,7 @@ static void chat_bodies(void **state)
     assert_true(answer.has_usage && answer.prompt_tokens == 1 && answer.completion_tokens == 2);
     assert_verdict(judge_json(&options, BODY("{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}", "\"stop\"")),
                    ANSWER_KEEP, "");
-    static const char *const not [] = {
+    static const char *const others[] = {
         BODY("{\"content\":\"\"}", "\"stop\""),
         BODY("{\"content\":null}", "\"stop\""),
         BODY("{\"content\":\"x\"}", "\"length\""),
@@ -205,7 +205,7 @@ static void chat_bodies(void **state)
         "{\"choices\":[5]}",
         "{\"error\":{\"code\":429},\"choices\":[{\"message\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        assert_verdict(judge_json(&options, not [i]), ANSWER_NOT, not [i]);
+        assert_verdict(judge_json(&options, others[i]), ANSWER_NOT, others[i]);
     assert_verdict(judge_json(&options, BODY("{\"content\":\"x\"}", "\"content_filter\"")), ANSWER_NEGATIVE, "");
     for (size_t i = 0; i < 2; i++) {
         assert_verdict(judge_json(&options, calls[i]), ANSWER_NOT, calls[i]);
@@ -352,14 +352,14 @@ static void vectors(void **state)
 {
     (void)state;
     const struct answer_options two = {.kind = ASK_EMBEDDINGS, .items = 2};
-    static const char *const not [] = {"{\"data\":[]}",
-                                       "{}",
-                                       "{\"data\":[{\"index\":0,\"embedding\":[1]}]}",
-                                       "{\"data\":[{\"index\":1,\"embedding\":[1]},{\"index\":0,\"embedding\":[1]}]}",
-                                       "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1,\"embedding\":[]}]}",
-                                       "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1}]}",
-                                       "{\"error\":\"x\",\"data\":[]}",
-                                       "{\"data\":[1,2]}"};
+    static const char *const others[] = {"{\"data\":[]}",
+                                         "{}",
+                                         "{\"data\":[{\"index\":0,\"embedding\":[1]}]}",
+                                         "{\"data\":[{\"index\":1,\"embedding\":[1]},{\"index\":0,\"embedding\":[1]}]}",
+                                         "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1,\"embedding\":[]}]}",
+                                         "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1}]}",
+                                         "{\"error\":\"x\",\"data\":[]}",
+                                         "{\"data\":[1,2]}"};
     assert_verdict(
         judge_json(&two,
                    "{\"data\":[{\"index\":0,\"embedding\":[1, "
@@ -369,7 +369,7 @@ static void vectors(void **state)
     assert_null(answer_vector(&answer, 2).data);
     assert_int_equal(answer.prompt_tokens, 8);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        assert_verdict(judge_json(&two, not [i]), ANSWER_NOT, not [i]);
+        assert_verdict(judge_json(&two, others[i]), ANSWER_NOT, others[i]);
     assert_verdict(judge_stream(&two, HI DONE), ANSWER_NOT, "");
 }
 
