@@ -23,7 +23,7 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-enum { IDS_KEPT = 1024 };
+enum { IDS_KEPT = 1024, DECODED_KEPT = 65536 }; /* memory that stays for the next request: places, bytes */
 
 /* ---- ids of tool calls ---- */
 
@@ -459,6 +459,11 @@ static void begin(struct canonical *c, const struct strict *json, const struct a
     c->question = ask ? question_of(ask) : 0;
     c->failed = 0;
     c->n_piece = 0;
+    if (c->decoded_capacity > DECODED_KEPT) {
+        free(c->decoded);
+        c->decoded = NULL;
+        c->decoded_capacity = 0;
+    }
     if (c->ids.capacity > IDS_KEPT) {
         free(c->ids.places);
         c->ids = (struct ids){0};

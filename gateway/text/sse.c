@@ -31,6 +31,15 @@ void sse_fini(struct sse *sse)
     *sse = (struct sse){.event_bytes_max = sse->event_bytes_max};
 }
 
+static void give_back_joined(struct sse *sse)
+{
+    if (sse->joined_capacity > HELD_KEPT) {
+        free(sse->joined);
+        sse->joined = NULL;
+        sse->joined_capacity = 0;
+    }
+}
+
 /* ---- reading an event ---- */
 
 /* The line at `at`, without its end; *next is where the next one begins. */
@@ -107,6 +116,7 @@ static bool read_event(struct sse *sse, struct strict_text raw, size_t begin, st
 
 bool sse_read(struct sse *sse, struct strict_text raw, struct sse_event *event)
 {
+    give_back_joined(sse);
     return read_event(sse, raw, mark_bytes(raw), event);
 }
 
@@ -174,11 +184,7 @@ static void forget(struct sse *sse)
         sse->held = NULL;
         sse->held_capacity = 0;
     }
-    if (sse->joined_capacity > HELD_KEPT) {
-        free(sse->joined);
-        sse->joined = NULL;
-        sse->joined_capacity = 0;
-    }
+    give_back_joined(sse);
 }
 
 static enum sse_status give_part(struct sse *sse, struct strict_text raw, const char *why, struct sse_event *event)
