@@ -338,6 +338,7 @@ def keys_of_a_file_are_tenants_with_limits(w):
                                          entry("sk-b", tenant="b", upstream_key="sk-up", admin=True),
                                          entry("sk-slow", tenant="slow", rate=1),
                                          entry("sk-few", tenant="few", categories=["exact"])]}))
+    w.model.reset()
     g = w.gateway(keys=str(path), share="tenant")
     equal([chat(g.port, "who shares", key=key).cache for key in ("sk-a1", "sk-a2", "sk-b")], ["miss", "exact", "miss"])
     a = chat(g.port, "who shares", key="sk-x")
