@@ -24,7 +24,7 @@ void answer_begin(struct answer *answer, const struct answer_options *options, s
 
 void answer_part(struct answer *answer)
 {
-    answer_refuse(answer, "an event is longer than what is kept");
+    answer_refuse(answer, "an event is too long or has no end");
 }
 
 /* ---- errors ---- */

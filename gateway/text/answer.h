@@ -56,7 +56,7 @@ struct answer {
 void answer_begin(struct answer *answer, const struct answer_options *options, struct strict *json);
 /* Bits of enum answer_seen. */
 unsigned answer_event(struct answer *answer, const struct sse_event *event);
-/* A part (SSE_PART): too long to be kept. */
+/* A part (SSE_PART) of an event that is too long to be kept, or that never ended. */
 void answer_part(struct answer *answer);
 /* The stream has ended. answer->refused says why it is not kept; then it is not NULL. */
 enum answer_verdict answer_end(struct answer *answer);

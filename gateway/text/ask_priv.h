@@ -13,7 +13,7 @@ struct strict_text ask_text(struct ask *ask, uint32_t node);
 /* The decoded string, appended to a text that was the last one made, behind a line feed. */
 void ask_append(struct ask *ask, struct strict_text *text, uint32_t node);
 
-/* What is said: messages of chat and of Anthropic, items of responses, the prompt of completions, input of embeddings. */
+/* What is said: messages of chat and Anthropic, items of responses, the prompt of completions, input of embeddings. */
 void ask_read_messages(struct ask *ask);
 void ask_read_responses(struct ask *ask);
 void ask_read_prompt(struct ask *ask);

@@ -9,8 +9,8 @@
  * Names come in the order in which the reader has sorted them, which is by bytes of their spelling. A walk is at most
  * STRICT_DEPTH_MAX calls deep, because the text is.
  *
- * Sources of what is left out: fields that servers document as accounting, routing or transport (OpenAI, vLLM, llama.cpp,
- * LiteLLM). A field is put on this list only where no server lets it change the text of an answer.
+ * Sources of what is left out: fields that servers document as accounting, routing or transport (OpenAI, vLLM,
+ * llama.cpp, LiteLLM). A field is put on this list only where no server lets it change the text of an answer.
  */
 #include "gateway/text/canonical.h"
 #include "gateway/text/mask.h"
@@ -23,7 +23,7 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
-enum { IDS_KEPT = 1024 };
+enum { IDS_KEPT = 1024, DECODED_KEPT = 65536 }; /* memory that stays for the next request: places, bytes */
 
 /* ---- ids of tool calls ---- */
 
@@ -70,10 +70,16 @@ struct canonical {
     char piece[1024]; /* small writes on their way to the hash */
 };
 
+/* After a failure nothing goes to OpenSSL any more: a context that could not begin must not go on. */
+static void hash_bytes(struct canonical *c, const void *data, size_t bytes)
+{
+    if (!c->failed && bytes > 0 && EVP_DigestUpdate(c->context, data, bytes) != 1)
+        c->failed = QUIRE_EINTERNAL;
+}
+
 static void flush(struct canonical *c)
 {
-    if (c->n_piece > 0 && EVP_DigestUpdate(c->context, c->piece, c->n_piece) != 1)
-        c->failed = QUIRE_EINTERNAL;
+    hash_bytes(c, c->piece, c->n_piece);
     c->n_piece = 0;
 }
 
@@ -98,8 +104,7 @@ static void put(struct canonical *c, const char *data, size_t bytes)
     if (c->n_piece + bytes > sizeof c->piece)
         flush(c);
     if (bytes > sizeof c->piece) {
-        if (EVP_DigestUpdate(c->context, data, bytes) != 1)
-            c->failed = QUIRE_EINTERNAL;
+        hash_bytes(c, data, bytes);
         return;
     }
     memcpy(c->piece + c->n_piece, data, bytes);
@@ -175,10 +180,25 @@ static void put_masked(struct canonical *c, uint32_t node)
     put(c, "\"", 1);
 }
 
+/* Digits that end with another than 0 are spelled canonically: lists of tokens have thousands of them. */
+static bool is_plain_number(const char *text, size_t bytes)
+{
+    size_t digits = 0;
+    while (digits < bytes && text[digits] >= '0' && text[digits] <= '9')
+        digits++;
+    return digits == bytes && text[bytes - 1] != '0';
+}
+
 static void put_number(struct canonical *c, uint32_t node)
 {
     struct strict_number number;
-    strict_number(c->json->text + c->json->nodes[node].at, c->json->nodes[node].bytes, &number);
+    const char *text = c->json->text + c->json->nodes[node].at;
+    size_t bytes = c->json->nodes[node].bytes;
+    if (is_plain_number(text, bytes)) {
+        put(c, text, bytes);
+        return;
+    }
+    strict_number(text, bytes, &number);
     if (number.negative)
         put(c, "-", 1);
     put(c, number.first, number.first_bytes);
@@ -335,19 +355,19 @@ static uint32_t question_of(const struct ask *ask)
 static void put_object(struct canonical *c, uint32_t object, enum place place, bool masked)
 {
     const struct strict *json = c->json;
-    const uint32_t *names = json->order + json->nodes[object].canon;
+    uint32_t from = json->nodes[object].canon;
     bool first = true;
     put(c, "{", 1);
     for (uint32_t i = 0; i < json->nodes[object].n; i++) {
-        uint32_t value = names[i] + 1;
-        struct strict_text name = strict_spelling(json, names[i]);
+        uint32_t name_node = json->order[from + i], value = name_node + 1;
+        struct strict_text name = strict_spelling(json, name_node);
         bool inner = masked;
         if (place != PLACE_ANY && is_left_out(c, place, name, value))
             continue;
         if (!first)
             put(c, ",", 1);
         first = false;
-        put_string(c, names[i]);
+        put_string(c, name_node);
         put(c, ":", 1);
         if (value == c->question)
             put(c, "?", 1);
@@ -439,6 +459,11 @@ static void begin(struct canonical *c, const struct strict *json, const struct a
     c->question = ask ? question_of(ask) : 0;
     c->failed = 0;
     c->n_piece = 0;
+    if (c->decoded_capacity > DECODED_KEPT) {
+        free(c->decoded);
+        c->decoded = NULL;
+        c->decoded_capacity = 0;
+    }
     if (c->ids.capacity > IDS_KEPT) {
         free(c->ids.places);
         c->ids = (struct ids){0};
@@ -452,7 +477,7 @@ static void begin_hash(struct canonical *c, const char *what)
 {
     char line[40];
     if (EVP_DigestInit_ex2(c->context, c->sha256, NULL) != 1)
-        c->failed = QUIRE_EINTERNAL;
+        c->failed = QUIRE_ENOMEM; /* it worked when the context was made, and allocates each time */
     put(c, line, (size_t)snprintf(line, sizeof line, "quire-gateway %d %s\n", CANONICAL_VERSION, what));
 }
 
@@ -461,6 +486,8 @@ static void end_hash(struct canonical *c, uint8_t hash[CANONICAL_HASH_BYTES])
     uint8_t out[EVP_MAX_MD_SIZE];
     unsigned bytes = 0;
     flush(c);
+    if (c->failed)
+        return;
     if (EVP_DigestFinal_ex(c->context, out, &bytes) != 1 || bytes != CANONICAL_HASH_BYTES)
         c->failed = QUIRE_EINTERNAL;
     else
@@ -560,7 +587,8 @@ int canonical_create(struct canonical **canonical, struct quire_error *err)
         return error_set(err, QUIRE_ENOMEM, "no memory for a hash");
     c->context = EVP_MD_CTX_new();
     c->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    if (!c->context || !c->sha256) {
+    /* begun once here: where it cannot work at all, that is known from the start */
+    if (!c->context || !c->sha256 || EVP_DigestInit_ex2(c->context, c->sha256, NULL) != 1) {
         canonical_destroy(c);
         return error_set(err, QUIRE_EUNSUPPORTED, "OpenSSL offers no SHA-256");
     }

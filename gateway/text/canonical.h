@@ -1,6 +1,6 @@
 /*
- * canonical.h - the keys of a request: what makes two requests the same, and what must be the same before nearness counts.
- *
+ * canonical.h - the keys of a request: what makes two requests the same, and what must be the same before nearness
+ * counts. 
  * The canonical form is the whole body less what cannot change the answer, so that a field that nobody here knows makes
  * a miss and never a wrong answer:
  *
@@ -20,7 +20,7 @@
 #include "gateway/text/ask.h"
 
 #define CANONICAL_HASH_BYTES 32
-#define CANONICAL_VERSION    1 /* goes up whenever a rule changes: older entries are then not found, rather than wrong */
+#define CANONICAL_VERSION    1 /* goes up whenever a rule changes: older entries are then not found */
 
 struct canonical; /* a hash context and tables; one thread at a time */
 
@@ -40,8 +40,8 @@ struct canonical_keys {
     uint8_t hash[CANONICAL_HASH_BYTES], compat[CANONICAL_HASH_BYTES];
 };
 
-/* The keys of a request that is not odd. QUIRE_EINVALID: it is; QUIRE_ENOMEM. Of embeddings: keys of the request without
- * its items, for canonical_item. */
+/* The keys of a request that is not odd. QUIRE_EINVALID: it is; QUIRE_ENOMEM. Of embeddings: COMPAT is
+ * without the items, for canonical_item. */
 int canonical_keys(struct canonical *canonical, const struct ask *ask, const struct canonical_options *options,
                    struct canonical_keys *keys, struct quire_error *err);
 /* The key of one item of an embeddings request: equal for the same item alone, in a list, and at another place. `keys`

@@ -4,9 +4,9 @@
  * Reading costs about as much as copying twice; places could be stored with the answer instead, but then what is stored
  * would not be the upstream's bytes.
  *
- * A new id is the old one with each letter and digit moved along its alphabet by a distance that depends on the seed and
- * the place alone: ids that were equal stay equal, others stay different, and hexadecimal stays hexadecimal. Clients
- * take an id as a message's name, so two answers must not have the same.
+ * A new id is the old one with each letter and digit moved along its alphabet by a distance that depends on the seed
+ * and the place alone: ids that were equal stay equal, others stay different, and hexadecimal stays hexadecimal.
+ * Clients take an id as a message's name, so two answers must not have the same.
  */
 #include "gateway/text/replay.h"
 #include "io/array.h"

@@ -4,10 +4,10 @@
  * Cutting looks at line ends alone and holds an incomplete event's bytes until its end has come; an event that arrives
  * whole is not copied. Reading follows the algorithm of WHATWG HTML, 9.2.6: a colon at the beginning is a comment, one
  * blank behind the colon is dropped, `data` lines are joined by line feeds, unknown fields are ignored, and an event
- * without a `data` line is not dispatched. A byte-order mark at the very beginning of a stream is passed on and skipped.
- *
- * Invariants: `held` is a prefix of an event, without its end; with `cut` set nothing is held. What a call gives lies in
- * `held`, in the caller's bytes, or in `joined`, and is forgotten by the next call.
+ * without a `data` line is not dispatched. A byte-order mark at the very beginning of a stream is passed on and
+ * skipped. 
+ * Invariants: `held` is a prefix of an event, without its end; with `cut` set nothing is held. What a call gives lies
+ * in `held`, in the caller's bytes, or in `joined`, and is forgotten by the next call.
  */
 #include "gateway/text/sse.h"
 #include "io/array.h"
@@ -29,6 +29,15 @@ void sse_fini(struct sse *sse)
     free(sse->held);
     free(sse->joined);
     *sse = (struct sse){.event_bytes_max = sse->event_bytes_max};
+}
+
+static void give_back_joined(struct sse *sse)
+{
+    if (sse->joined_capacity > HELD_KEPT) {
+        free(sse->joined);
+        sse->joined = NULL;
+        sse->joined_capacity = 0;
+    }
 }
 
 /* ---- reading an event ---- */
@@ -107,6 +116,7 @@ static bool read_event(struct sse *sse, struct strict_text raw, size_t begin, st
 
 bool sse_read(struct sse *sse, struct strict_text raw, struct sse_event *event)
 {
+    give_back_joined(sse);
     return read_event(sse, raw, mark_bytes(raw), event);
 }
 
@@ -174,11 +184,7 @@ static void forget(struct sse *sse)
         sse->held = NULL;
         sse->held_capacity = 0;
     }
-    if (sse->joined_capacity > HELD_KEPT) {
-        free(sse->joined);
-        sse->joined = NULL;
-        sse->joined_capacity = 0;
-    }
+    give_back_joined(sse);
 }
 
 static enum sse_status give_part(struct sse *sse, struct strict_text raw, const char *why, struct sse_event *event)

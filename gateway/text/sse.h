@@ -7,8 +7,8 @@
  *     while (sse_end(&sse, &event) != SSE_MORE)
  *         ...
  *
- * Every byte of the stream is in the `raw` of exactly one event or part, in order: who writes all of them has passed the
- * stream on unchanged. Where the bytes were parted on their way makes no difference to the events. An event that is
+ * Every byte of the stream is in the `raw` of exactly one event or part, in order: who writes all of them has passed
+ * the stream on unchanged. Where the bytes were parted on their way makes no difference to the events. An event that is
  * longer than the limit comes in parts, unread: it can be passed on and not be kept.
  *
  * An event ends with an empty line; lines end with \n, \r\n or \r. After an empty line that ended with \r the event is

@@ -5,11 +5,11 @@
  *  1. nodes[i].next > i, and children lie between a node and its `next`: a walk always ends.
  *  2. order[object.canon .. + object.n] are the nodes of its names in strictly ascending order of their spellings. That
  *     order finds members, finds a name that is there twice, and is the order in which canonical JSON is written.
- *  3. Two strings are equal if and only if their canonical spellings are; most texts are spelled canonically already, so
- *     a spelling is mostly a piece of the text, and nothing is copied.
+ *  3. Two strings are equal if and only if their canonical spellings are; most texts are spelled canonically already,
+ *     so a spelling is mostly a piece of the text, and nothing is copied.
  *
- * A tree of a library (jansson) would lose the spelling of numbers and the places in the text, both of which are needed,
- * and take a tenth of the speed. Numbers are only looked at where a value is asked for: vectors have thousands.
+ * A tree of a library (jansson) would lose the spelling of numbers and the places in the text, both of which are
+ * needed. Numbers are only looked at where a value is asked for: vectors have thousands.
  */
 #include "gateway/text/strict_priv.h"
 #include "io/array.h"
@@ -107,6 +107,8 @@ static int order_names(struct reading *r, struct strict_node *object)
     struct strict *json = r->json;
     uint32_t n = object->n, node = (uint32_t)(object - json->nodes);
     object->canon = json->n_order;
+    if (n == 0)
+        return 0;
     if (!array_reserve(&json->order, &json->order_capacity, (size_t)json->n_order + 2 * (size_t)n))
         return no_memory(r);
     uint32_t *names = json->order + json->n_order, k = 0;

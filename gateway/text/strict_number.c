@@ -16,42 +16,6 @@ static size_t digits_from(const char *text, size_t at, size_t n)
     return at - begin;
 }
 
-size_t strict_scan_number(const char *text, size_t n, const char **wrong, int *code)
-{
-    size_t at = text[0] == '-', digits = digits_from(text, at, n);
-    *code = QUIRE_EPARSE;
-    *wrong = "a value is missing";
-    if (digits == 0)
-        return 0;
-    *wrong = "a number that begins with 0";
-    if (digits > 1 && text[at] == '0')
-        return 0;
-    at += digits;
-    *wrong = "a number without digits where they belong";
-    if (at < n && text[at] == '.') {
-        digits = digits_from(text, at + 1, n);
-        if (digits == 0)
-            return 0;
-        at += 1 + digits;
-    }
-    if (at < n && (text[at] == 'e' || text[at] == 'E')) {
-        at++;
-        at += at < n && (text[at] == '+' || text[at] == '-') ? 1 : 0;
-        digits = digits_from(text, at, n);
-        if (digits == 0)
-            return 0;
-        size_t zeros = 0;
-        while (zeros < digits && text[at + zeros] == '0')
-            zeros++;
-        *code = QUIRE_ELIMIT;
-        *wrong = "a number whose exponent has more than 15 digits";
-        if (digits - zeros > EXPONENT_DIGITS_MAX)
-            return 0;
-        at += digits;
-    }
-    return at;
-}
-
 static int64_t exponent_of(const char *text, size_t bytes)
 {
     bool negative = bytes > 0 && text[0] == '-';
@@ -95,4 +59,52 @@ void strict_number(const char *text, size_t bytes, struct strict_number *out)
     if (exponent != 0)
         out->tail_bytes = (size_t)snprintf(out->tail, sizeof out->tail, "e%lld", (long long)exponent);
     assert(out->tail_bytes < sizeof out->tail);
+}
+
+/* Whether the canonical spelling has an exponent with more digits than are read. */
+static bool exponent_is_long(const char *text, size_t bytes)
+{
+    struct strict_number number;
+    strict_number(text, bytes, &number);
+    size_t sign = number.tail_bytes > 1 && number.tail[1] == '-' ? 1 : 0;
+    return number.tail_bytes > 1 + sign + EXPONENT_DIGITS_MAX;
+}
+
+size_t strict_scan_number(const char *text, size_t n, const char **wrong, int *code)
+{
+    size_t at = text[0] == '-', digits = digits_from(text, at, n);
+    *code = QUIRE_EPARSE;
+    *wrong = "a value is missing";
+    if (digits == 0)
+        return 0;
+    *wrong = "a number that begins with 0";
+    if (digits > 1 && text[at] == '0')
+        return 0;
+    at += digits;
+    *wrong = "a number without digits where they belong";
+    if (at < n && text[at] == '.') {
+        digits = digits_from(text, at + 1, n);
+        if (digits == 0)
+            return 0;
+        at += 1 + digits;
+    }
+    if (at < n && (text[at] == 'e' || text[at] == 'E')) {
+        at++;
+        at += at < n && (text[at] == '+' || text[at] == '-') ? 1 : 0;
+        digits = digits_from(text, at, n);
+        if (digits == 0)
+            return 0;
+        size_t zeros = 0;
+        while (zeros < digits && text[at + zeros] == '0')
+            zeros++;
+        *code = QUIRE_ELIMIT;
+        *wrong = "a number whose exponent has more than 15 digits";
+        if (digits - zeros > EXPONENT_DIGITS_MAX)
+            return 0;
+        at += digits;
+        /* where the point moves, the canonical spelling's exponent may have one more */
+        if (digits - zeros == EXPONENT_DIGITS_MAX && exponent_is_long(text, at))
+            return 0;
+    }
+    return at;
 }

@@ -37,6 +37,7 @@ function canonicalNumber (text) {
   const zeros = /0*$/.exec(shown)[0].length
   shown = shown.slice(0, shown.length - zeros)
   power += BigInt(zeros)
+  if (power > 999999999999999n || power < -999999999999999n) throw new Refused('exponent')
   return sign + shown + (power === 0n ? '' : 'e' + power)
 }
 
@@ -219,7 +220,7 @@ async function answersTo (asked) {
 const seeds = ['{"model":"m","messages":[{"role":"user","content":"hello \\u00e4 \\ud83d\\ude00 \u00e9"}],"temperature":0.70,"n":1}',
   '[1,1.0,10e-1,-0,0.0e5,1e400,123456789012345678901234567890,0.1000,-1.5E+2]', '{"a":{"b":[true,false,null,{}]},"c":[],"\\u0061b":1}',
   '"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\\u007f"', '{"a":1,"\\u0061":2}', ' { "x" : [ 1 , 2 ] } ', '""', '[]', '{}', 'null', '-1']
-const tokens = ['{', '}', '[', ']', ',', ':', '"', '\\', '\\u', '\\ud83d', '\\ude00', '\\u0061', 'true', 'false', 'null', '0', '-', '1e', '.5', 'e999999999999999',
+const tokens = ['{', '}', '[', ']', ',', ':', '"', '\\', '\\u', '\\ud83d', '\\ude00', '\\u0061', 'true', 'false', 'null', '0', '-', '1e', '.5', 'e999999999999999', '.1e-999999999999999',
   '"a":', '"a"', ' ', '\n', '\t', '\ufeff', '\u2028', '\x00', '\x7f', 'é', '😀', '00', '1.0', '1e+0', '{"a":1,', '[[[[[[[[', ']]]]]]]]', '\\/', '\\n']
 const raw = [[0xff], [0xc0, 0x80], [0xed, 0xa0, 0x80], [0xf4, 0x90, 0x80, 0x80], [0xe2, 0x82], [0x80], [0xf0, 0x8f, 0xbf, 0xbf], [0xc3]]
 

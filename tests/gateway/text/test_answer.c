@@ -138,6 +138,8 @@ static void usage(void **state)
     /* Azure's first chunk has no choices either, and is the client's */
     judge_stream(&options, "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n" HI STOP DONE);
     assert_int_equal(seen[0], 0);
+    judge_stream(&options, "data: {\"usage\":{\"prompt_tokens\":3}}\n\n" HI STOP DONE);
+    assert_int_equal(seen[0], 0);
     judge_stream(&options, "data: {\"choices\":[],\"usage\":null}\n\n" HI STOP DONE);
     assert_int_equal(seen[0], 0);
     assert_false(answer.has_usage);
@@ -188,22 +190,22 @@ static void chat_bodies(void **state)
     assert_true(answer.has_usage && answer.prompt_tokens == 1 && answer.completion_tokens == 2);
     assert_verdict(judge_json(&options, BODY("{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}", "\"stop\"")),
                    ANSWER_KEEP, "");
-    static const char *const not [] = {BODY("{\"content\":\"\"}", "\"stop\""),
-                                       BODY("{\"content\":null}", "\"stop\""),
-                                       BODY("{\"content\":\"x\"}", "\"length\""),
-                                       BODY("{\"content\":\"x\"}", "null"),
-                                       BODY("{\"content\":\"x\",\"refusal\":\"no\"}", "\"stop\""),
-                                       "{}",
-                                       "[]",
-                                       "",
-                                       "x",
-                                       "{\"choices\":[]}",
-                                       "{\"error\":{}}",
-                                       "{\"choices\":[5]}",
-                                       "{\"error\":{\"code\":429},\"choices\":[{\"index\":0,\"message\":{\"content\":"
-                                       "\"x\"},\"finish_reason\":\"stop\"}]}"};
-    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
-        assert_verdict(judge_json(&options, not [i]), ANSWER_NOT, not [i]);
+    static const char *const others[] = {
+        BODY("{\"content\":\"\"}", "\"stop\""),
+        BODY("{\"content\":null}", "\"stop\""),
+        BODY("{\"content\":\"x\"}", "\"length\""),
+        BODY("{\"content\":\"x\"}", "null"),
+        BODY("{\"content\":\"x\",\"refusal\":\"no\"}", "\"stop\""),
+        "{}",
+        "[]",
+        "",
+        "x",
+        "{\"choices\":[]}",
+        "{\"error\":{}}",
+        "{\"choices\":[5]}",
+        "{\"error\":{\"code\":429},\"choices\":[{\"message\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_verdict(judge_json(&options, others[i]), ANSWER_NOT, others[i]);
     assert_verdict(judge_json(&options, BODY("{\"content\":\"x\"}", "\"content_filter\"")), ANSWER_NEGATIVE, "");
     for (size_t i = 0; i < 2; i++) {
         assert_verdict(judge_json(&options, calls[i]), ANSWER_NOT, calls[i]);
@@ -350,14 +352,14 @@ static void vectors(void **state)
 {
     (void)state;
     const struct answer_options two = {.kind = ASK_EMBEDDINGS, .items = 2};
-    static const char *const not [] = {"{\"data\":[]}",
-                                       "{}",
-                                       "{\"data\":[{\"index\":0,\"embedding\":[1]}]}",
-                                       "{\"data\":[{\"index\":1,\"embedding\":[1]},{\"index\":0,\"embedding\":[1]}]}",
-                                       "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1,\"embedding\":[]}]}",
-                                       "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1}]}",
-                                       "{\"error\":\"x\",\"data\":[]}",
-                                       "{\"data\":[1,2]}"};
+    static const char *const others[] = {"{\"data\":[]}",
+                                         "{}",
+                                         "{\"data\":[{\"index\":0,\"embedding\":[1]}]}",
+                                         "{\"data\":[{\"index\":1,\"embedding\":[1]},{\"index\":0,\"embedding\":[1]}]}",
+                                         "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1,\"embedding\":[]}]}",
+                                         "{\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1}]}",
+                                         "{\"error\":\"x\",\"data\":[]}",
+                                         "{\"data\":[1,2]}"};
     assert_verdict(
         judge_json(&two,
                    "{\"data\":[{\"index\":0,\"embedding\":[1, "
@@ -366,8 +368,8 @@ static void vectors(void **state)
     assert_true(text_says(answer_vector(&answer, 0), "[1, 2.50]") && text_says(answer_vector(&answer, 1), "\"QUJD\""));
     assert_null(answer_vector(&answer, 2).data);
     assert_int_equal(answer.prompt_tokens, 8);
-    for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
-        assert_verdict(judge_json(&two, not [i]), ANSWER_NOT, not [i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_verdict(judge_json(&two, others[i]), ANSWER_NOT, others[i]);
     assert_verdict(judge_stream(&two, HI DONE), ANSWER_NOT, "");
 }
 

@@ -171,15 +171,9 @@ static void embeddings(void **state)
     assert_true(!ask->odd && ask->items == 1);
     ask = text_asked(ASK_EMBEDDINGS, "{\"input\":[[1,2],[3],[4]]}");
     assert_true(!ask->odd && ask->items == 3 && ask->json->nodes[ask_item(ask, 2)].n == 1);
-    static const char *const odd[] = {"{\"input\":[]}",
-                                      "{\"input\":[[]]}",
-                                      "{\"input\":{}}",
-                                      "{}",
-                                      "{\"input\":[1,\"a\"]}",
-                                      "{\"input\":[{}]}",
-                                      "{\"input\":null}",
-                                      "{\"input\":[\"a\",[1]"
-                                      ",null]}"};
+    static const char *const odd[] = {
+        "{\"input\":[]}",        "{\"input\":[[]]}", "{\"input\":{}}",   "{}",
+        "{\"input\":[1,\"a\"]}", "{\"input\":[{}]}", "{\"input\":null}", "{\"input\":[\"a\",[1],null]}"};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
         assert_non_null(text_asked(ASK_EMBEDDINGS, odd[i])->odd);
     char *many = malloc(5 * (ASK_ITEMS_MAX + 2));

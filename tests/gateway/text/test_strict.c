@@ -162,6 +162,9 @@ static void depth(void **state)
     }
     assert_refuses("1e1000000000000000", QUIRE_ELIMIT);
     assert_refuses("[1e-1000000000000000]", QUIRE_ELIMIT);
+    assert_refuses("[1.1e-999999999999999]", QUIRE_ELIMIT);
+    assert_refuses("[10e999999999999999]", QUIRE_ELIMIT);
+    assert_reads("[1.1e999999999999999,10e-999999999999999]");
     strict_fini(&json);
 }
 
