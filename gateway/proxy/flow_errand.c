@@ -5,8 +5,8 @@
  *       |----vector--> encode --> look up --hit--> serve
  *       |                            |--miss with lease--> upstream, keep
  *       |----miss with lease----> upstream, keep (the vector is made meanwhile, for the put)
- *       |----miss, no lease-----> somebody else asks: look up again until the answer is there, the lease comes to us, or
- *       |                         it takes too long
+ *       |----miss, no lease-----> somebody else asks: look up again until the answer is there, the lease comes to us,
+ *       |                         or it takes too long
  *       '----anything else------> upstream, not kept
  *
  * Looking again (and not SC.GET ... WAIT) keeps every command short, so that commands of others on the same connection
@@ -394,7 +394,7 @@ static void look_again(struct errand *e)
     struct timeval pause;
     if (e->poll_until_us == 0) {
         if (!e->stream)
-            wait_ms = e->lease_ms > wait_ms ? e->lease_ms : wait_ms;
+            wait_ms = e->others_ms > wait_ms ? e->others_ms : wait_ms;
         e->poll_until_us = now_us + wait_ms * 1000;
         e->poll_ms = POLL_FIRST_MS;
     }

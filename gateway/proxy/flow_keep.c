@@ -1,8 +1,8 @@
 /*
  * flow_keep.c - after the answer: it is put into the cache, or the server is told that it will not be.
  *
- * The clients have their answer by then, so nothing here is in anybody's way. Whoever asks the same before the server has
- * the answer finds the lease taken, and looks again a few milliseconds later.
+ * The clients have their answer by then, so nothing here is in anybody's way. Whoever asks the same before the server
+ * has the answer finds the lease taken, and looks again a few milliseconds later.
  */
 #include "gateway/policy/policy_route.h"
 #include "gateway/proxy/flow_judge.h"

@@ -181,8 +181,8 @@ struct errand {
     int64_t max_age_ms, ttl_ms;
     bool explain, only_if_cached;
     unsigned n_tags;
-    char **tags; /* owned */
-    uint64_t stale_error_ms;
+    char **tags;                        /* owned */
+    uint64_t stale_error_ms, others_ms; /* others_ms: how long the lease of somebody else is waited for */
     /* what may be done */
     bool look, near, keep;
     bool accepted; /* the credential was, lately: only then an answer of the cache is given */

@@ -1,9 +1,9 @@
 /*
  * flow_words.c - the commands of an errand, as words.
  *
- * The words that name a question (category, scope, HASH, COMPAT, TEXT) are the same in SC.GET, SC.PUT and SC.NEG, since
- * an entry is found by exactly what it was put with. A list of words grows on the heap for the time of one call; sc_call
- * copies the words straight into its buffer.
+ * The words that name a question (category, scope, HASH, COMPAT, TEXT) are the same in SC.GET, SC.PUT and SC.NEG,
+ * since an entry is found by exactly what it was put with. A list of words grows on the heap for the time of one call;
+ * sc_call copies the words straight into its buffer.
  */
 #include "gateway/encode/encode.h"
 #include "gateway/proxy/flow_priv.h"
