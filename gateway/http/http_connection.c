@@ -222,7 +222,10 @@ static void on_read(struct bufferevent *bev, void *context)
     (void)bev;
     if (c->stage == HTTP_LINGER || c->stage == HTTP_CLOSING) {
         struct evbuffer *input = bufferevent_get_input(c->bev);
+        c->thrown_bytes += evbuffer_get_length(input);
         evbuffer_drain(input, evbuffer_get_length(input));
+        if (c->thrown_bytes > HTTP_LINGER_BYTES)
+            http_connection_close(c);
     } else
         http_parse(c);
 }

@@ -12,7 +12,8 @@
 
 #define HTTP_INPUT_BYTES  16384u /* received and not parsed: more is left to the kernel */
 #define HTTP_STREAM_BYTES 65536u /* of a streamed body that its owner has not taken */
-#define HTTP_LINGER_MS    2000u  /* how long a closed connection's last bytes are read and thrown away */
+#define HTTP_LINGER_BYTES (4u << 20)
+#define HTTP_LINGER_MS    2000u /* how long a closed connection's last bytes are read and thrown away */
 #define HTTP_LISTENERS    16u
 
 enum http_stage {
@@ -62,6 +63,7 @@ struct http_connection {
     struct event timer;
     uint64_t deadline_us, timer_us; /* 0: none */
     uint64_t body_left_us;          /* of the body's time, while its owner does not read */
+    uint64_t thrown_bytes;          /* that came after the end */
     enum http_stage stage;
     bool dirty, tls, handshaken, failed;
     bool deaf; /* nothing is read, since enough waits to be parsed */

@@ -296,6 +296,7 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
     }
     if (e->head)
         flow_errand_give_head(e);
+    flight_close(e->flight); /* who comes now is answered from the cache, with an id of its own */
     flight_finish(e->flight, FLIGHT_WHOLE);
     if (e->keep)
         verdict = e->events ? answer_end(&e->answer) : judge_json(e);

@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_FIRST_MS 10u
+#define POLL_FIRST_MS 2u
 #define POLL_LAST_MS  100u
 
 static void look_up(struct errand *e, enum flow_get what);

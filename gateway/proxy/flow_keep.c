@@ -1,8 +1,8 @@
 /*
  * flow_keep.c - after the answer: it is put into the cache, or the server is told that it will not be.
  *
- * The clients have their answer by then, so nothing here is in anybody's way. Until the server has confirmed a put, the
- * flight stays open to others: whoever comes in this moment reads the whole answer from there.
+ * The clients have their answer by then, so nothing here is in anybody's way. Whoever asks the same before the server has
+ * the answer finds the lease taken, and looks again a few milliseconds later.
  */
 #include "gateway/policy/policy_route.h"
 #include "gateway/proxy/flow_judge.h"
@@ -139,7 +139,6 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
             flow_keep_vector(e);
         return;
     }
-    flight_close(e->flight);
     event_del(&e->timer);
     if (e->sc)
         sc_cancel(e->sc);

@@ -17,7 +17,7 @@ X-Stand-In, or for a path by POST /control {"words": {"/v1/embeddings": "late=20
     status=N retry-after-ms=N           an error; fails=N: only the first N times
     gzip                                compressed, whether that was asked for or not
     close=N                             the connection breaks after N events, or N bytes of a body
-    html broken-json big=BYTES          what a body holds
+    html broken-json big=BYTES echo-key what a body holds; echo-key: the credential that came
     dim=N                               of vectors
 
 The last text steers, too: "fail with 429" answers that status, "break off" ends a stream after two events, "be cut" ends with
@@ -230,6 +230,9 @@ class Model(BaseHTTPRequestHandler):
             if request.get("encoding_format") == "base64":
                 vector = base64.b64encode(struct.pack("<%df" % dim, *vector)).decode()
             out.append({"object": "embedding", "index": i, "embedding": vector})
+        if "html" in self.steer:
+            self.reply(200, b"<html><body>busy</body></html>", kind="text/html")
+            return
         self.reply(200, {"object": "list", "data": out, "model": request.get("model", "stand-in"),
                          "usage": {"prompt_tokens": tokens, "total_tokens": tokens}})
 
@@ -256,6 +259,8 @@ class Model(BaseHTTPRequestHandler):
         if "split" in self.steer:
             said += " naïve café 日本語 🦙🦙 Ω"
         said += "x" * int(self.steer.get("big", 0))
+        if "echo-key" in self.steer:
+            said += " for " + self.credential()
         answer = Answer(request, self.steer, said, text, tool_of(request, text, last, self.steer))
         if request.get("stream"):
             self.stream(shape.events(answer))

@@ -4,8 +4,9 @@
 # Each suite runs against the stand-in model itself (direct), against a gateway with its cache off, and against one with a
 # cache, where it asks twice: what works here and not there is the gateway's. npm: openai, ai with @ai-sdk/openai and
 # openai-compatible, @langchain/openai, @anthropic-ai/sdk (node/package-lock.json; skipped without the registry); Debian:
-# httpx, aiohttp, requests, curl. PART: settings openai ai langchain anthropic httpx aiohttp requests curl near, or a target: direct off
-# cache. One line per check; exit status 0 when nothing failed.
+# httpx, aiohttp, requests, curl. Beside them: the tables of docs/gateway.md (settings), answers to other words and what is
+# in trouble (near), complaints of users of other gateways (complaints), many at once (crowds). PART: one of these names, or
+# a target: direct off cache. One line per check; exit status 0 when nothing failed.
 set -u
 
 build=$(cd "${1:?usage: run.sh BUILD_DIR [PART...]}" && pwd) || exit 2
@@ -80,6 +81,8 @@ for target in "${only[@]}"; do
     done
     wanted curl && part "curl, $target" bash "$here/curl_client.sh"
 done
+wanted complaints && part complaints /usr/bin/python3 "$here/../complaints.py" "$build"
+wanted crowds && part crowds /usr/bin/python3 "$here/../crowds.py" "$build"
 if wanted near; then
     export TARGET=near BASE_URL=${address[near]}/v1 SERVER_PID=$main_pid SERVER_SOCKET=$work/quire.sock
     part near /usr/bin/python3 "$here/near_client.py"
