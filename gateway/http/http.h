@@ -13,8 +13,8 @@
  *                   handed to the kernel, or was given up. The request is freed after it.
  *
  * The owner answers by http_head, http_data..., http_end; or by http_answer, which is all three; or gives up by
- * http_abort, which closes the connection so that the client sees a broken answer. After http_end, http_cut or http_abort
- * only `done` is called, and only reading calls are allowed until then.
+ * http_abort, which closes the connection so that the client sees a broken answer. After http_end, http_cut or
+ * http_abort only `done` is called, and only reading calls are allowed until then.
  *
  * Of one connection one request is with an owner at a time; those that came behind it (pipelining) wait, and are
  * answered in order. A client that closes its sending side counts as gone. An answer that ends before the request's
@@ -57,6 +57,7 @@ struct http_options {
     size_t head_max;           /* bytes of request line and fields: 431 */
     uint32_t fields_max;       /* 431 */
     uint64_t body_max;         /* 413 */
+    uint64_t bodies_max;       /* of all requests together, as far as their owners have not taken them: 503 */
     uint32_t connections_max;  /* 503 and closed */
     uint32_t head_timeout_ms;  /* for the whole head, from its first byte: 408 */
     uint32_t idle_timeout_ms;  /* without a request: closed */
@@ -88,7 +89,8 @@ int http_server_adopt(struct http_server *server, int fd, struct quire_error *er
 /* No new connections from now on; those without a request are closed, the others after their answer. */
 void http_server_drain(struct http_server *server);
 uint32_t http_server_connections(const struct http_server *server);
-uint32_t http_server_requests(const struct http_server *server); /* with an owner */
+uint32_t http_server_requests(const struct http_server *server);   /* with an owner */
+uint64_t http_server_body_bytes(const struct http_server *server); /* what bodies_max bounds */
 /* Calls `each` for every request that is with an owner; it may answer or abort that request. */
 void http_server_each(struct http_server *server, void (*each)(void *context, struct http_request *r), void *context);
 
@@ -129,7 +131,8 @@ bool http_body_is_whole(const struct http_request *r);
 
 /* Status line and fields. `length` is that of the body, -1 where it is not known: then it is chunked (closed at its end
  * for HTTP/1.0). Content-Length, Transfer-Encoding, Connection and (where there is none) Date are added here; `fields`
- * (may be NULL) are copied. To a HEAD request the body's bytes are counted and not sent. Statuses 204 and 304 have none. */
+ * (may be NULL) are copied. To a HEAD request the body's bytes are counted and not sent. Statuses 204 and 304 have
+ * none. */
 void http_head(struct http_request *r, int status, const struct fields *fields, int64_t length);
 /* Bytes of the body. More than `length` of them: the connection is closed, as the answer would be broken. Each call is
  * sent at once, as a chunk of its own where the answer is chunked. Without memory the request is aborted. */

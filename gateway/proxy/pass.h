@@ -28,7 +28,8 @@ struct pass_options {
     const char *model;          /* chooses the upstream; NULL: see upstream.h */
     const struct fields *extra; /* fields for the client's answer besides the upstream's; NULL: none */
     uint32_t head_timeout_ms;   /* 0: the setting */
-    /* What the options point to is copied. `done` is called once, after the answer's end, in place of http_handlers.done of the request; NULL: nobody. */
+    /* What the options point to is copied. `done` is called once, after the answer's end, in place of
+     * http_handlers.done of the request; NULL: nobody. */
     void (*done)(void *context, struct http_request *r, const struct pass_end *end);
     void *context;
     const char *authorization; /* sent as Authorization in place of any credential; NULL: the client's own, or that of
@@ -36,8 +37,8 @@ struct pass_options {
 };
 
 /* Owns `r` (http_own) from now on. Bytes of its body that were read and not drained go first. May be called any time
- * before an answer's head: in `begin`, or after http_read with a limit. Errors are answered; without memory even for that
- * the request is aborted, and its owner, which has not changed then, gets `done`. */
+ * before an answer's head: in `begin`, or after http_read with a limit. Errors are answered; without memory even for
+ * that the request is aborted, and its owner, which has not changed then, gets `done`. */
 void pass_begin(struct http_request *r, struct upstream_set *set, const struct pass_options *options);
 
 #endif

@@ -15,7 +15,8 @@ enum telemetry_level { TELEMETRY_DEBUG, TELEMETRY_NOTICE, TELEMETRY_WARNING, TEL
 
 /* Lines below `level` are dropped from now on. The first level is TELEMETRY_NOTICE. */
 void telemetry_log_level(enum telemetry_level level);
-/* One line "time level text". A line longer than 2,000 bytes is cut and ends in "...". Control characters become '?'. */
+/* One line "time level text". A line longer than 2,000 bytes is cut and ends in "...". Control characters become
+ * question marks. */
 void telemetry_log(enum telemetry_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The access log: one JSON object per line. Path "" is none, "-" standard output; otherwise the file is opened for

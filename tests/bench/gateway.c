@@ -3,9 +3,10 @@
  *
  * usage: bench_gateway PROGRAM [--requests N] [--streams N] [--set NAME=VALUE]...
  *
- * A stand-in upstream (a thread, epoll, answers of 600 bytes at once) is asked directly and through the gateway by turns,
- * one request at a time on a kept connection, so that both see the same machine. Then N streams are opened, each with one
- * event, and the gateway's memory is compared with what it was before; then every stream gets one more event and ends.
+ * A stand-in upstream (a thread, epoll, answers of 600 bytes at once) is asked directly and through the gateway by
+ * turns, one request at a time on a kept connection, so that both see the same machine. Then N streams are opened, each
+ * with one event, and the gateway's memory is compared with what it was before; then every stream gets one more event
+ * and ends.
  * Prints one JSON object.
  */
 #include "io/clock.h"
