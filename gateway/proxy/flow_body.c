@@ -144,6 +144,8 @@ static bool choose_category(struct turn *turn, struct policy_gate *gate, const s
     }
     category = sc_setup_category(flow->setup, name, strlen(name));
     why = not_near(flow, category);
+    if (!why && ask->question.bytes > (size_t)flow->settings->embed_text_max)
+        why = "the question is longer than the encoder's window (setting embed-text-max)";
     if (gate->look == POLICY_NEAR && why) {
         gate->look = POLICY_EXACT;
         gate->reason = why;
@@ -325,7 +327,7 @@ uint32_t flow_body_timeout(const struct turn *turn)
 static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer *out, struct quire_error *err)
 {
     struct onward onward;
-    struct onward_edits edits = {.drop_cache = ask->cache.given,
+    struct onward_edits edits = {.drop_cache = true,
                                  .include_usage = turn->flow->settings->include_usage &&
                                                   (ask->kind == ASK_CHAT || ask->kind == ASK_COMPLETIONS)};
     bool ok = onward_plan(&onward, ask, &edits, err) == 0;
@@ -513,7 +515,6 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
         question.look = false;
         reason = "the request says no-cache";
     } else if (!question.accepted) {
-        question.look = false;
         reason = "the upstream has not accepted this credential lately";
     }
     send_or_join(turn, ask, &question, cache, reason);
@@ -524,7 +525,7 @@ static void begin_bypass(struct turn *turn, const struct ask *ask)
 {
     struct errand question = {.audit = -1};
     struct choice none = {0};
-    if (!ask->cache.given) {
+    if (!ask->node_cache) {
         pass(turn);
         return;
     }

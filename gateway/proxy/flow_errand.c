@@ -437,6 +437,15 @@ static void take_audit(struct errand *e, const struct sc_get *get)
     evbuffer_free(all);
 }
 
+/* The credential may be one that the upstream refuses: it gets nothing of the cache, but its answer may be kept. */
+static void on_get_unaccepted(struct errand *e, const struct sc_get *get)
+{
+    e->head->cache_us += clock_us() - e->sc_began_us;
+    if (get->status != SC_VECTOR) /* then it is put without a lease */
+        e->keep = e->keep && get->status == SC_MISS && take_lease(e, get);
+    flow_answer_begin(e);
+}
+
 static void on_get(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
 {
     struct errand *e = context;
@@ -449,9 +458,13 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
         flow_answer_begin(e);
         return;
     }
-    if (get.status == SC_VECTOR) {
+    if (get.status == SC_VECTOR && e->accepted) {
         e->head->cache_us += clock_us() - e->sc_began_us;
         encode_question(e);
+        return;
+    }
+    if (!e->accepted) {
+        on_get_unaccepted(e, &get);
         return;
     }
     flow_errand_note(e, &get);

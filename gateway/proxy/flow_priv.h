@@ -184,7 +184,8 @@ struct errand {
     char **tags; /* owned */
     uint64_t stale_error_ms;
     /* what may be done */
-    bool look, near, keep, accepted;
+    bool look, near, keep;
+    bool accepted; /* the credential was, lately: only then an answer of the cache is given */
     uint8_t credential[POLICY_HASH_BYTES];
     /* the request as it goes on */
     char *target, *model;

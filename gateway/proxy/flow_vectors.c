@@ -230,12 +230,14 @@ static void answer_joined(struct vectors_work *work, const struct answer *fresh,
 static void put_fresh(struct vectors_work *work, const struct answer *answer)
 {
     uint32_t missing = work->n - work->found, asked = 0;
-    uint64_t tokens = answer->has_usage && missing ? answer->prompt_tokens / missing : 0;
+    uint64_t tokens = answer->has_usage ? answer->prompt_tokens : 0;
     for (uint32_t i = 0; i < work->n; i++)
         if (!work->items[i].vector) {
+            /* parts that add up to the whole */
+            uint64_t share = tokens * (asked + 1) / missing - tokens * asked / missing;
             struct strict_text vector = answer_vector(answer, asked++);
             if (vector.data && work->keep)
-                put(&work->items[i], vector, tokens);
+                put(&work->items[i], vector, share);
         }
 }
 
@@ -329,7 +331,7 @@ static bool write_body(struct vectors_work *work, struct evbuffer *out, struct q
     if (strict_read(&flow->json, text, evbuffer_get_length(body), err) != 0 ||
         ask_read(&flow->ask, ASK_EMBEDDINGS, &flow->json, err) != 0)
         return false;
-    edits.drop_cache = flow->ask.cache.given;
+    edits.drop_cache = true;
     if (onward_plan(&onward, &flow->ask, &edits, err) != 0)
         return false;
     for (uint32_t i = 0; i < onward.n_pieces && ok; i++)
