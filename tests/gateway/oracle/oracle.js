@@ -1,8 +1,8 @@
 // oracle.js ORACLE SECONDS [SEED] - compares gateway/text with Node: what is JSON, canonical forms and keys, and events.
 //
-// ORACLE is the program gateway_oracle. Texts are grown from seeds by changes of bytes and tokens; bodies by changes that
-// must keep their key (order, escapes, blanks, spellings of numbers, what is ignored) and by changes that must not. The
-// judge of what is JSON is JSON.parse; a reader written plainly below adds what it forgives (names that are twice there,
+// ORACLE is the program gateway_oracle. Texts are grown from seeds by changes of bytes and tokens. Bodies are made at
+// random, and each is spelled in two ways (order, escapes, blanks, numbers) that must have one key, namely that of the
+// form that is written plainly below. The judge of what is JSON is JSON.parse; a reader written plainly below adds what it forgives (names that are twice there,
 // half surrogate pairs, depth) and keeps what it loses (numbers in full). Prints one line, or the first disagreements.
 'use strict'
 const { spawn } = require('child_process')
@@ -11,13 +11,12 @@ const { createHash } = require('crypto')
 const [oracle, secondsText, seedText] = process.argv.slice(2)
 if (!secondsText) { console.error('usage: oracle.js ORACLE SECONDS [SEED]'); process.exit(2) }
 const seconds = Number(secondsText)
-let state = BigInt(seedText || 1) * 0x9e3779b97f4a7c15n & 0xffffffffffffffffn
-let lowState = Number(state & 0xffffffffn) || 1
+let state = Number(BigInt(seedText || 1) * 0x9e3779b97f4a7c15n & 0xffffffffn) || 1
 function random (n) { // xorshift32
-  lowState ^= lowState << 13; lowState >>>= 0
-  lowState ^= lowState >>> 17
-  lowState ^= lowState << 5; lowState >>>= 0
-  return lowState % n
+  state ^= state << 13; state >>>= 0
+  state ^= state >>> 17
+  state ^= state << 5; state >>>= 0
+  return state % n
 }
 const one = list => list[random(list.length)]
 
