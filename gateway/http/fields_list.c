@@ -142,7 +142,7 @@ static bool list_has(const char *list, const char *word)
         size_t n = strcspn(list, ","), bytes = n;
         while (bytes > 0 && (list[bytes - 1] == ' ' || list[bytes - 1] == '\t'))
             bytes--;
-        if (bytes == word_bytes && strncasecmp(list, word, bytes) == 0)
+        if (bytes > 0 && bytes == word_bytes && strncasecmp(list, word, bytes) == 0)
             return true;
         list += n;
     }

@@ -57,6 +57,7 @@ struct http_options {
     size_t head_max;           /* bytes of request line and fields: 431 */
     uint32_t fields_max;       /* 431 */
     uint64_t body_max;         /* 413 */
+    uint64_t bodies_max;       /* of all requests together, as far as their owners have not taken them: 503 */
     uint32_t connections_max;  /* 503 and closed */
     uint32_t head_timeout_ms;  /* for the whole head, from its first byte: 408 */
     uint32_t idle_timeout_ms;  /* without a request: closed */
@@ -88,7 +89,8 @@ int http_server_adopt(struct http_server *server, int fd, struct quire_error *er
 /* No new connections from now on; those without a request are closed, the others after their answer. */
 void http_server_drain(struct http_server *server);
 uint32_t http_server_connections(const struct http_server *server);
-uint32_t http_server_requests(const struct http_server *server); /* with an owner */
+uint32_t http_server_requests(const struct http_server *server);   /* with an owner */
+uint64_t http_server_body_bytes(const struct http_server *server); /* what bodies_max bounds */
 /* Calls `each` for every request that is with an owner; it may answer or abort that request. */
 void http_server_each(struct http_server *server, void (*each)(void *context, struct http_request *r), void *context);
 

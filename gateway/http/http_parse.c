@@ -104,11 +104,25 @@ static int on_body(llhttp_t *parser, const char *at, size_t n)
     r->body_bytes += n;
     if (r->body_bytes > r->connection->server->options.body_max)
         return HPE_USER;
+    if (r->connection->server->body_bytes + n > r->connection->server->options.bodies_max) {
+        r->crowded = true;
+        return HPE_USER;
+    }
     if (evbuffer_add(r->body, at, n) != 0) {
         r->no_memory = true;
         return HPE_USER;
     }
     return 0;
+}
+
+/* Owners drain and move bodies as they like: libevent counts for us. */
+static void count_body(struct evbuffer *body, const struct evbuffer_cb_info *info, void *context)
+{
+    struct http_server *server = context;
+    (void)body;
+    server->body_bytes += info->n_added;
+    assert(server->body_bytes >= info->n_deleted);
+    server->body_bytes -= info->n_deleted;
 }
 
 static int on_message(llhttp_t *parser)
@@ -152,8 +166,10 @@ void http_request_free(struct http_request *r)
     if (!r)
         return;
     fields_fini(&r->fields);
-    if (r->body)
+    if (r->body) {
+        evbuffer_drain(r->body, evbuffer_get_length(r->body)); /* so that it is counted */
         evbuffer_free(r->body);
+    }
     free(r->target);
     free(r->part);
     free(r);
@@ -267,7 +283,7 @@ static void take_head(struct http_connection *c, struct http_request *r)
     const char *text = NULL;
     r->method = llhttp_method_name((llhttp_method_t)c->parser.method);
     int status = check_head(c, r, &text);
-    if (status == 0 && !(r->body = evbuffer_new())) {
+    if (status == 0 && (!(r->body = evbuffer_new()) || !evbuffer_add_cb(r->body, count_body, c->server))) {
         status = 503;
         text = "no memory";
     }
@@ -300,11 +316,13 @@ static void take_head(struct http_connection *c, struct http_request *r)
 static void refuse_syntax(struct http_connection *c, struct http_request *r, enum llhttp_errno code)
 {
     char text[200];
-    if (c->stage == HTTP_OWNED) {
-        /* in the body: its owner may have answered in part */
-        http_connection_refuse(c, r->body_bytes > c->server->options.body_max ? 413 : 400,
-                               r->body_bytes > c->server->options.body_max ? "the body is larger than body-max"
-                                                                           : "the body is not framed as it should be");
+    if (c->stage == HTTP_OWNED) { /* in the body: its owner may have answered in part */
+        if (r->body_bytes > c->server->options.body_max)
+            http_connection_refuse(c, 413, "the body is larger than body-max");
+        else if (r->crowded || r->no_memory)
+            http_connection_refuse(c, 503, "the bodies of all requests are more than bodies-max");
+        else
+            http_connection_refuse(c, 400, "the body is not framed as it should be");
         return;
     }
     if (r->no_memory)

@@ -38,7 +38,7 @@ struct http_request {
     size_t head_bytes;
     size_t line_bytes;
     char last, line_end[9]; /* of the head's bytes so far; the last of the request line */
-    bool line_done, too_many, no_memory, bad_field;
+    bool line_done, too_many, no_memory, bad_field, crowded;
     /* its body */
     struct evbuffer *body;
     int64_t length;
@@ -83,7 +83,7 @@ struct http_server {
     struct evconnlistener *listeners[HTTP_LISTENERS];
     char *sockets[HTTP_LISTENERS]; /* paths of unix sockets, to be removed */
     uint32_t n_listeners, n_connections, n_requests;
-    uint64_t number;
+    uint64_t number, body_bytes; /* body_bytes: in the requests' evbuffers */
     uint16_t port;
     bool draining;
 };

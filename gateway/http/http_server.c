@@ -130,7 +130,7 @@ void http_server_destroy(struct http_server *server)
     close_listeners(server);
     while (server->connections)
         http_connection_close(server->connections);
-    assert(server->n_connections == 0 && server->n_requests == 0 && !server->dirty);
+    assert(server->n_connections == 0 && server->n_requests == 0 && server->body_bytes == 0 && !server->dirty);
     event_del(&server->flush);
     event_del(&server->retry);
     SSL_CTX_free(server->tls);
@@ -340,6 +340,11 @@ void http_server_drain(struct http_server *server)
 uint32_t http_server_connections(const struct http_server *server)
 {
     return server->n_connections;
+}
+
+uint64_t http_server_body_bytes(const struct http_server *server)
+{
+    return server->body_bytes;
 }
 
 uint32_t http_server_requests(const struct http_server *server)

@@ -18,6 +18,7 @@
 #include "gateway/upstream/upstream.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/memory.h"
 #include <assert.h>
 #include <event2/buffer.h>
 #include <event2/event.h>
@@ -36,7 +37,7 @@ struct proxy {
     struct upstream_set *upstreams;
     struct flow *flow;
     struct http_server *server, *own; /* own: that of metrics-listen; NULL: the other serves its paths */
-    struct telemetry_counter *connections, *requests;
+    struct telemetry_counter *connections, *requests, *bodies, *resident;
     /* a stop */
     struct event stop;
     uint64_t stop_us;
@@ -85,9 +86,13 @@ static void answer_health(struct proxy *proxy, struct http_request *r)
 
 static void answer_metrics(struct proxy *proxy, struct http_request *r)
 {
+    struct memory_resident resident;
     struct evbuffer *body = evbuffer_new();
     telemetry_set(proxy->connections, (int64_t)http_server_connections(proxy->server));
     telemetry_set(proxy->requests, (int64_t)http_server_requests(proxy->server));
+    telemetry_set(proxy->bodies, (int64_t)http_server_body_bytes(proxy->server));
+    memory_resident(&resident);
+    telemetry_set(proxy->resident, (int64_t)resident.total);
     if (body && telemetry_write(proxy->telemetry, body) == 0)
         answer_buffer(r, 200, "text/plain; version=0.0.4", body);
     else
@@ -181,6 +186,7 @@ static struct http_options options_of(struct proxy *proxy, const struct settings
     return (struct http_options){.head_max = (size_t)s->head_max,
                                  .fields_max = (uint32_t)s->fields_max,
                                  .body_max = (uint64_t)s->body_max,
+                                 .bodies_max = (uint64_t)s->bodies_max,
                                  .connections_max = (uint32_t)s->connections_max,
                                  .head_timeout_ms = (uint32_t)s->head_timeout,
                                  .idle_timeout_ms = (uint32_t)s->idle_timeout,
@@ -236,6 +242,8 @@ int proxy_create(struct event_base *base, struct settings *settings, struct prox
     struct telemetry *t = proxy->telemetry;
     proxy->connections = telemetry_gauge(t, "quire_gateway_connections", "Clients connected", "");
     proxy->requests = telemetry_gauge(t, "quire_gateway_requests_running", "Requests under way", "");
+    proxy->bodies = telemetry_gauge(t, "quire_gateway_body_bytes", "Bodies of requests that wait to be passed on", "");
+    proxy->resident = telemetry_gauge(t, "quire_gateway_resident_bytes", "Memory that the kernel counts", "");
     telemetry_set(telemetry_gauge(t, "quire_gateway_start_time_seconds", "When the gateway was started", ""),
                   (int64_t)(clock_wall_ms() / 1000));
     *out = proxy;

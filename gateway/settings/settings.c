@@ -140,6 +140,8 @@ static int check_together(const struct settings *s, struct quire_error *err)
         return error_set(err, QUIRE_EINVALID, "listen: no address");
     if (!*s->tls_cert_file != !*s->tls_key_file)
         return error_set(err, QUIRE_EINVALID, "tls-cert-file and tls-key-file go together, one is missing");
+    if (s->body_max > s->bodies_max)
+        return error_set(err, QUIRE_EINVALID, "body-max is more than bodies-max, so that one body could take all");
     if (s->key_body_max > s->body_max)
         return error_set(err, QUIRE_EINVALID, "key-body-max is more than body-max");
     if (*s->embed_url && *s->embed_file)

@@ -434,7 +434,30 @@ def tls(up):
     folder.rmdir()
 
 
+def command_line():
+    def run(*words):
+        done = subprocess.run([str(build / "quire-gateway"), *words], capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+    code, out, _ = run("--help")
+    check("--help shows every part and examples", code == 0 and all(w in out for w in (
+        "usage:", "examples:", "body-max", "a time with its unit", "upstreams", "OPENAI_BASE_URL")), out[:300])
+    equal("--version", (run("--version")[0], run("--version")[1].startswith("quire-gateway ")), (0, True))
+    equal("settings that can be taken", run("--upstream", "http://127.0.0.1:1", "--check-settings")[0], 0)
+    code, out, _ = run("--upstream=http://127.0.0.1:1", "--set", "turns=7", "--embed-key", "secret", "--print-settings")
+    shown = json.loads(out)
+    equal("--print-settings", (code, shown["turns"], shown["embed-key"], shown["upstreams"][0]["url"]), (0, 7, "***", "http://127.0.0.1:1"))
+    for words, said in (((), "--upstream http://127.0.0.1:8000"), (("--nonsense", "1"), "nonsense: no such setting"),
+                        (("here",), "here: not an option"), (("--turns",), "a value is missing"),
+                        (("--set", "x"), "not name=value"), (("--settings", "/does/not/exist"), "/does/not/exist"),
+                        (("--upstream", "http://127.0.0.1:1", "--idle-timeout", "30"), "a time with its unit")):
+        code, _, err = run(*words)
+        check("refused: " + " ".join(words), code == 2 and said in err, (code, err))
+    code, _, err = run("--upstream", "http://127.0.0.1:1", "--listen", "127.0.0.1:99999")
+    check("an address that is none ends the start with 1", code == 1 and "99999" in err, (code, err))
+
+
 def main():
+    command_line()
     up = Upstream()
     gateway = Gateway(build, [{"name": "up", "url": up.url}], answer_timeout="500ms", silence_timeout="500ms", connect_timeout="2s",
                       health_fails=1000)

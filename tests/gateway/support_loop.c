@@ -62,6 +62,7 @@ void loop_init(struct loop *loop)
     loop->options = (struct http_options){.head_max = 32768,
                                           .fields_max = 100,
                                           .body_max = 1 << 20,
+                                          .bodies_max = 8 << 20,
                                           .connections_max = 100,
                                           .head_timeout_ms = 30000,
                                           .idle_timeout_ms = 30000,

@@ -417,12 +417,43 @@ static void test_drain_and_crowd(void **state)
     close_setup(s);
 }
 
+/* Bodies that owners do not take are bounded all together. */
+static void test_bodies(void **state)
+{
+    (void)state;
+    struct setup *s = open_setup();
+    s->loop.options.bodies_max = 100000;
+    loop_open(&s->loop);
+    static const char head[] = "POST /take HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n";
+    char *bytes = malloc(sizeof head + 60000);
+    assert_non_null(bytes);
+    memcpy(bytes, head, sizeof head - 1);
+    memset(bytes + sizeof head - 1, 'b', 60000);
+    int first = loop_connect(&s->loop), second = loop_connect(&s->loop);
+    assert_false(loop_ask(&s->loop, first, bytes, sizeof head - 1 + 60000, 0));
+    struct http_request *held = s->owner.held;
+    assert_int_equal(http_server_body_bytes(s->loop.server), 60000);
+    assert_true(loop_ask(&s->loop, second, bytes, sizeof head - 1 + 60000, 0));
+    assert_int_equal(loop_status(&s->loop), 503);
+    assert_int_equal(http_server_body_bytes(s->loop.server), 60000);
+    evbuffer_drain(http_body(held), 50000);
+    assert_int_equal(http_server_body_bytes(s->loop.server), 10000);
+    http_answer(held, 200, NULL, "", 0);
+    assert_false(ask(s, first, ""));
+    assert_int_equal(http_server_body_bytes(s->loop.server), 0);
+    free(bytes);
+    close(first);
+    close(second);
+    close_setup(s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_framing),        cmocka_unit_test(test_broken_answers),
-                                       cmocka_unit_test(test_slow_reader),    cmocka_unit_test(test_write_timeout),
-                                       cmocka_unit_test(test_streamed_body),  cmocka_unit_test(test_answer_before_body),
-                                       cmocka_unit_test(test_client_leaves),  cmocka_unit_test(test_timeouts),
-                                       cmocka_unit_test(test_drain_and_crowd)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_framing),         cmocka_unit_test(test_broken_answers),
+        cmocka_unit_test(test_slow_reader),     cmocka_unit_test(test_write_timeout),
+        cmocka_unit_test(test_streamed_body),   cmocka_unit_test(test_answer_before_body),
+        cmocka_unit_test(test_client_leaves),   cmocka_unit_test(test_timeouts),
+        cmocka_unit_test(test_drain_and_crowd), cmocka_unit_test(test_bodies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
