@@ -85,8 +85,7 @@ struct caller {
     uint8_t credential[POLICY_HASH_BYTES];
     char scope[FLOW_SCOPE_BYTES];
     char tenant[POLICY_TENANT_BYTES_MAX + 1]; /* of the key file; "": in none */
-    const char *categories;                   /* that it may use; NULL: all */
-    char categories_text[512];
+    char *categories;                         /* that it may use; owned; NULL: all */
     double rate;
     unsigned concurrent;
     char *upstream_key; /* owned; NULL: the client's own goes on */
