@@ -44,8 +44,7 @@ static void on_renewed(void *context, enum sc_outcome outcome, struct redisReply
     e->sc = NULL;
     if (outcome ==
         SC_ERROR) { /* it is over: another may be at it; what is put without it counts if nothing newer is there */
-        free(e->lease);
-        e->lease = NULL;
+        flow_errand_drop_lease(e);
     }
     renew_later(e);
 }

@@ -36,8 +36,7 @@ static void on_put(void *context, enum sc_outcome outcome, struct redisReply *re
         char text[32];
         snprintf(text, sizeof text, "%.*s", (int)put.outcome.bytes, put.outcome.data);
         count(e, text);
-        free(e->lease); /* the put has ended it */
-        e->lease = NULL;
+        flow_errand_drop_lease(e); /* the put has ended it */
     } else {
         count(e, "error");
         telemetry_log(TELEMETRY_WARNING, "an answer was not kept: %s",
@@ -53,8 +52,7 @@ static void on_negative(void *context, enum sc_outcome outcome, struct redisRepl
     (void)why;
     e->sc = NULL;
     if (outcome == SC_REPLY) {
-        free(e->lease);
-        e->lease = NULL;
+        flow_errand_drop_lease(e);
     }
     flow_errand_destroy(e);
 }

@@ -76,6 +76,7 @@ struct flow {
     size_t scratch_capacity;
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
+    unsigned n_leases; /* that they hold */
     struct encode_call *first_vector;
     struct event first_vector_timer;
 };
@@ -230,6 +231,8 @@ void flow_errand_serve(struct errand *errand, const struct sc_get *get);
 /* The flight gets an error of the gateway. */
 void flow_errand_refuse(struct errand *errand, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The lease is over: answered, or lost. */
+void flow_errand_drop_lease(struct errand *errand);
 /* Tells the server that this lease's answer will not come; nobody waits for the reply. */
 void flow_errand_fail(struct errand *errand);
 /* Vector for the put, while the model answers. */
