@@ -25,8 +25,8 @@ void encode_memory_add(struct encode_memory *memory, const uint8_t hash[ENCODE_H
 /* {"model": ..., "input": [texts...], "encoding_format": "float"}; false without memory. */
 bool encode_json_request(struct evbuffer *out, const char *model, const char *prefix, const char *const *texts,
                          const size_t *bytes, unsigned n);
-/* Reads the vectors of n texts, in their order whatever that of the answer is, into *vectors (n x *dim, to be freed). All
- * have one dimension, 1..ENCODE_DIM_MAX, and none is all zeros. QUIRE_EPARSE, QUIRE_EDIM, QUIRE_ENOMEM. */
+/* Reads the vectors of n texts, in their order whatever that of the answer is, into *vectors (n x *dim, to be freed).
+ * All have one dimension, 1..ENCODE_DIM_MAX, and none is all zeros. QUIRE_EPARSE, QUIRE_EDIM, QUIRE_ENOMEM. */
 int encode_json_answer(const char *body, size_t bytes, unsigned n, float **vectors, uint32_t *dim,
                        struct quire_error *err);
 

@@ -1,12 +1,14 @@
 /*
  * flight.c - pieces of an answer that many read, and who reads them.
  *
- * Pieces lie one behind the other in one block of memory, with a small record each. As long as all of them fit the limit
- * none is dropped, so that whoever joins late reads from the first. When they no longer fit, the flight is closed, and
- * from then on it keeps what its slowest member has not read: a window of WINDOW_BYTES, above which the source pauses.
+ * Pieces lie one behind the other in one block of memory, with a small record each. As long as all of them fit the
+ * limit none is dropped, so that whoever joins late reads from the first. When they no longer fit, the flight is
+ * closed, and from then on it keeps what its slowest member has not read: a window of WINDOW_BYTES, above which the
+ * source pauses.
  *
- * Waking. A member's callback may leave, join others, or make the source finish the flight, so the walk over the members
- * keeps its place in the flight (leaving moves it on), and what happens during a walk makes it go round once more.
+ * Waking. A member's callback may leave, join others, or make the source finish the flight, so the walk over the
+ * members keeps its place in the flight (leaving moves it on), and what happens during a walk makes it go round once
+ * more.
  */
 #include "gateway/flight/flight.h"
 #include "io/array.h"

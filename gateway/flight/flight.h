@@ -2,13 +2,13 @@
  * flight.h - identical requests in flight: one answer that comes in, and everyone who reads it.
  *
  * A flight is opened by the first request of a key. Later ones of the same key join it as members and read the same
- * pieces from the beginning, each at its own pace; they get what is there at once and the rest as it comes. The one who
- * fetches the answer (the source) appends pieces, finishes the flight, and releases it at last; which member its work was
- * begun for does not matter here: a flight lives until it is released and its last member has left.
+ * pieces from the beginning, each at its own pace; they get what is there at once and the rest as it comes. The one
+ * who fetches the answer (the source) appends pieces, finishes the flight, and releases it at last; which member its
+ * work was begun for does not matter here: a flight lives until it is released and its last member has left.
  *
- * Bounded: a flight keeps its pieces up to `limit` bytes. Above that it is *closed*: nobody may join any more, it is not
- * to be kept, and pieces that every member has read are dropped. Then flight_full says when the slowest member is too
- * far behind, so that the source can be paused; `room` is called when it may go on.
+ * Bounded: a flight keeps its pieces up to `limit` bytes. Above that it is *closed*: nobody may join any more, it is
+ * not to be kept, and pieces that every member has read are dropped. Then flight_full says when the slowest member is
+ * too far behind, so that the source can be paused; `room` is called when it may go on.
  *
  * No I/O here and no event loop. Thread-safety: one thread. Callbacks may call anything but flight_table_destroy.
  */
@@ -65,8 +65,9 @@ unsigned flight_table_n(const struct flight_table *table);
 
 /* The flight that a request of this key may join; NULL: none. */
 struct flight *flight_find(const struct flight_table *table, const uint8_t key[FLIGHT_KEY_BYTES]);
-/* A new one with its first member (NULL: nobody reads, it is only kept). NULL without memory, or where flights_max are there: the request is refused. key
- * NULL, or a key that has a flight already: nobody can join it, but it is read in the same way. */
+/* A new one with its first member (NULL: nobody reads, it is only kept). NULL without memory, or where flights_max are
+ * there: the request is refused. key NULL, or a key that has a flight already: nobody can join it, but it is read in
+ * the same way. */
 struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_t limit,
                            const struct flight_source *source, struct flight_member *member);
 void flight_join(struct flight *flight, struct flight_member *member);
@@ -79,7 +80,7 @@ unsigned flight_members(const struct flight *flight);
 void flight_close(struct flight *flight);
 bool flight_is_closed(const struct flight *flight);
 
-/* What was said before the first piece (status, header fields): opaque here, freed with `release`. Wakes the members. */
+/* What was said before the first piece (status, fields): opaque here, freed with `release`. Wakes the members. */
 void flight_set_head(struct flight *flight, void *head, void (*release)(void *head));
 void *flight_head(const struct flight *flight); /* NULL: not yet; valid as long as the flight */
 

@@ -4,8 +4,8 @@
  *
  * Remembered of each tenant: for the last 100 requests the first 8 bytes of their COMPAT, and the start of the last
  * system text. When all 100 differ, the first byte is shown in which two system texts that followed each other differ.
- * Texts stay in memory and are shown to nobody: only the place and, around it, the kind of bytes (9 for a digit, a for a
- * letter).
+ * Texts stay in memory and are shown to nobody: only the place and, around it, the kind of bytes (9 for a digit, a for
+ * a letter).
  */
 #ifndef QUIRE_GATEWAY_POLICY_DIAGNOSIS_H
 #define QUIRE_GATEWAY_POLICY_DIAGNOSIS_H

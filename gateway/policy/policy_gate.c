@@ -1,8 +1,9 @@
 /*
  * policy_gate.c - the gates, one row each, the first that a request runs into is the reason that it gets.
  *
- * Temperature: a cache for temperature 0 alone would be useless, since most requests leave it out, which means 1; and who
- * points a base URL at a cache wants repeats. It is part of the key, so answers of different temperatures never mix.
+ * Temperature: a cache for temperature 0 alone would be useless, since most requests leave it out, which means 1; and
+ * who points a base URL at a cache wants repeats. It is part of the key, so answers of different temperatures never
+ * mix.
  */
 #include "gateway/policy/policy_gate.h"
 #include "gateway/policy/policy_control.h"

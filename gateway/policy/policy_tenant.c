@@ -2,8 +2,8 @@
  * policy_tenant.c - credentials and what becomes of them.
  *
  * The input of the HMAC is each field's number, its length and its bytes, so that "a" + "bc" and "ab" + "c" differ.
- * Scopes have a prefix by their kind ("t:" a tenant of the key file, "k:" a credential's hash), so that no tenant's name
- * can be somebody's hash, nor the words for nobody and for everybody.
+ * Scopes have a prefix by their kind ("t:" a tenant of the key file, "k:" a credential's hash), so that no tenant's
+ * name can be somebody's hash, nor the words for nobody and for everybody.
  *
  * Accepted credentials are a table of bounded size, by the order in which they were last accepted; the oldest is
  * forgotten. To be forgotten costs a miss, nothing else.
@@ -387,7 +387,8 @@ void policy_accepted_add(struct policy_accepted *accepted, const uint8_t hash[PO
 {
     struct accepted_slot *slot = &accepted->ring[accepted->next];
     struct accepted_place *place = find(accepted, hash), item = {.slot = accepted->next, .set = true};
-    /* the ring turns only for those that are new or in its older half, so that one busy key does not push out the rest */
+    /* the ring turns only for those that are new or in its older half, so that one busy key does not push out the
+     * rest */
     if (place && (accepted->next + accepted->n_max - place->slot) % accepted->n_max <= accepted->n_max / 2 &&
         place->slot != accepted->next) {
         place->until_ms = now_ms + ttl_ms;

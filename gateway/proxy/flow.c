@@ -114,13 +114,11 @@ static bool know_caller(struct turn *turn)
         caller->rate = entry->rate;
         caller->concurrent = entry->concurrent;
         snprintf(caller->tenant, sizeof caller->tenant, "%s", entry->tenant);
-        if (entry->upstream_key && !(caller->upstream_key = strdup(entry->upstream_key))) {
+        if ((entry->upstream_key && !(caller->upstream_key = strdup(entry->upstream_key))) ||
+            (entry->categories && !(caller->categories = strdup(entry->categories)))) {
             flow_turn_refuse(turn, 500, "no_memory", "no memory for the request");
             return false;
         }
-        if (entry->categories)
-            snprintf(caller->categories_text, sizeof caller->categories_text, "%s", entry->categories);
-        caller->categories = entry->categories ? caller->categories_text : NULL;
     }
     policy_tenant_scope((enum policy_share)flow->settings->share, entry, caller->anonymous, caller->credential,
                         caller->scope);

@@ -1,13 +1,14 @@
 /*
- * flow.h - every request that is not the gateway's own: whose it is, whether the cache is asked, and how it is answered.
+ * flow.h - every request that is not the gateway's own: whose it is, whether the cache is asked, and how it is
+ * answered.
  *
  * The order of work for one request: credential and limits; /quire/... and /v1/models; for a route of the cache the
- * body, its keys, its category and the gates; then a flight (flight.h) that is joined or opened. Who opens one sends an
- * errand: look up in the cache, else ask the upstream, stream the answer to all who have joined, and keep it. All else
- * is passed on unread (pass.h).
+ * body, its keys, its category and the gates; then a flight (flight.h) that is joined or opened. Who opens one sends
+ * an errand: look up in the cache, else ask the upstream, stream the answer to all who have joined, and keep it. All
+ * else is passed on unread (pass.h).
  *
- * Fail open: nothing that goes wrong with cache, encoder or judge makes a request fail; the answer's X-Quire-Cache says
- * `down` and X-Quire-Reason why.
+ * Fail open: nothing that goes wrong with cache, encoder or judge makes a request fail; the answer's X-Quire-Cache
+ * says `down` and X-Quire-Reason why.
  */
 #ifndef QUIRE_GATEWAY_FLOW_H
 #define QUIRE_GATEWAY_FLOW_H
@@ -47,8 +48,8 @@ int flow_create(struct event_base *base, const struct settings *settings, struct
                 struct telemetry *telemetry, struct flow **out, struct quire_error *err);
 /* There are no requests any more (http_server_destroy was called). NULL is fine. */
 void flow_destroy(struct flow *flow);
-/* Key file and policies change at once; server, cache, encoder and secret stay as they were at the start. On failure all
- * is as it was. */
+/* Key file and policies change at once; server, cache, encoder and secret stay as they were at the start. On failure
+ * all is as it was. */
 int flow_reload(struct flow *flow, const struct settings *settings, struct quire_error *err);
 
 /* Owns r from here on; r's head is in, of its body nothing has been asked for yet. */

@@ -3,11 +3,11 @@
  *
  *     POST   /quire/feedback    {"id": "...", "good": false, "similarity": 0.93}
  *     DELETE /quire/entries/ID
- *     POST   /quire/invalidate  {"tags": ["doc:17"]}, {"dry_run": false, ...}; one selector, and dry unless told otherwise
+ *     POST   /quire/invalidate  {"tags": ["doc:17"]}, {"dry_run": false, ...}; one selector; dry by default
  *
- * Feedback is for everybody whose credential is known (key file) or was accepted by the upstream lately: whoever has the
- * id was given the answer. It makes an answer rarer, never more frequent than its category allows. To delete needs the
- * admin-key, or a key of the key file with "admin": true.
+ * Feedback is for everybody whose credential is known (key file) or was accepted by the upstream lately: whoever has
+ * the id was given the answer. It makes an answer rarer, never more frequent than its category allows. To delete needs
+ * the admin-key, or a key of the key file with "admin": true.
  */
 #include "gateway/proxy/flow_admin.h"
 #include "gateway/proxy/flow_priv.h"

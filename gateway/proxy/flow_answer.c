@@ -2,10 +2,11 @@
  * flow_answer.c - an errand asks the upstream, and its answer goes to the flight as it comes.
  *
  * Bytes pass unread where they cannot be kept (another status, another type, compressed). Otherwise streams are cut at
- * the borders of their events, which is where members may start to differ: the usage chunk is only for those who asked.
+ * the borders of their events, which is where members may start to differ: the usage chunk is only for those who
+ * asked.
  *
- * The head of a stream waits for its first event: an upstream that says 200 and then an error before all else (llama.cpp
- * and vLLM do) is answered with the error's own status, so that clients raise what they should.
+ * The head of a stream waits for its first event: an upstream that says 200 and then an error before all else
+ * (llama.cpp and vLLM do) is answered with the error's own status, so that clients raise what they should.
  *
  * When the upstream fails (no answer, 429, 5xx) and the category has STALEERROR, the cache is asked for an old answer
  * before the failure goes to the clients; the upstream's answer is paused meanwhile.
@@ -43,8 +44,7 @@ static void on_renewed(void *context, enum sc_outcome outcome, struct redisReply
     e->sc = NULL;
     if (outcome ==
         SC_ERROR) { /* it is over: another may be at it; what is put without it counts if nothing newer is there */
-        free(e->lease);
-        e->lease = NULL;
+        flow_errand_drop_lease(e);
     }
     renew_later(e);
 }

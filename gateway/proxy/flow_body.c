@@ -1,8 +1,8 @@
 /*
  * flow_body.c - what a body asks, and what becomes of it: passed on, joined, or sent on an errand.
  *
- * The readers (strict, ask) are the flow's and are used up within this call: what an errand needs is copied into it.
- * A body that cannot be read strictly is the upstream's business: it is passed on as it is, and never looked up or kept.
+ * The readers (strict, ask) are the flow's and are used up within this call: what an errand needs is copied into it. A
+ * body that cannot be read strictly is the upstream's business: it is passed on as it is, and never looked up or kept.
  */
 #include "gateway/policy/policy_diagnosis.h"
 #include "gateway/policy/policy_route.h"
@@ -153,18 +153,15 @@ static bool choose_category(struct turn *turn, struct policy_gate *gate, const s
     choice->near = gate->look == POLICY_NEAR;
     if (!choice->near && (!category || category->near)) {
         category = exact_beside(flow, name);
+        name = category && strcmp(category->name, "*") != 0 ? category->name : flow->settings->exact_category;
         if (category && category->near)
             category = NULL; /* nothing can be put there without a vector */
     }
-    if (category) {
+    if (category && strlen(name) < sizeof choice->category.name) {
         choice->category = *category;
-        /* the category "*" stands for the name that was asked for */
-        if (strcmp(category->name, "*") == 0)
-            snprintf(choice->category.name, sizeof choice->category.name, "%s",
-                     choice->near ? name : flow->settings->exact_category);
+        memcpy(choice->category.name, name, strlen(name) + 1); /* "*" stands for the name that was asked for */
+        memcpy(turn->category, name, strlen(name) + 1);
     }
-    memcpy(turn->category, choice->category.name,
-           sizeof turn->category < SC_NAME_BYTES_MAX ? sizeof turn->category : SC_NAME_BYTES_MAX);
     return true;
 }
 
@@ -352,6 +349,7 @@ static bool fill_errand(struct turn *turn, const struct ask *ask, const struct c
     e->items = ask->items;
     e->near = choice->near;
     e->stale_error_ms = choice->category.stale_error_ms;
+    e->others_ms = choice->category.lease_ms;
     e->ttl_ms = c->ttl_ms;
     e->max_age_ms = c->max_age_ms;
     e->sim = c->sim;
@@ -416,6 +414,7 @@ static void move_question(struct errand *to, struct errand *from)
     like.keep = from->keep;
     like.accepted = from->accepted;
     like.stale_error_ms = from->stale_error_ms;
+    like.others_ms = from->others_ms;
     like.ttl_ms = from->ttl_ms;
     like.max_age_ms = from->max_age_ms;
     like.sim = from->sim;

@@ -5,8 +5,8 @@
  *       |----vector--> encode --> look up --hit--> serve
  *       |                            |--miss with lease--> upstream, keep
  *       |----miss with lease----> upstream, keep (the vector is made meanwhile, for the put)
- *       |----miss, no lease-----> somebody else asks: look up again until the answer is there, the lease comes to us, or
- *       |                         it takes too long
+ *       |----miss, no lease-----> somebody else asks: look up again until the answer is there, the lease comes to us,
+ *       |                         or it takes too long
  *       '----anything else------> upstream, not kept
  *
  * Looking again (and not SC.GET ... WAIT) keeps every command short, so that commands of others on the same connection
@@ -31,6 +31,7 @@
 
 #define POLL_FIRST_MS 2u
 #define POLL_LAST_MS  100u
+#define LEASES_MANY   4000u /* of this gateway; a cache has 4,096 in all */
 
 static void look_up(struct errand *e, enum flow_get what);
 
@@ -142,7 +143,7 @@ void flow_errand_destroy(struct errand *e)
     free(e->target);
     free(e->model);
     free(e->vector);
-    free(e->lease);
+    flow_errand_drop_lease(e);
     free(e->audited);
     free(e);
 }
@@ -158,13 +159,20 @@ void flow_errand_say(struct errand *e, const char *cache, const char *format, ..
     va_end(args);
 }
 
+void flow_errand_drop_lease(struct errand *e)
+{
+    assert(!e->lease || e->flow->n_leases > 0);
+    e->flow->n_leases -= e->lease != NULL;
+    free(e->lease);
+    e->lease = NULL;
+}
+
 void flow_errand_fail(struct errand *e)
 {
     if (!e->lease || !e->flow->client)
         return;
     flow_words_tell(e->flow, (const char *[]){"SC.FAIL", e->flow->cache, e->lease}, 3);
-    free(e->lease);
-    e->lease = NULL;
+    flow_errand_drop_lease(e);
 }
 
 /* ---- what the flight is told ------------------------------------------------------------------------------------- */
@@ -394,12 +402,12 @@ static void look_again(struct errand *e)
     struct timeval pause;
     if (e->poll_until_us == 0) {
         if (!e->stream)
-            wait_ms = e->lease_ms > wait_ms ? e->lease_ms : wait_ms;
+            wait_ms = e->others_ms > wait_ms ? e->others_ms : wait_ms;
         e->poll_until_us = now_us + wait_ms * 1000;
         e->poll_ms = POLL_FIRST_MS;
     }
-    if (now_us >= e->poll_until_us) {
-        e->keep = false;
+    /* that takes too long; or the server has no more leases to give, and nobody is at it */
+    if (now_us >= e->poll_until_us || e->flow->n_leases >= LEASES_MANY) {
         flow_answer_begin(e);
         return;
     }
@@ -415,6 +423,7 @@ static bool take_lease(struct errand *e, const struct sc_get *get)
         return false;
     e->lease = strndup(get->lease.data, get->lease.bytes);
     e->lease_ms = get->lease_ms > 0 ? (uint64_t)get->lease_ms : 0;
+    e->flow->n_leases += e->lease != NULL;
     return e->lease != NULL;
 }
 

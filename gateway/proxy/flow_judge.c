@@ -6,8 +6,8 @@
  *   vector  a cosine of JUDGE_SIMILARITY or more between the answers' vectors
  *   model   a model is asked with one token, at the upstream of the request, by its own credential
  *
- * What is compared is what was said: the texts of the choices, of JSON or of a stream's events. No label is better than a
- * wrong one: whatever fails here leaves the pair to SC.AUDIT POP.
+ * What is compared is what was said: the texts of the choices, of JSON or of a stream's events. No label is better
+ * than a wrong one: whatever fails here leaves the pair to SC.AUDIT POP.
  */
 #include "gateway/proxy/flow_judge.h"
 #include "gateway/encode/encode.h"

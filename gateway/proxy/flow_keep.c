@@ -1,8 +1,8 @@
 /*
  * flow_keep.c - after the answer: it is put into the cache, or the server is told that it will not be.
  *
- * The clients have their answer by then, so nothing here is in anybody's way. Whoever asks the same before the server has
- * the answer finds the lease taken, and looks again a few milliseconds later.
+ * The clients have their answer by then, so nothing here is in anybody's way. Whoever asks the same before the server
+ * has the answer finds the lease taken, and looks again a few milliseconds later.
  */
 #include "gateway/policy/policy_route.h"
 #include "gateway/proxy/flow_judge.h"
@@ -36,8 +36,7 @@ static void on_put(void *context, enum sc_outcome outcome, struct redisReply *re
         char text[32];
         snprintf(text, sizeof text, "%.*s", (int)put.outcome.bytes, put.outcome.data);
         count(e, text);
-        free(e->lease); /* the put has ended it */
-        e->lease = NULL;
+        flow_errand_drop_lease(e); /* the put has ended it */
     } else {
         count(e, "error");
         telemetry_log(TELEMETRY_WARNING, "an answer was not kept: %s",
@@ -53,8 +52,7 @@ static void on_negative(void *context, enum sc_outcome outcome, struct redisRepl
     (void)why;
     e->sc = NULL;
     if (outcome == SC_REPLY) {
-        free(e->lease);
-        e->lease = NULL;
+        flow_errand_drop_lease(e);
     }
     flow_errand_destroy(e);
 }

@@ -1,8 +1,8 @@
 /*
  * flow_models.c - the list of models, which many clients ask for at each start.
  *
- * Kept per credential and target, since what a key may use differs; only answers with status 200 and at most LIST_BYTES.
- * A larger list is passed on unread from then on. The table is a ring: the oldest makes room.
+ * Kept per credential and target, since what a key may use differs; only answers with status 200 and at most
+ * LIST_BYTES. A larger list is passed on unread from then on. The table is a ring: the oldest makes room.
  */
 #include "gateway/proxy/flow_models.h"
 #include "gateway/proxy/flow_priv.h"

@@ -76,6 +76,7 @@ struct flow {
     size_t scratch_capacity;
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
+    unsigned n_leases; /* that they hold */
     struct encode_call *first_vector;
     struct event first_vector_timer;
 };
@@ -85,8 +86,7 @@ struct caller {
     uint8_t credential[POLICY_HASH_BYTES];
     char scope[FLOW_SCOPE_BYTES];
     char tenant[POLICY_TENANT_BYTES_MAX + 1]; /* of the key file; "": in none */
-    const char *categories;                   /* that it may use; NULL: all */
-    char categories_text[512];
+    char *categories;                         /* that it may use; owned; NULL: all */
     double rate;
     unsigned concurrent;
     char *upstream_key; /* owned; NULL: the client's own goes on */
@@ -181,8 +181,8 @@ struct errand {
     int64_t max_age_ms, ttl_ms;
     bool explain, only_if_cached;
     unsigned n_tags;
-    char **tags; /* owned */
-    uint64_t stale_error_ms;
+    char **tags;                        /* owned */
+    uint64_t stale_error_ms, others_ms; /* others_ms: how long the lease of somebody else is waited for */
     /* what may be done */
     bool look, near, keep;
     bool accepted; /* the credential was, lately: only then an answer of the cache is given */
@@ -231,6 +231,8 @@ void flow_errand_serve(struct errand *errand, const struct sc_get *get);
 /* The flight gets an error of the gateway. */
 void flow_errand_refuse(struct errand *errand, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The lease is over: answered, or lost. */
+void flow_errand_drop_lease(struct errand *errand);
 /* Tells the server that this lease's answer will not come; nobody waits for the reply. */
 void flow_errand_fail(struct errand *errand);
 /* Vector for the put, while the model answers. */

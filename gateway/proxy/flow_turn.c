@@ -312,6 +312,7 @@ static void end_turn(struct turn *turn)
     if (turn->caller.upstream_key)
         explicit_bzero(turn->caller.upstream_key, strlen(turn->caller.upstream_key));
     free(turn->caller.upstream_key);
+    free(turn->caller.categories);
     free(turn->question);
     free(turn);
 }

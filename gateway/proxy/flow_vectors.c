@@ -1,10 +1,10 @@
 /*
  * flow_vectors.c - vectors of texts, from the cache and from the upstream, in one answer.
  *
- * One SC.GET per text, all at once; no leases, since to compute a vector twice costs less than to wait for it. If all are
- * there, no upstream is asked. Otherwise the body is read again (the reader has served others meanwhile) and goes on with
- * the missing texts alone; what comes is put, text by text, and joined with the rest. If none was there, the upstream's
- * own answer is passed on unchanged.
+ * One SC.GET per text, all at once; no leases, since to compute a vector twice costs less than to wait for it. If all
+ * are there, no upstream is asked. Otherwise the body is read again (the reader has served others meanwhile) and goes
+ * on with the missing texts alone; what comes is put, text by text, and joined with the rest. If none was there, the
+ * upstream's own answer is passed on unchanged.
  *
  * A kept value is the vector as the upstream spelled it: a list, or base64 in quotes.
  */

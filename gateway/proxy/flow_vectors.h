@@ -1,4 +1,5 @@
-/* flow_vectors.h - /v1/embeddings: each text of a request is looked up by itself, and only the missing ones are asked. */
+/* flow_vectors.h - /v1/embeddings: each text of a request is looked up by itself, and only the missing ones are
+ * asked. */
 #ifndef QUIRE_GATEWAY_FLOW_VECTORS_H
 #define QUIRE_GATEWAY_FLOW_VECTORS_H
 

@@ -1,9 +1,9 @@
 /*
  * flow_words.c - the commands of an errand, as words.
  *
- * The words that name a question (category, scope, HASH, COMPAT, TEXT) are the same in SC.GET, SC.PUT and SC.NEG, since
- * an entry is found by exactly what it was put with. A list of words grows on the heap for the time of one call; sc_call
- * copies the words straight into its buffer.
+ * The words that name a question (category, scope, HASH, COMPAT, TEXT) are the same in SC.GET, SC.PUT and SC.NEG,
+ * since an entry is found by exactly what it was put with. A list of words grows on the heap for the time of one call;
+ * sc_call copies the words straight into its buffer.
  */
 #include "gateway/encode/encode.h"
 #include "gateway/proxy/flow_priv.h"
@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define AFTERWARDS_MS 10000u /* of commands that no client waits for */
 
 struct words {
     const char **text;
@@ -88,12 +90,12 @@ static void add_vector(struct words *words, const struct errand *e)
     add(words, encode_name(e->flow->encode));
 }
 
-static struct sc_call *send_words(struct flow *flow, struct words *words, sc_done *done, void *context)
+static struct sc_call *send_words(struct flow *flow, struct words *words, unsigned deadline_ms, sc_done *done,
+                                  void *context)
 {
     struct sc_call *call = NULL;
     if (!words->failed && words->n <= SC_ARGUMENTS_MAX)
-        call = sc_call(flow->client, (unsigned)words->n, words->text, words->bytes,
-                       (unsigned)flow->settings->server_timeout, done, context);
+        call = sc_call(flow->client, (unsigned)words->n, words->text, words->bytes, deadline_ms, done, context);
     free(words->text);
     free(words->bytes);
     return call;
@@ -123,7 +125,7 @@ struct sc_call *flow_words_get(struct errand *e, enum flow_get what, sc_done *do
         add(&words, "EXPLAIN");
     if (!e->keep)
         add(&words, "NOLEASE");
-    return send_words(e->flow, &words, done, e);
+    return send_words(e->flow, &words, (unsigned)e->flow->settings->server_timeout, done, e);
 }
 
 struct sc_call *flow_words_put(struct errand *e, const char *answer, size_t bytes, uint64_t llm_ms, sc_done *done)
@@ -168,7 +170,7 @@ struct sc_call *flow_words_put(struct errand *e, const char *answer, size_t byte
         add(&words, "MODEL");
         add(&words, e->model);
     }
-    return send_words(e->flow, &words, done, e);
+    return send_words(e->flow, &words, AFTERWARDS_MS, done, e);
 }
 
 struct sc_call *flow_words_negative(struct errand *e, sc_done *done)
@@ -179,7 +181,7 @@ struct sc_call *flow_words_negative(struct errand *e, sc_done *done)
         add(&words, "LEASE");
         add(&words, e->lease);
     }
-    return send_words(e->flow, &words, done, e);
+    return send_words(e->flow, &words, AFTERWARDS_MS, done, e);
 }
 
 struct sc_call *flow_words_renew(struct errand *e, sc_done *done)
@@ -189,7 +191,7 @@ struct sc_call *flow_words_renew(struct errand *e, sc_done *done)
     add(&words, "SC.RENEW");
     add(&words, e->flow->cache);
     add(&words, e->lease);
-    return send_words(e->flow, &words, done, e);
+    return send_words(e->flow, &words, AFTERWARDS_MS, done, e);
 }
 
 static void on_told(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
@@ -205,5 +207,5 @@ void flow_words_tell(struct flow *flow, const char *const *list, unsigned n)
     struct words words = {0};
     for (unsigned i = 0; i < n; i++)
         add(&words, list[i]);
-    send_words(flow, &words, on_told, NULL);
+    send_words(flow, &words, AFTERWARDS_MS, on_told, NULL);
 }

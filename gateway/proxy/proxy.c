@@ -298,9 +298,9 @@ int proxy_reload(struct proxy *proxy, struct settings *settings, struct quire_er
         return rc;
     rc = telemetry_access_open(settings->access_log, err);
     if (rc == 0)
-        rc = flow_reload(proxy->flow, settings, err);
-    if (rc == 0 && (rc = upstream_set_reload(proxy->upstreams, settings, err)) < 0)
-        flow_reload(proxy->flow, proxy->settings, NULL); /* the key file as it is now; the rest as it was */
+        rc = upstream_set_reload(proxy->upstreams, settings, err);
+    if (rc == 0 && (rc = flow_reload(proxy->flow, settings, err)) < 0)
+        upstream_set_reload(proxy->upstreams, proxy->settings, NULL);
     if (rc < 0) {
         http_server_set(proxy->server, &old, NULL);
         return rc;

@@ -1,10 +1,11 @@
 /*
  * sc_client.c - pipelined commands over a few connections to a quire-server.
  *
- * Order. A connection has a list of calls in the order in which they were sent; replies come in that order, so the first
- * reply belongs to the first call. A call that was cancelled or has timed out stays in the list, without its callback,
- * until its reply has come: to take it out would give its reply to the next one. That is why nobody may send a command
- * here whose reply comes later than those behind it (SC.GET ... WAIT): a client that wants to wait asks again.
+ * Order. A connection has a list of calls in the order in which they were sent; replies come in that order, so the
+ * first reply belongs to the first call. A call that was cancelled or has timed out stays in the list, without its
+ * callback, until its reply has come: to take it out would give its reply to the next one. That is why nobody may send
+ * a command here whose reply comes later than those behind it (SC.GET ... WAIT): a client that wants to wait asks
+ * again.
  *
  * Failures. A connection that breaks ends all its calls with SC_DOWN and is made again after a pause that doubles. One
  * that answers nothing for STALLED_MS while calls wait is broken by us: a peer that has vanished says nothing else.

@@ -1,8 +1,8 @@
 /*
  * sc_reply.c - reads the flat arrays that SC.* commands answer.
  *
- * Names are looked for, not counted on to be at a place, so that a newer server may say more. What has another type than
- * expected makes the whole reply unreadable: then the request goes on without the cache.
+ * Names are looked for, not counted on to be at a place, so that a newer server may say more. What has another type
+ * than expected makes the whole reply unreadable: then the request goes on without the cache.
  */
 #include "gateway/store/sc_reply.h"
 #include <hiredis/hiredis.h>

@@ -31,7 +31,7 @@ struct sc_setup_options {
     const char *cache;   /* copied */
     const char *encoder; /* name@rev, or NULL: none; copied */
     uint32_t dim;        /* of the encoder; SC_SETUP_DIM_NONE where there is none */
-    /* Categories to make where they are absent: name, then settings as SC.CAT.SET takes them, blanks between. Copied. */
+    /* Categories to make where they are absent: name, then settings as SC.CAT.SET takes them. Copied. */
     const char *const *categories;
     unsigned n_categories;
     unsigned refresh_ms;

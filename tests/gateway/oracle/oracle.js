@@ -1,8 +1,8 @@
 // oracle.js ORACLE SECONDS [SEED] - compares gateway/text with Node: what is JSON, canonical forms and keys, and events.
 //
-// ORACLE is the program gateway_oracle. Texts are grown from seeds by changes of bytes and tokens; bodies by changes that
-// must keep their key (order, escapes, blanks, spellings of numbers, what is ignored) and by changes that must not. The
-// judge of what is JSON is JSON.parse; a reader written plainly below adds what it forgives (names that are twice there,
+// ORACLE is the program gateway_oracle. Texts are grown from seeds by changes of bytes and tokens. Bodies are made at
+// random, and each is spelled in two ways (order, escapes, blanks, numbers) that must have one key, namely that of the
+// form that is written plainly below. The judge of what is JSON is JSON.parse; a reader written plainly below adds what it forgives (names that are twice there,
 // half surrogate pairs, depth) and keeps what it loses (numbers in full). Prints one line, or the first disagreements.
 'use strict'
 const { spawn } = require('child_process')
@@ -11,13 +11,12 @@ const { createHash } = require('crypto')
 const [oracle, secondsText, seedText] = process.argv.slice(2)
 if (!secondsText) { console.error('usage: oracle.js ORACLE SECONDS [SEED]'); process.exit(2) }
 const seconds = Number(secondsText)
-let state = BigInt(seedText || 1) * 0x9e3779b97f4a7c15n & 0xffffffffffffffffn
-let lowState = Number(state & 0xffffffffn) || 1
+let state = Number(BigInt(seedText || 1) * 0x9e3779b97f4a7c15n & 0xffffffffn) || 1
 function random (n) { // xorshift32
-  lowState ^= lowState << 13; lowState >>>= 0
-  lowState ^= lowState >>> 17
-  lowState ^= lowState << 5; lowState >>>= 0
-  return lowState % n
+  state ^= state << 13; state >>>= 0
+  state ^= state >>> 17
+  state ^= state << 5; state >>>= 0
+  return state % n
 }
 const one = list => list[random(list.length)]
 
@@ -99,7 +98,7 @@ function write (value) {
   return '{' + [...value.keys()].sort(bySpelling).map(name => spelled(name) + ':' + write(value.get(name))).join(',') + '}'
 }
 
-// ---- the reference: keys of chat ----
+// ---- the reference: keys of requests ----
 
 const ignored = new Set(['stream_options', 'user', 'metadata', 'store', 'safety_identifier', 'prompt_cache_key',
   'prompt_cache_retention', 'service_tier', 'request_id', 'session_id', 'priority', 'cache_salt', 'kv_transfer_params',
@@ -114,46 +113,54 @@ function writeMarked (value) {
 }
 
 const isText = part => part instanceof Map && part.size === 2 && part.get('type') === 'text' && typeof part.get('text') === 'string'
-function chatForm (body) {
-  const rest = new Map(), ids = new Map(), limits = ['max_tokens', 'max_completion_tokens'].filter(name => (body.get(name) ?? null) !== null)
+const sortedNames = map => [...map.keys()].sort(bySpelling)
+
+// What the route `letter` asks: the value that is HASH's alone, and where ids of tool calls are.
+function questionOf (letter, body) {
+  if (letter === 'E') return body.get('input')
+  if (letter === 'P') return typeof body.get('prompt') === 'string' && body.get('prompt') !== '' ? body.get('prompt') : undefined
+  if (letter !== 'C') return undefined
+  const messages = body.get('messages'), last = messages[messages.length - 1], content = last.get('content')
+  const asks = last.get('role') === 'user' && (typeof content === 'string' ? content.length > 0
+    : Array.isArray(content) && content.every(isText) && content.map(part => part.get('text')).join('\n').length > 0)
+  return asks ? content : undefined
+}
+
+function form (letter, body) {
+  const rest = new Map(), ids = new Map(), question = questionOf(letter, body)
+  const limits = ['max_tokens', 'max_completion_tokens'].filter(name => letter === 'C' && (body.get(name) ?? null) !== null)
   const id = value => {
     if (typeof value !== 'string') return value
     if (!ids.has(value)) ids.set(value, ids.size + 1)
     return new Mark('@' + ids.get(value))
   }
-  const messages = body.get('messages'), last = messages[messages.length - 1], content = last.get('content')
-  const asks = last.get('role') === 'user' && (typeof content === 'string' ? content.length > 0
-    : Array.isArray(content) && content.every(isText) && content.map(part => part.get('text')).join('\n').length > 0)
-  const message = m => {
-    const out = new Map()
-    // ids are numbered in the order of names: tool_call_id before tool_calls
-    for (const name of [...m.keys()].sort(bySpelling)) {
-      const value = m.get(name)
-      if (value === null || name === 'id') continue
-      if (m === last && name === 'content' && asks) out.set(name, new Mark('?'))
-      else if (name === 'tool_call_id') out.set(name, id(value))
-      else if (name === 'tool_calls' && Array.isArray(value)) {
-        out.set(name, value.map(call => {
-          if (!(call instanceof Map)) return call
-          return new Map([...call].map(([n, v]) => [n, n === 'id' ? id(v) : v]))
-        }))
-      } else out.set(name, value)
-    }
-    return out
-  }
+  // ids are numbered in the order of names
+  const members = (map, change) => new Map(sortedNames(map).map(name => [name, change(name, map.get(name))]).filter(([, value]) => value !== undefined))
+  const inside = (list, change) => Array.isArray(list) ? list.map(x => x instanceof Map ? members(x, (name, value) => change(x, name, value)) : x) : list
+  const block = (of, name, value) => letter === 'M' && (name === 'tool_use_id' || (name === 'id' && of.get('type') === 'tool_use')) ? id(value) : value
+  const message = m => members(m, (name, value) => {
+    if (value === null || (name === 'id' && letter !== 'R')) return undefined
+    if (name === 'content' && question !== undefined && value === question && m === body.get('messages').at(-1)) return new Mark('?')
+    if (name === 'content') return inside(value, block)
+    if (name === 'tool_call_id' || (name === 'call_id' && letter === 'R')) return id(value)
+    if (name === 'tool_calls' && letter === 'C') return inside(value, (_, n, v) => n === 'id' ? id(v) : v)
+    return value
+  })
+  const listed = letter === 'R' ? 'input' : 'C M'.includes(letter) ? 'messages' : undefined
   for (const [name, value] of body) {
     if (value === null || ignored.has(name)) continue
     if (limits.length === 1 && name === limits[0]) continue
     if (name === 'n' && value instanceof Num && canonicalNumber(value.text) === '1') continue
     if (name === 'stream' && value === false) continue
-    rest.set(name, name === 'messages' ? value.map(message) : value)
+    if (name === listed && Array.isArray(value)) rest.set(name, value.map(message))
+    else rest.set(name, question !== undefined && name === (letter === 'E' ? 'input' : letter === 'P' ? 'prompt' : '') ? new Mark('?') : value)
   }
   const limit = limits.length === 1 ? ',"limit":' + write(body.get(limits[0])) : ''
   const model = typeof body.get('model') === 'string' ? quoted(body.get('model')) : 'null'
-  const form = '{"v":1,"path":"/v1/path","upstream":"up","model":' + model + limit + ',"body":' + writeMarked(rest) + '}'
-  const compat = createHash('sha256').update('quire-gateway 1 compat\n' + form).digest()
-  const hash = createHash('sha256').update('quire-gateway 1 hash\n').update(compat).update(asks ? write(content) : '').digest()
-  return { form, keys: compat.toString('hex') + hash.toString('hex') }
+  const text = '{"v":1,"path":"/v1/path","upstream":"up","model":' + model + limit + ',"body":' + writeMarked(rest) + '}'
+  const compat = createHash('sha256').update('quire-gateway 1 compat\n' + text).digest()
+  const hash = createHash('sha256').update('quire-gateway 1 hash\n').update(compat).update(question === undefined ? '' : write(question)).digest()
+  return { text, keys: compat.toString('hex') + hash.toString('hex') }
 }
 // the envelope escapes by \u alone
 const quoted = text => '"' + text.replace(/[\u0000-\u001f"\\]/g, c => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0')) + '"'
@@ -254,14 +261,37 @@ function message (last) {
   if (!random(5)) out.set('tool_calls', Array.from({ length: 1 + random(2) }, () => new Map([['id', one(['a', 'b', 'c', word()])], ['type', 'function'], ['function', new Map([['name', word()], ['arguments', word()]])]])))
   return out
 }
-function body () {
-  const n = 1 + random(4), out = new Map([['model', one(['m', 'gpt-4o', '\u00e9"'])], ['messages', Array.from({ length: n }, (_, i) => message(i === n - 1))]])
+const callId = () => one(['a', 'b', 'c', word()])
+function item () { // of /v1/responses
+  const out = new Map(one([[['role', 'user'], ['content', word()]], [['type', 'message'], ['role', 'assistant'], ['content', [new Map([['type', 'output_text'], ['text', word()]])]]],
+    [['type', 'function_call'], ['call_id', callId()], ['name', word()]], [['type', 'function_call_output'], ['call_id', callId()], ['output', word()]]]))
+  if (!random(3)) out.set('id', word())
+  if (!random(4)) out.set('status', one([null, 'completed']))
+  return out
+}
+function block () { // of Anthropic's messages
+  return new Map(one([[['type', 'text'], ['text', word()]], [['type', 'tool_use'], ['id', callId()], ['input', new Map()]], [['type', 'tool_result'], ['tool_use_id', callId()], ['content', word()]], [['type', 'image'], ['id', word()]]]))
+}
+const some = make => Array.from({ length: 1 + random(3) }, make)
+function said (letter) {
+  const n = 1 + random(4)
+  switch (letter) {
+    case 'C': return ['messages', Array.from({ length: n }, (_, i) => message(i === n - 1))]
+    case 'P': return ['prompt', one([word(), some(word), some(() => new Num(number()))])]
+    case 'E': return ['input', one([word(), some(word), some(() => new Num(number())), some(() => some(() => new Num(number())))])]
+    case 'R': return ['input', random(4) ? some(item) : word()]
+    default: return ['messages', some(() => new Map([['role', one(['user', 'assistant'])], ['content', random(3) ? some(block) : word()], ...(random(4) ? [] : [['id', word()]])]))]
+  }
+}
+function body (letter) {
+  const out = new Map([['model', one(['m', 'gpt-4o', '\u00e9"'])], said(letter)])
   const maybe = (name, value) => { if (!random(4)) out.set(name, value) }
   maybe('temperature', new Num(number())); maybe('top_p', new Num(number())); maybe('max_tokens', new Num(number()))
   maybe('max_completion_tokens', new Num(number())); maybe('n', new Num(one(['1', '1.0', '2', '10e-1']))); maybe('stream', !random(2))
   maybe('user', word()); maybe('metadata', new Map([['a', word()]])); maybe('seed', null); maybe('stop', [word()])
   maybe('x_' + random(5), one([true, null, word(), new Num(number()), new Map([['z', null], ['y', [new Num(number())]]])]))
   maybe('max_newer', new Num(number())); maybe('stream_options', new Map([['include_usage', true]])); maybe('cache', new Map([['ttl', new Num('5')]]))
+  maybe('system', word()); maybe('instructions', word()); maybe('tool_choice', new Map([['id', 'a'], ['tool_call_id', 'b']]))
   return out
 }
 
@@ -311,27 +341,27 @@ function expected (q) {
   const parsed = read(q.bytes)
   if (q.letter === 'J') return parsed ? '+' + Buffer.from(write(parsed.value)).toString('latin1') : '-'
   if (!parsed || !(parsed.value instanceof Map)) return '-'
-  const { form, keys } = chatForm(parsed.value)
-  return '+' + keys + '\n' + Buffer.from(form).toString('latin1')
+  const { text, keys } = form(q.letter, parsed.value)
+  return '+' + keys + '\n' + Buffer.from(text).toString('latin1')
 }
 
 async function main () {
-  const pool = seeds.map(text => Buffer.from(text)), until = Date.now() + seconds * 1000, counts = { J: 0, C: 0, S: 0, accepted: 0 }
+  const pool = seeds.map(text => Buffer.from(text)), until = Date.now() + seconds * 1000, counts = { J: 0, S: 0, bodies: 0, accepted: 0 }
   while (Date.now() < until && wrong < 5) {
     questions = []
     for (let i = 0; i < 400; i++) {
       const kind = random(10)
       if (kind < 5) questions.push({ letter: 'J', bytes: random(50) ? mutate(one(pool)) : deep() })
       else if (kind < 7) questions.push({ letter: 'S', bytes: stream() })
-      else { // three bodies: as it is, spelled otherwise, and something else
-        const value = body()
-        questions.push({ letter: 'C', bytes: Buffer.from(respell(value)) }, { letter: 'C', bytes: Buffer.from(respell(value)), same: true })
+      else { // a body, spelled in two ways
+        const letter = random(2) ? 'C' : one(['P', 'E', 'R', 'M']), value = body(letter)
+        questions.push({ letter, bytes: Buffer.from(respell(value)) }, { letter, bytes: Buffer.from(respell(value)), same: true })
       }
     }
     const got = await answersTo(questions)
     for (let i = 0; i < questions.length; i++) {
       const q = questions[i], answer = got[i].toString('latin1'), want = expected(q)
-      counts[q.letter]++
+      counts['JS'.includes(q.letter) ? q.letter : 'bodies']++
       if (answer !== want || (q.same && answer !== got[i - 1].toString('latin1'))) {
         wrong++
         show(q, answer, want)
@@ -345,7 +375,7 @@ async function main () {
   }
   ended = true
   child.stdin.end()
-  const said = `${counts.J} JSON texts (${counts.accepted} accepted), ${counts.C} bodies, ${counts.S} streams in ${seconds} s, seed ${seedText || 1}`
+  const said = `${counts.J} JSON texts (${counts.accepted} accepted), ${counts.bodies} bodies, ${counts.S} streams in ${seconds} s, seed ${seedText || 1}`
   console.log(wrong ? `FAIL - gateway/text and Node disagree: ${said}` : `ok - gateway/text and Node agree: ${said}`)
   process.exitCode = wrong ? 1 : 0
 }
