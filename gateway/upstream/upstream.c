@@ -123,6 +123,10 @@ static void judge(struct upstream_call *call, enum upstream_outcome outcome, con
     } else if (call->health) {
         server->fails = call->set->times.health_fails; /* the operator named the path: one answer is enough */
         upstream_server_failed(call->set, server, message ? message : "its health path does not answer 200");
+        /* until it is asked again, whichever of the two times is longer */
+        uint64_t twice = clock_us() + 2000 * (uint64_t)call->set->times.health_interval_ms;
+        if (server->paused_until_us < twice)
+            server->paused_until_us = twice;
     } else
         upstream_server_failed(call->set, server, message ? message : "it answers 502, 503 or 504");
 }
