@@ -76,6 +76,12 @@ if(TARGET PkgConfig::CMOCKA)
   foreach(name canonical sse answer)
     quire_fuzzer(${name} "" gateway_text quire_io)
   endforeach()
+  # its HTTP server, likewise
+  file(GLOB sources CONFIGURE_DEPENDS gateway/http/*.c gateway/telemetry/*.c)
+  add_library(gateway_http STATIC ${sources})
+  target_link_libraries(gateway_http PUBLIC quire_io PkgConfig::EVENT PkgConfig::OPENSSL llhttp)
+  quire_compile_options(gateway_http)
+  quire_fuzzer(http "" gateway_http quire_io)
 endif()
 
 # ---- the gateway's reading alone, for fuzzers, a measurement, and the comparison with Node ----

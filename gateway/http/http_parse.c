@@ -78,6 +78,10 @@ static int on_value_complete(llhttp_t *parser)
     struct http_connection *c = parser->data;
     if (r->head_done)
         return 0;
+    if (r->name_bytes == 0) { /* ": value" */
+        r->bad_field = true;
+        return HPE_USER;
+    }
     const char *value = r->part + r->name_bytes;
     size_t n = r->part_bytes - r->name_bytes;
     while (n > 0 && (value[n - 1] == ' ' || value[n - 1] == '\t'))
@@ -391,12 +395,12 @@ static bool parse_head(struct http_connection *c, struct evbuffer *input)
     size_t n = piece.iov_len, left = options->head_max - r->head_bytes;
     enum llhttp_errno code;
     size_t used = feed(c, piece.iov_base, n < left ? n : left, &code);
-    if (code != HPE_OK) {
-        refuse_syntax(c, r, code);
+    if (!lines_are_strict(r, piece.iov_base, used)) { /* first, so that the answer does not depend on the pieces */
+        http_connection_refuse(c, 400, "the request is not HTTP: a line end without CR or LF, or a folded field");
         return false;
     }
-    if (!lines_are_strict(r, piece.iov_base, used)) {
-        http_connection_refuse(c, 400, "the request is not HTTP: a line end without CR or LF, or a folded field");
+    if (code != HPE_OK) {
+        refuse_syntax(c, r, code);
         return false;
     }
     r->head_bytes += used;

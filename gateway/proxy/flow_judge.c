@@ -255,7 +255,7 @@ static bool ask_model(struct verdict *v, const struct errand *e)
     struct quire_error err;
     static const char *const credentials[] = {"Authorization", "api-key", "OpenAI-Organization", "OpenAI-Project"};
     bool ok = text && body && evbuffer_add(body, text, strlen(text)) == 0 &&
-              fields_add(&fields, "Content-Type", "application/json");
+              fields_append(&fields, "Content-Type", "application/json");
     struct upstream_request request = {.method = "POST",
                                        .target = "/v1/chat/completions",
                                        .fields = &fields,
@@ -265,7 +265,7 @@ static bool ask_model(struct verdict *v, const struct errand *e)
                                        .total_timeout_ms = JUDGE_TIMEOUT_MS};
     for (unsigned i = 0; i < 4 && ok; i++)
         if (fields_get(&e->fields, credentials[i]))
-            ok = fields_add(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
+            ok = fields_append(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
     v->answer = evbuffer_new();
     if (ok && v->answer)
         v->call = upstream_start(v->judge->flow->upstreams, &request, &events, v, &err);

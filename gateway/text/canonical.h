@@ -1,6 +1,6 @@
 /*
  * canonical.h - the keys of a request: what makes two requests the same, and what must be the same before nearness
- * counts. 
+ * counts.
  * The canonical form is the whole body less what cannot change the answer, so that a field that nobody here knows makes
  * a miss and never a wrong answer:
  *

@@ -5,7 +5,7 @@
  * whole is not copied. Reading follows the algorithm of WHATWG HTML, 9.2.6: a colon at the beginning is a comment, one
  * blank behind the colon is dropped, `data` lines are joined by line feeds, unknown fields are ignored, and an event
  * without a `data` line is not dispatched. A byte-order mark at the very beginning of a stream is passed on and
- * skipped. 
+ * skipped.
  * Invariants: `held` is a prefix of an event, without its end; with `cut` set nothing is held. What a call gives lies
  * in `held`, in the caller's bytes, or in `joined`, and is forgotten by the next call.
  */

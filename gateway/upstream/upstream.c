@@ -123,6 +123,10 @@ static void judge(struct upstream_call *call, enum upstream_outcome outcome, con
     } else if (call->health) {
         server->fails = call->set->times.health_fails; /* the operator named the path: one answer is enough */
         upstream_server_failed(call->set, server, message ? message : "its health path does not answer 200");
+        /* until it is asked again, whichever of the two times is longer */
+        uint64_t twice = clock_us() + 2000 * (uint64_t)call->set->times.health_interval_ms;
+        if (server->paused_until_us < twice)
+            server->paused_until_us = twice;
     } else
         upstream_server_failed(call->set, server, message ? message : "it answers 502, 503 or 504");
 }
@@ -289,7 +293,7 @@ static struct upstream_call *create_call(struct upstream_set *set, const struct 
     bool ok = call->method && call->body && (call->target || call->url) && (!request->target || call->target) &&
               (!request->url || call->url) && (!request->model || call->model);
     for (uint32_t i = 0; ok && request->fields && i < request->fields->n; i++)
-        ok = fields_add(&call->fields, fields_name(request->fields, i), fields_value(request->fields, i));
+        ok = fields_append(&call->fields, fields_name(request->fields, i), fields_value(request->fields, i));
     if (ok && request->body)
         ok = evbuffer_add_buffer(call->body, request->body) == 0;
     if (!ok) {

@@ -456,8 +456,37 @@ def command_line():
     check("an address that is none ends the start with 1", code == 1 and "99999" in err, (code, err))
 
 
+def tls_upstream():
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-gateway."))
+    for name in ("right", "wrong"):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                        "-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / (name + ".key")),
+                        "-out", str(folder / (name + ".cert"))], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "right.cert", folder / "right.key")
+    up = Upstream(context=context)
+    url = "https://127.0.0.1:%d" % up.port
+    gateway = Gateway(build, [{"name": "up", "url": url, "ca-file": str(folder / "right.cert")}])
+    up.answers["/big"] = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + b"z" * 3000000
+    head, body, whole = get(gateway.port, "/big")
+    equal("an upstream over TLS", (status(head), len(body), whole), (200, 3000000, True))
+    gateway.stop()
+    for name, authority in (("of another authority", {"ca-file": str(folder / "wrong.cert")}), ("that nobody vouches for", {})):
+        up.requests.clear()
+        gateway = Gateway(build, [{"name": "up", "url": url, **authority}])
+        head, body, _ = ask(gateway.port, b"GET /x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer sk\r\n\r\n")
+        equal("an upstream %s: 502, and it hears nothing" % name, (status(head), error_of(body).get("type"), len(up.requests)),
+              (502, "api_connection_error", 0))
+        gateway.stop()
+    up.close()
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
 def main():
     command_line()
+    tls_upstream()
     up = Upstream()
     gateway = Gateway(build, [{"name": "up", "url": up.url}], answer_timeout="500ms", silence_timeout="500ms", connect_timeout="2s",
                       health_fails=1000)

@@ -117,7 +117,9 @@ class Upstream:
     """Answers by what its owner put for a path: bytes, or a function (sock, head, body) that may return bytes. Whether
     the connection is kept is up to the answer: bytes that end in Close() close it."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, context=None):
+        """context: an ssl.SSLContext of a server."""
+        self.context = context
         self.requests, self.answers, self.connections, self.open, self.broken = [], {}, 0, 0, 0
         self.read_bodies = True
         self.listener = socket.create_server(("127.0.0.1", port))
@@ -139,6 +141,8 @@ class Upstream:
         rest = b""
         self.open += 1
         try:
+            if self.context:
+                sock = self.context.wrap_socket(sock, server_side=True)
             while True:
                 head, rest = read_head(sock, rest)
                 if not head:

@@ -41,7 +41,7 @@ static void on_begin(void *context, struct http_request *r)
     const char *path = http_target(r);
     struct fields fields = {0};
     owner->loop->begun++;
-    fields_add(&fields, "Content-Type", "text/event-stream");
+    fields_append(&fields, "Content-Type", "text/event-stream");
     if (strcmp(path, "/chunks") == 0) {
         http_head(r, 200, &fields, -1);
         http_data(r, "abc", 3);
