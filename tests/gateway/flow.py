@@ -557,6 +557,39 @@ def a_client_that_leaves_alone_ends_the_upstreams_work(w):
 
 
 @check
+def with_finish_an_answer_is_kept_that_nobody_waits_for(w):
+    g = w.gateway(finish=True)
+    accepted(g)
+    model = "stand-in:events=10,pace=20"
+    read_stream(g.port, "finish this", model, 3)
+    time.sleep(0.6)
+    equal(chat(g.port, "finish this", model=model, stream=True).cache, "exact")
+
+
+@check
+def a_silent_stream_is_kept_alive_by_comments_that_are_not_kept(w):
+    g = w.gateway(keep_alive="1s")
+    accepted(g)
+    first, second = (chat(g.port, "be silent", model="stand-in:silence=2500", stream=True) for _ in range(2))
+    equal((first.cache, second.cache), ("miss", "exact"))
+    expect(b": quire" in first.body and b": quire" not in second.body, repr(first.body))
+    equal(first.text(), second.text())
+
+
+@check
+def who_comes_after_the_join_buffer_goes_alone(w):
+    g = w.gateway(join_buffer="4kb")
+    accepted(g)
+    model, text = "stand-in:events=60,pace=15", "a long story"
+    first = threading.Thread(target=read_stream, args=(g.port, text, model))
+    first.start()
+    time.sleep(0.6)
+    a = chat(g.port, text, model=model, stream=True)
+    first.join()
+    equal(a.body.rstrip()[-6:], b"[DONE]")
+
+
+@check
 def the_model_is_killed_in_the_middle(w):
     model = StandIn()
     g = w.gateway(upstream=model.url)
