@@ -11,6 +11,7 @@
 #include "gateway/encode/encode.h"
 #include "datasets/embed.h"
 #include "gateway/encode/encode_priv.h"
+#include "gateway/http/fields_list.h"
 #include "gateway/upstream/upstream.h"
 #include "io/clock.h"
 #include "io/error.h"
@@ -222,8 +223,9 @@ static bool ask(struct batch *batch)
         bytes[i] = batch->calls[i]->bytes;
     }
     if (body && encode_json_request(body, encode->model, encode->prefix, texts, bytes, batch->n) &&
-        fields_add(&fields, "Content-Type", "application/json") && fields_add(&fields, "Accept", "application/json") &&
-        (!encode->authorization || fields_add(&fields, "Authorization", encode->authorization))) {
+        fields_append(&fields, "Content-Type", "application/json") &&
+        fields_append(&fields, "Accept", "application/json") &&
+        (!encode->authorization || fields_append(&fields, "Authorization", encode->authorization))) {
         struct upstream_request request = {.method = "POST",
                                            .url = encode->url,
                                            .fields = &fields,

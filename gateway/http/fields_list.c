@@ -67,7 +67,7 @@ bool fields_add_bytes(struct fields *fields, const char *name, size_t name_bytes
     return true;
 }
 
-bool fields_add(struct fields *fields, const char *name, const char *value)
+bool fields_append(struct fields *fields, const char *name, const char *value)
 {
     return fields_add_bytes(fields, name, strlen(name), value, strlen(value));
 }
@@ -79,21 +79,21 @@ bool fields_print(struct fields *fields, const char *name, const char *format, .
     va_start(list, format);
     int n = vsnprintf(value, sizeof value, format, list);
     va_end(list);
-    return n >= 0 && (size_t)n < sizeof value && fields_add(fields, name, value);
+    return n >= 0 && (size_t)n < sizeof value && fields_append(fields, name, value);
 }
 
 bool fields_set(struct fields *fields, const char *name, const char *value)
 {
     /* added first, so that a failure leaves what there was */
-    if (!fields_add(fields, name, value))
+    if (!fields_append(fields, name, value))
         return false;
     uint32_t last = fields->places[--fields->n];
-    fields_remove(fields, name);
+    fields_drop(fields, name);
     fields->places[fields->n++] = last;
     return true;
 }
 
-uint32_t fields_remove(struct fields *fields, const char *name)
+uint32_t fields_drop(struct fields *fields, const char *name)
 {
     uint32_t kept = 0, n = fields->n;
     for (uint32_t i = 0; i < n; i++) {
@@ -183,7 +183,7 @@ bool fields_forward(const struct fields *in, struct fields *out, bool plain)
         if (fields_is_hop(in, name) || is_one_of(name, made, sizeof made / sizeof *made) ||
             (plain && strcasecmp(name, "Accept-Encoding") == 0))
             continue;
-        if (!fields_add(out, name, fields_value(in, i)))
+        if (!fields_append(out, name, fields_value(in, i)))
             return false;
     }
     return true;
@@ -195,7 +195,7 @@ bool fields_return(const struct fields *in, struct fields *out)
         const char *name = fields_name(in, i);
         if (fields_is_hop(in, name) || strcasecmp(name, "Content-Length") == 0)
             continue;
-        if (!fields_add(out, name, fields_value(in, i)))
+        if (!fields_append(out, name, fields_value(in, i)))
             return false;
     }
     return true;

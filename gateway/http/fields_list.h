@@ -2,7 +2,7 @@
  * fields_list.h - header fields of a request or an answer, in the order in which they came.
  *
  * Names are looked up whatever their case and written as they came. Values hold no NUL, CR or LF: the parser refuses
- * them, and fields_add does. All of them lie in one block of memory, so a head of 2 KiB costs about 2 KiB.
+ * them, and fields_append does. All of them lie in one block of memory, so a head of 2 KiB costs about 2 KiB.
  */
 #ifndef QUIRE_GATEWAY_FIELDS_H
 #define QUIRE_GATEWAY_FIELDS_H
@@ -25,7 +25,7 @@ void fields_clear(struct fields *fields);
 
 /* Copies both. False without memory, and where the name is no token or the value holds a control character other than
  * a tab: nothing has changed. */
-bool fields_add(struct fields *fields, const char *name, const char *value);
+bool fields_append(struct fields *fields, const char *name, const char *value);
 bool fields_add_bytes(struct fields *fields, const char *name, size_t name_bytes, const char *value,
                       size_t value_bytes);
 /* The same with a printed value of at most 1,000 bytes. */
@@ -34,7 +34,7 @@ bool fields_print(struct fields *fields, const char *name, const char *format, .
 /* Adds, or replaces what has this name. */
 bool fields_set(struct fields *fields, const char *name, const char *value);
 /* Removes all of this name; how many there were. */
-uint32_t fields_remove(struct fields *fields, const char *name);
+uint32_t fields_drop(struct fields *fields, const char *name);
 
 /* i < fields->n. Valid until the fields change. */
 const char *fields_name(const struct fields *fields, uint32_t i);

@@ -5,7 +5,11 @@
  * later one can, too. So it takes at most text times pattern steps, whatever the pattern is.
  */
 #include "gateway/policy/policy_route.h"
+#include <openssl/sha.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 bool policy_glob(const char *pattern, const char *text, size_t bytes)
 {
@@ -35,13 +39,27 @@ static bool fits(const char *pattern, const char *text, size_t bytes)
     return !pattern || (text && policy_glob(pattern, text, bytes));
 }
 
+/* "sha256:" and 64 digits: that very text, for system texts that should not stand in a settings file. */
+static bool fits_system(const char *pattern, const char *text, size_t bytes)
+{
+    uint8_t hash[SHA256_DIGEST_LENGTH];
+    char hex[2 * SHA256_DIGEST_LENGTH + 1];
+    if (!pattern || !text || strncmp(pattern, "sha256:", 7) != 0)
+        return fits(pattern, text, bytes);
+    if (!SHA256((const uint8_t *)text, bytes, hash))
+        return false;
+    for (unsigned i = 0; i < SHA256_DIGEST_LENGTH; i++)
+        snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+    return strcasecmp(pattern + 7, hex) == 0;
+}
+
 const char *policy_route(const struct policy_rule *rules, unsigned n, const struct policy_asked *asked)
 {
     for (unsigned i = 0; i < n; i++)
         if (fits(rules[i].path, asked->path, asked->path_bytes) &&
             fits(rules[i].model, asked->model, asked->model_bytes) &&
             fits(rules[i].tenant, asked->tenant, asked->tenant_bytes) &&
-            fits(rules[i].system, asked->system, asked->system_bytes))
+            fits_system(rules[i].system, asked->system, asked->system_bytes))
             return rules[i].category;
     return NULL;
 }

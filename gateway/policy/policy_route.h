@@ -12,7 +12,7 @@ bool policy_glob(const char *pattern, const char *text, size_t bytes);
 
 /* NULL: fits any. */
 struct policy_rule {
-    const char *path, *model, *tenant, *system; /* globs */
+    const char *path, *model, *tenant, *system; /* globs; system also "sha256:" and the text's hash in hexadecimal */
     const char *category;
 };
 

@@ -42,7 +42,7 @@ bool flow_admin_has_key(const struct turn *turn)
 static void answer_text(struct turn *turn, const char *text)
 {
     struct fields fields = {0};
-    fields_add(&fields, "Content-Type", "application/json");
+    fields_append(&fields, "Content-Type", "application/json");
     flow_turn_fields(turn, &fields);
     http_answer(turn->r, 200, &fields, text, strlen(text));
     fields_fini(&fields);

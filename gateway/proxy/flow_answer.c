@@ -171,10 +171,13 @@ static bool append(struct errand *e, const void *bytes, size_t n, unsigned flags
 {
     if (e->head)
         flow_errand_give_head(e);
-    if (flight_append(e->flight, bytes, n, flags))
-        return true;
-    flow_errand_destroy(e);
-    return false;
+    if (!flight_append(e->flight, bytes, n, flags)) {
+        flow_errand_destroy(e);
+        return false;
+    }
+    if (!flight_is_closed(e->flight) && flight_bytes(e->flight) > (size_t)e->flow->settings->join_buffer)
+        flight_close(e->flight);
+    return true;
 }
 
 /* A stream whose first event is an error: that is the answer. */

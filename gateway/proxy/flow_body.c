@@ -301,13 +301,13 @@ bool flow_body_fields(const struct turn *turn, struct fields *out)
     bool ok = fields_forward(in, out, true);
     for (uint32_t i = 0; i < in->n; i++)
         if (strncasecmp(fields_name(in, i), "X-Quire-", 8) == 0)
-            fields_remove(out, fields_name(in, i));
+            fields_drop(out, fields_name(in, i));
     if (turn->caller.upstream_key) {
-        fields_remove(out, "Authorization");
-        fields_remove(out, "api-key");
-        fields_remove(out, "x-api-key");
+        fields_drop(out, "Authorization");
+        fields_drop(out, "api-key");
+        fields_drop(out, "x-api-key");
         ok = ok &&
-             (turn->kind == ASK_MESSAGES ? fields_add(out, "x-api-key", turn->caller.upstream_key)
+             (turn->kind == ASK_MESSAGES ? fields_append(out, "x-api-key", turn->caller.upstream_key)
                                          : fields_print(out, "Authorization", "Bearer %s", turn->caller.upstream_key));
     }
     return ok;

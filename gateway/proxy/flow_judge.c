@@ -26,6 +26,7 @@
 #define JUDGE_SIMILARITY 0.9
 #define JUDGE_TEXT_BYTES 8192u /* of each answer that a model reads */
 #define JUDGE_TIMEOUT_MS 30000u
+#define FREE_QUESTIONS   100.0 /* before there are hits to have a share of: labels come first */
 
 struct verdict {
     struct flow_judge *judge;
@@ -44,7 +45,7 @@ struct flow_judge {
     struct flow *flow;
     struct verdict *verdicts;
     double tokens; /* of the rate */
-    uint64_t filled_us;
+    uint64_t filled_us, asked;
 };
 
 struct flow_judge *flow_judge_create(struct flow *flow)
@@ -254,7 +255,7 @@ static bool ask_model(struct verdict *v, const struct errand *e)
     struct quire_error err;
     static const char *const credentials[] = {"Authorization", "api-key", "OpenAI-Organization", "OpenAI-Project"};
     bool ok = text && body && evbuffer_add(body, text, strlen(text)) == 0 &&
-              fields_add(&fields, "Content-Type", "application/json");
+              fields_append(&fields, "Content-Type", "application/json");
     struct upstream_request request = {.method = "POST",
                                        .target = "/v1/chat/completions",
                                        .fields = &fields,
@@ -264,7 +265,7 @@ static bool ask_model(struct verdict *v, const struct errand *e)
                                        .total_timeout_ms = JUDGE_TIMEOUT_MS};
     for (unsigned i = 0; i < 4 && ok; i++)
         if (fields_get(&e->fields, credentials[i]))
-            ok = fields_add(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
+            ok = fields_append(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
     v->answer = evbuffer_new();
     if (ok && v->answer)
         v->call = upstream_start(v->judge->flow->upstreams, &request, &events, v, &err);
@@ -275,16 +276,18 @@ static bool ask_model(struct verdict *v, const struct errand *e)
     return v->call != NULL;
 }
 
-/* judge-rate a second, with a second's worth at once. */
+/* judge-rate a second, with a second's worth at once; and no more than judge-share of what is served by nearness. */
 static bool rate_lets(struct flow_judge *judge)
 {
     double rate = judge->flow->settings->judge_rate;
     uint64_t now_us = clock_us();
     judge->tokens = fmin(fmax(1, rate), judge->tokens + rate * (double)(now_us - judge->filled_us) / 1e6);
     judge->filled_us = now_us;
-    if (judge->tokens < 1)
+    if (judge->tokens < 1 ||
+        (double)judge->asked > FREE_QUESTIONS + judge->flow->settings->judge_share * (double)judge->flow->near_hits)
         return false;
     judge->tokens -= 1;
+    judge->asked++;
     return true;
 }
 

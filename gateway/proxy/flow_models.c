@@ -151,7 +151,7 @@ static void answer(struct turn *turn, const struct list *list)
 {
     struct fields fields = {0};
     flow_turn_say(turn, "exact", "the list of models is kept for a minute");
-    fields_add(&fields, "Content-Type", "application/json");
+    fields_append(&fields, "Content-Type", "application/json");
     flow_turn_fields(turn, &fields);
     http_answer(turn->r, 200, &fields, list->body, list->bytes);
     fields_fini(&fields);

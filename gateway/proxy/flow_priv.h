@@ -77,6 +77,7 @@ struct flow {
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
     unsigned n_leases; /* that they hold */
+    uint64_t near_hits;
     struct encode_call *first_vector;
     struct event first_vector_timer;
 };

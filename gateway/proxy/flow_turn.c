@@ -139,7 +139,7 @@ static bool send_head(struct turn *turn, const struct head *head)
         return false;
     }
     for (uint32_t i = 0; i < head->fields.n && ok; i++)
-        ok = fields_add(&fields, fields_name(&head->fields, i), fields_value(&head->fields, i));
+        ok = fields_append(&fields, fields_name(&head->fields, i), fields_value(&head->fields, i));
     ok = ok && flow_turn_fields(turn, &fields);
     if (ok)
         http_head(turn->r, head->status, &fields, head->length);

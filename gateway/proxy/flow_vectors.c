@@ -191,7 +191,7 @@ static void answer_body(struct vectors_work *work, const char *body, size_t byte
 {
     struct turn *turn = work->turn;
     struct fields fields = {0};
-    fields_add(&fields, "Content-Type", "application/json");
+    fields_append(&fields, "Content-Type", "application/json");
     if (turn->tokens_saved)
         fields_print(&fields, "X-Quire-Tokens-Saved", "%llu", (unsigned long long)turn->tokens_saved);
     flow_turn_fields(turn, &fields);

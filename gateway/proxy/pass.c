@@ -98,10 +98,10 @@ static bool make_fields(const struct pass *pass, struct fields *fields)
         return false;
     if (!pass->authorization)
         return true;
-    fields_remove(fields, "api-key");
-    fields_remove(fields, "x-api-key");
-    fields_remove(fields, "Authorization");
-    return fields_add(fields, "Authorization", pass->authorization);
+    fields_drop(fields, "api-key");
+    fields_drop(fields, "x-api-key");
+    fields_drop(fields, "Authorization");
+    return fields_append(fields, "Authorization", pass->authorization);
 }
 
 /* Whether the upstream is to be told of a body, be it empty. */
@@ -201,7 +201,7 @@ void pass_begin(struct http_request *r, struct upstream_set *set, const struct p
     struct pass *pass = calloc(1, sizeof *pass);
     bool ok = pass != NULL;
     for (uint32_t i = 0; ok && options->extra && i < options->extra->n; i++)
-        ok = fields_add(&pass->extra, fields_name(options->extra, i), fields_value(options->extra, i));
+        ok = fields_append(&pass->extra, fields_name(options->extra, i), fields_value(options->extra, i));
     if (ok && options->model)
         ok = (pass->model = strdup(options->model)) != NULL;
     if (ok && options->authorization)

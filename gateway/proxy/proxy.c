@@ -51,7 +51,7 @@ struct proxy {
 static void answer_buffer(struct http_request *r, int status, const char *type, struct evbuffer *body)
 {
     struct fields fields = {0};
-    if (fields_add(&fields, "Content-Type", type) && fields_add(&fields, "Cache-Control", "no-store")) {
+    if (fields_append(&fields, "Content-Type", type) && fields_append(&fields, "Cache-Control", "no-store")) {
         http_head(r, status, &fields, (int64_t)evbuffer_get_length(body));
         http_data_move(r, body);
         http_end(r);
@@ -129,9 +129,9 @@ static bool serve_preflight(struct proxy *proxy, struct http_request *r)
     if (!*proxy->settings->cors_origin || strcmp(http_method(r), "OPTIONS") != 0 ||
         !http_field(r, "Access-Control-Request-Method"))
         return false;
-    if (fields_add(&fields, "Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE") &&
-        fields_add(&fields, "Access-Control-Allow-Headers", headers ? headers : "Authorization, Content-Type") &&
-        fields_add(&fields, "Access-Control-Max-Age", "86400"))
+    if (fields_append(&fields, "Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE") &&
+        fields_append(&fields, "Access-Control-Allow-Headers", headers ? headers : "Authorization, Content-Type") &&
+        fields_append(&fields, "Access-Control-Max-Age", "86400"))
         http_answer(r, 204, &fields, "", 0);
     else
         http_abort(r);
@@ -176,7 +176,7 @@ static void on_error(void *context, int status, const char *text, struct fields 
                                     "Requests that broke a limit or were no HTTP", labels),
                   1);
     if (refusal_json(body, text, refusal_type(status), NULL, NULL) == 0)
-        fields_add(fields, "Content-Type", "application/json");
+        fields_append(fields, "Content-Type", "application/json");
 }
 
 /* ---- open, close ---- */

@@ -63,9 +63,9 @@ static void answer(struct http_request *r, int status, const char *code, const s
     struct fields fields = {0};
     struct evbuffer *body = evbuffer_new();
     bool ok = body && refusal_json(body, message, refusal_type(status), NULL, code) == 0 &&
-              fields_add(&fields, "Content-Type", "application/json");
+              fields_append(&fields, "Content-Type", "application/json");
     for (uint32_t i = 0; ok && extra && i < extra->n; i++)
-        ok = fields_add(&fields, fields_name(extra, i), fields_value(extra, i));
+        ok = fields_append(&fields, fields_name(extra, i), fields_value(extra, i));
     if (ok) {
         http_head(r, status, &fields, (int64_t)evbuffer_get_length(body));
         http_data_move(r, body);

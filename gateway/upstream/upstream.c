@@ -293,7 +293,7 @@ static struct upstream_call *create_call(struct upstream_set *set, const struct 
     bool ok = call->method && call->body && (call->target || call->url) && (!request->target || call->target) &&
               (!request->url || call->url) && (!request->model || call->model);
     for (uint32_t i = 0; ok && request->fields && i < request->fields->n; i++)
-        ok = fields_add(&call->fields, fields_name(request->fields, i), fields_value(request->fields, i));
+        ok = fields_append(&call->fields, fields_name(request->fields, i), fields_value(request->fields, i));
     if (ok && request->body)
         ok = evbuffer_add_buffer(call->body, request->body) == 0;
     if (!ok) {

@@ -2,11 +2,15 @@
  * gateway.c - what a quire-gateway adds: time on a request that is passed on, and memory of streams that wait.
  *
  * usage: bench_gateway PROGRAM [--requests N] [--streams N] [--set NAME=VALUE]...
+ *        bench_gateway PROGRAM --hits SECONDS --server HOST:PORT [--set NAME=VALUE]...
  *
  * A stand-in upstream (a thread, epoll, answers of 600 bytes at once) is asked directly and through the gateway by
  * turns, one request at a time on a kept connection, so that both see the same machine. Then N streams are opened, each
  * with one event, and the gateway's memory is compared with what it was before; then every stream gets one more event
  * and ends.
+ *
+ * With --hits, one chat of 2 KiB is asked again and again on 16 connections, which a gateway answers from the cache of
+ * the quire-server that is named: answers per second, and per second of the gateway's processor time.
  * Prints one JSON object.
  */
 #include "io/clock.h"
@@ -32,13 +36,17 @@
 #define REQUEST                                                                                                        \
     "POST /v1/x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer sk-1\r\nContent-Type: "                                   \
     "application/json\r\nContent-Length: 500\r\n\r\n"
-#define STREAM    "GET /stream HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer sk-1\r\n\r\n"
-#define EVENT     "1b\r\ndata: {\"content\": \"word\"}\n\n"
-#define ARGUMENTS 64
+#define STREAM          "GET /stream HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer sk-1\r\n\r\n"
+#define EVENT           "1b\r\ndata: {\"content\": \"word\"}\n\n"
+#define HIT_CONNECTIONS 16
+#define CHAT_BYTES      2048
+#define ARGUMENTS       64
 
 static int listener, streams[FDS_MAX];
 static volatile int n_streams;
-static char answer[1024];
+static char answer[4096];
+static size_t answer_body = BODY; /* bytes of a request's body, and of its answer's */
+static bool chat;
 
 static void die(const char *what)
 {
@@ -68,7 +76,7 @@ static int listen_any(uint16_t *port)
 static void *serve(void *unused)
 {
     static struct {
-        char bytes[2048];
+        char bytes[4096];
         size_t n;
     } * inputs;
     struct epoll_event events[256], event = {.events = EPOLLIN, .data.fd = listener};
@@ -100,7 +108,7 @@ static void *serve(void *unused)
             inputs[fd].bytes[inputs[fd].n] = 0;
             char *end = strstr(inputs[fd].bytes, "\r\n\r\n");
             bool stream = strncmp(inputs[fd].bytes, "GET /stream", 11) == 0;
-            if (!end || (!stream && inputs[fd].n < (size_t)(end + 4 - inputs[fd].bytes) + BODY))
+            if (!end || (!stream && inputs[fd].n < (size_t)(end + 4 - inputs[fd].bytes) + answer_body))
                 continue;
             inputs[fd].n = 0;
             static const char head[] =
@@ -196,8 +204,9 @@ static pid_t start(const char *program, uint16_t upstream, char **more, int n_mo
 {
     static char folder[] = "/tmp/bench-gateway.XXXXXX";
     char url[64], file[64], number[32] = "";
-    char *arguments[ARGUMENTS] = {(char *)program, "--upstream", url,          "--listen", "127.0.0.1:0",
-                                  "--port-file",   file,         "--cache-on", "false"};
+    char *arguments[ARGUMENTS] = {(char *)program,        "--upstream",  url,  "--listen",
+                                  "127.0.0.1:0",          "--port-file", file, "--cache-on",
+                                  chat ? "true" : "false"};
     int n = 9;
     for (int i = 0; i < n_more && n < ARGUMENTS - 1; i++)
         arguments[n++] = more[i];
@@ -296,10 +305,107 @@ static void measure_streams(pid_t pid, uint16_t gateway, int n)
     free(fds);
 }
 
+/* The request of a chat, 2 KiB of body; its whole length. */
+static size_t make_chat(char *out, size_t out_bytes, char letter)
+{
+    static const char open[] = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"";
+    static const char end[] = "\"}]}";
+    int head = snprintf(out, out_bytes,
+                        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer sk-1\r\nContent-Type: "
+                        "application/json\r\nContent-Length: %d\r\n\r\n%s",
+                        CHAT_BYTES, open);
+    size_t text = CHAT_BYTES - (sizeof open - 1) - (sizeof end - 1);
+    memset(out + head, letter, text);
+    memcpy(out + (size_t)head + text, end, sizeof end);
+    return (size_t)head + text + sizeof end - 1;
+}
+
+static void make_chat_answer(void)
+{
+    static const char open[] =
+        "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1700000000,\"model\":\"m\","
+        "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"";
+    static const char end[] = "\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":9,"
+                              "\"total_tokens\":18}}";
+    size_t text = CHAT_BYTES - (sizeof open - 1) - (sizeof end - 1);
+    int head =
+        snprintf(answer, sizeof answer,
+                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", CHAT_BYTES, open);
+    memset(answer + head, 'y', text);
+    memcpy(answer + (size_t)head + text, end, sizeof end);
+}
+
+/* Reads what is there of an answer; true when it is whole. */
+static bool read_answer(int fd, char *bytes, size_t *n, size_t room)
+{
+    ssize_t got = read(fd, bytes + *n, room - 1 - *n);
+    if (got <= 0)
+        die("an answer");
+    *n += (size_t)got;
+    bytes[*n] = 0;
+    char *end = strstr(bytes, "\r\n\r\n");
+    return end && *n >= (size_t)(end + 4 - bytes) + CHAT_BYTES;
+}
+
+/* Asks until the answer comes from the cache. */
+static void warm(int fd, const char *request, size_t bytes, char *text, size_t room)
+{
+    for (int i = 0; i < 200; i++) {
+        size_t got = 0;
+        if (write(fd, request, bytes) < 0)
+            die("write");
+        while (!read_answer(fd, text, &got, room))
+            ;
+        if (strcasestr(text, "x-quire-cache: exact"))
+            return;
+        usleep(20000);
+    }
+    fprintf(stderr, "bench_gateway: no answer came from the cache; the last:\n%.1200s\n", text);
+    exit(1);
+}
+
+/* Each connection has a question of its own: equal ones at the same moment would share one look-up. */
+static void measure_hits(pid_t pid, uint16_t gateway, double seconds)
+{
+    static char answers[HIT_CONNECTIONS][8192], requests[HIT_CONNECTIONS][4096];
+    size_t got[HIT_CONNECTIONS] = {0}, bytes = 0, n = 0;
+    int fds[HIT_CONNECTIONS], poll = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < HIT_CONNECTIONS; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        fds[i] = connect_to(gateway);
+        epoll_ctl(poll, EPOLL_CTL_ADD, fds[i], &event);
+        bytes = make_chat(requests[i], sizeof requests[i], (char)('a' + i));
+        warm(fds[i], requests[i], bytes, answers[i], sizeof answers[i]);
+    }
+    double cpu = cpu_seconds(pid), begin = (double)clock_ns(), end = begin + seconds * 1e9;
+    for (int i = 0; i < HIT_CONNECTIONS; i++) {
+        got[i] = 0;
+        if (write(fds[i], requests[i], bytes) < 0)
+            die("write");
+    }
+    while ((double)clock_ns() < end) {
+        struct epoll_event events[HIT_CONNECTIONS];
+        int ready = epoll_wait(poll, events, HIT_CONNECTIONS, 1000);
+        for (int k = 0; k < ready; k++) {
+            uint32_t i = events[k].data.u32;
+            if (!read_answer(fds[i], answers[i], &got[i], sizeof answers[i]))
+                continue;
+            n++;
+            got[i] = 0;
+            if (write(fds[i], requests[i], bytes) < 0)
+                die("write");
+        }
+    }
+    double took = ((double)clock_ns() - begin) / 1e9, used = cpu_seconds(pid) - cpu;
+    printf("{\"hits\":%zu,\"per_second\":%.0f,\"per_cpu_second_of_the_gateway\":%.0f}\n", n, (double)n / took,
+           (double)n / used);
+}
+
 int main(int argc, char **argv)
 {
     size_t requests = 20000;
     int n = 5000, n_more = 0;
+    double hit_seconds = 0;
     char *more[ARGUMENTS];
     uint16_t upstream, gateway;
     pthread_t thread;
@@ -312,6 +418,8 @@ int main(int argc, char **argv)
             requests = (size_t)atol(argv[i + 1]);
         else if (strcmp(argv[i], "--streams") == 0)
             n = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--hits") == 0)
+            hit_seconds = atof(argv[i + 1]);
         else {
             more[n_more++] = argv[i];
             more[n_more++] = argv[i + 1];
@@ -326,12 +434,21 @@ int main(int argc, char **argv)
     int head = snprintf(answer, sizeof answer,
                         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", BODY);
     memset(answer + head, 'y', BODY);
+    chat = hit_seconds > 0;
+    if (chat) {
+        make_chat_answer();
+        answer_body = CHAT_BYTES;
+    }
     listener = listen_any(&upstream);
     if (pthread_create(&thread, NULL, serve, NULL) != 0)
         die("thread");
     pid_t pid = start(argv[1], upstream, more, n_more, &gateway);
-    measure_time(upstream, gateway, requests);
-    measure_streams(pid, gateway, n);
+    if (chat)
+        measure_hits(pid, gateway, hit_seconds);
+    else {
+        measure_time(upstream, gateway, requests);
+        measure_streams(pid, gateway, n);
+    }
     kill(pid, SIGTERM);
     waitpid(pid, NULL, 0);
     return 0;

@@ -1,6 +1,7 @@
 """flow.py BUILD_DIR [NAME ...] - quire-gateway before a stand-in model, with a real quire-server: what comes from where, who
 shares what, and what happens when a part fails. Prints "ok - ..." or "FAIL - ..." per check; NAMEs choose some.
 """
+import base64
 import concurrent.futures
 import hashlib
 import http.client
@@ -9,11 +10,14 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from gateway_process import Gateway, Server, StandIn, ask, chat  # noqa: E402
@@ -449,7 +453,7 @@ def litellms_object_is_read_and_taken_out(w):
     accepted(g)
     equal([chat(g.port, "the object", cache={"namespace": "x"}).cache for _ in range(2)], ["miss", "exact"])
     equal(chat(g.port, "the object", cache={"no-store": True}).cache, "bypass")
-    sent = [json.loads(__import__("base64").b64decode(r["body"])) for r in w.model.get("/requests") if r.get("body")]
+    sent = [json.loads(base64.b64decode(r["body"])) for r in w.model.get("/requests") if r.get("body")]
     expect(sent and not any("cache" in body for body in sent), "cache went upstream")
 
 
@@ -553,6 +557,39 @@ def a_client_that_leaves_alone_ends_the_upstreams_work(w):
 
 
 @check
+def with_finish_an_answer_is_kept_that_nobody_waits_for(w):
+    g = w.gateway(finish=True)
+    accepted(g)
+    model = "stand-in:events=10,pace=20"
+    read_stream(g.port, "finish this", model, 3)
+    time.sleep(0.6)
+    equal(chat(g.port, "finish this", model=model, stream=True).cache, "exact")
+
+
+@check
+def a_silent_stream_is_kept_alive_by_comments_that_are_not_kept(w):
+    g = w.gateway(keep_alive="1s")
+    accepted(g)
+    first, second = (chat(g.port, "be silent", model="stand-in:silence=2500", stream=True) for _ in range(2))
+    equal((first.cache, second.cache), ("miss", "exact"))
+    expect(b": quire" in first.body and b": quire" not in second.body, repr(first.body))
+    equal(first.text(), second.text())
+
+
+@check
+def who_comes_after_the_join_buffer_goes_alone(w):
+    g = w.gateway(join_buffer="4kb")
+    accepted(g)
+    model, text = "stand-in:events=60,pace=15", "a long story"
+    first = threading.Thread(target=read_stream, args=(g.port, text, model))
+    first.start()
+    time.sleep(0.6)
+    a = chat(g.port, text, model=model, stream=True)
+    first.join()
+    equal(a.body.rstrip()[-6:], b"[DONE]")
+
+
+@check
 def the_model_is_killed_in_the_middle(w):
     model = StandIn()
     g = w.gateway(upstream=model.url)
@@ -620,6 +657,53 @@ def a_cache_that_is_gone_fails_nothing(w):
     a = chat(g2.port, "from the start")
     equal((a.status, a.cache), (200, "down"))
     expect(not g2.health()["cache"]["ready"] and g2.health()["cache"]["why"])
+
+
+@check
+def the_server_by_tls_with_a_password_and_by_a_unix_socket(w):
+    folder = w.folder / "secure"
+    folder.mkdir()
+    cert, key, path = folder / "cert.pem", folder / "key.pem", folder / "s"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key),
+                    "-out", str(cert)], check=True, capture_output=True)
+    free = socket.create_server(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+    free.close()
+    server = Server(w.build, folder, "--tls-port", str(port), "--tls-cert-file", str(cert), "--tls-key-file", str(key),
+                    "--tls-auth-clients", "no", "--requirepass", "very secret", "--unixsocket", str(path))
+    try:
+        for quire in ("tls://localhost:%d" % port, "unix:%s" % path):
+            g = w.gateway(quire=quire, server_password="very secret", server_ca_file=str(cert))
+            accepted(g)
+            equal([chat(g.port, "in secret").cache for _ in range(2)], ["miss", "exact"])
+        for quire, settings, word in (("tls://localhost:%d" % port, {"server_password": "very secret"}, "TLS"),
+                                      ("unix:%s" % path, {"server_password": "wrong"}, "refuses")):
+            g = w.gateway(ready=False, quire=quire, **settings)
+            time.sleep(0.3)
+            equal(chat(g.port, "in secret").cache, "down")
+            expect(word in g.health()["server"]["last_failure"], str(g.health()["server"]))
+    finally:
+        server.stop()
+
+
+@check
+def a_reload_takes_new_keys_and_keeps_the_old_ones_where_it_fails(w):
+    def write(*keys):
+        path.write_text(json.dumps({"keys": [{"sha256": hashlib.sha256(k.encode()).hexdigest(), "tenant": k} for k in keys]}))
+    path = w.folder / "reloaded.json"
+    write("sk-one")
+    g = w.gateway(keys=str(path))
+    equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [200, 401])
+    write("sk-two")
+    g.process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [401, 200])
+    path.write_text("{")
+    g.process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [401, 200])
+    expect("key file" in g.log(), g.log())
 
 
 @check
@@ -707,9 +791,8 @@ def main():
                 function(w)
                 w.end_gateways()
                 print("ok - " + name, flush=True)
-            except Exception as e:  # whatever it was, the others are to run
+            except (Exception, SystemExit) as e:  # whatever it was, the others are to run
                 failed.append(name)
-                import traceback
                 place = traceback.extract_tb(e.__traceback__)
                 line = next((f for f in reversed(place) if f.filename == __file__ and f.name == function.__name__), place[-1])
                 print("FAIL - %s (line %d): %s: %s" % (name, line.lineno, type(e).__name__, e), flush=True)

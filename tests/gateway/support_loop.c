@@ -50,7 +50,7 @@ static void on_error(void *context, int status, const char *text, struct fields 
 {
     (void)context;
     (void)status;
-    fields_add(fields, "Content-Type", "text/plain");
+    fields_append(fields, "Content-Type", "text/plain");
     evbuffer_add(body, text, strlen(text));
 }
 

@@ -23,9 +23,9 @@ static void test_list(void **state)
 {
     (void)state;
     struct fields f = {0};
-    assert_true(fields_add(&f, "A", "1"));
-    assert_true(fields_add(&f, "b", ""));
-    assert_true(fields_add(&f, "a", "2"));
+    assert_true(fields_append(&f, "A", "1"));
+    assert_true(fields_append(&f, "b", ""));
+    assert_true(fields_append(&f, "a", "2"));
     assert_true(fields_print(&f, "C", "%d", 3));
     assert_string_equal(shown(&f), "A=1 b= a=2 C=3");
     assert_string_equal(fields_get(&f, "a"), "1");
@@ -34,8 +34,8 @@ static void test_list(void **state)
     assert_int_equal(fields_count(&f, "A"), 2);
     assert_true(fields_set(&f, "A", "4"));
     assert_string_equal(shown(&f), "b= C=3 A=4");
-    assert_int_equal(fields_remove(&f, "c"), 1);
-    assert_int_equal(fields_remove(&f, "c"), 0);
+    assert_int_equal(fields_drop(&f, "c"), 1);
+    assert_int_equal(fields_drop(&f, "c"), 0);
     assert_string_equal(shown(&f), "b= A=4");
     fields_clear(&f);
     assert_string_equal(shown(&f), "");
@@ -48,10 +48,10 @@ static void test_refused(void **state)
     struct fields f = {0};
     static const char *const names[] = {"", "a b", "a:", "a\r", "\xc3\xa4", "a\"", "(a)"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_false(fields_add(&f, names[i], "x"));
+        assert_false(fields_append(&f, names[i], "x"));
     static const char *const values[] = {"a\rb", "a\nb", "\x01", "\x7f"};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        assert_false(fields_add(&f, "a", values[i]));
+        assert_false(fields_append(&f, "a", values[i]));
     assert_false(fields_add_bytes(&f, "a", 1, "b\0c", 3));
     assert_false(fields_set(&f, "a", "\n"));
     char much[2000];
@@ -59,7 +59,7 @@ static void test_refused(void **state)
     much[sizeof much - 1] = 0;
     assert_false(fields_print(&f, "a", "%s", much));
     assert_int_equal(f.n, 0);
-    assert_true(fields_add(&f, "a", "tab\tand \xff"));
+    assert_true(fields_append(&f, "a", "tab\tand \xff"));
     fields_fini(&f);
 }
 
@@ -67,8 +67,8 @@ static void test_words(void **state)
 {
     (void)state;
     struct fields f = {0};
-    assert_true(fields_add(&f, "Connection", "keep-alive ,Close\t,"));
-    assert_true(fields_add(&f, "connection", "x-y"));
+    assert_true(fields_append(&f, "Connection", "keep-alive ,Close\t,"));
+    assert_true(fields_append(&f, "connection", "x-y"));
     assert_true(fields_has_word(&f, "CONNECTION", "close"));
     assert_true(fields_has_word(&f, "Connection", "X-Y"));
     assert_false(fields_has_word(&f, "Connection", "clos"));
@@ -94,7 +94,7 @@ static void test_hop(void **state)
                                          {"Expect", "100-continue"},
                                          {"Accept", "x"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        assert_true(fields_add(&in, all[i][0], all[i][1]));
+        assert_true(fields_append(&in, all[i][0], all[i][1]));
     assert_true(fields_forward(&in, &out, false));
     assert_string_equal(shown(&out), "Authorization=k Accept-Encoding=br Accept=x");
     fields_clear(&out);

@@ -274,6 +274,13 @@ static void test_routes(void **state)
     assert_string_equal(policy_route(rules, 3, &asked), "acme");
     assert_true(policy_glob("", "", 0) && policy_glob("*", "", 0) && policy_glob("a*b*c", "aXbYbZc", 7));
     assert_false(policy_glob("a*b", "ac", 2) || policy_glob("?", "", 0) || policy_glob("ab", "abc", 3));
+    static const struct policy_rule secret = {
+        .system = "sha256:2e7d2c03a9507ae265ecf5b5356885a53393a2029d241394997265a1a25aefc6", .category = "c"};
+    asked.system = "c";
+    asked.system_bytes = 1;
+    assert_string_equal(policy_route(&secret, 1, &asked), "c");
+    asked.system = "d";
+    assert_null(policy_route(&secret, 1, &asked));
     char many[60000];
     memset(many, 'a', sizeof many);
     assert_false(policy_glob("*a*a*a*a*a*a*a*a*a*a*b", many, sizeof many)); /* at once */
