@@ -39,7 +39,6 @@ struct settings_upstream {
     char *health;                /* path that is asked every health-interval, "" : none */
     char *proxy;                 /* "http://proxy:3128", "" : none (the environment is not read) */
     char *ca_file;               /* authorities that are trusted, "" : the system's */
-    bool http2;                  /* HTTP/2 over TLS where the upstream offers it */
 };
 
 /* A rule for a request's category: an object of "routes"; the first whose conditions all hold. Empty: holds always. */

@@ -140,10 +140,6 @@ static int upstream_member(struct settings_upstream *u, const char *name, const 
                                      : error_set(err, QUIRE_EINVALID, "upstreams: key-file is not a text");
     if (strcmp(name, "models") == 0)
         return take_models(u, value, err);
-    if (strcmp(name, "http2") == 0 && json_is_boolean(value)) {
-        u->http2 = json_is_true(value);
-        return 0;
-    }
     if (strcmp(name, "weight") == 0) {
         json_int_t weight = json_integer_value(value);
         if (!json_is_integer(value) || weight < 1 || weight > 1000)
@@ -153,7 +149,7 @@ static int upstream_member(struct settings_upstream *u, const char *name, const 
     }
     return error_set(err, QUIRE_EINVALID,
                      "upstreams: %s is not known, or not of its type; there are name, url, key, key-file, models, "
-                     "weight, health, proxy, ca-file (texts) and http2 (true or false)",
+                     "weight, health, proxy, ca-file",
                      name);
 }
 

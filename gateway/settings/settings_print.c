@@ -29,7 +29,7 @@ void settings_print_help(FILE *out)
         out,
         "\nLists of objects\n"
         "  %-22s model servers: [{\"name\", \"url\", \"key\" or \"key-file\", \"models\": [\"gpt-*\"], \"weight\",\n"
-        "  %-22s \"health\": \"/health\", \"proxy\", \"ca-file\", \"http2\"}]; only url is needed\n"
+        "  %-22s \"health\": \"/health\", \"proxy\", \"ca-file\"}]; only url is needed\n"
         "  %-22s rules for categories, the first that fits: [{\"category\", \"path\", \"model\", \"tenant\", "
         "\"system\"}]\n",
         "upstreams", "", "routes");
@@ -66,9 +66,9 @@ static json_t *value_json(const struct settings *settings, const struct settings
 
 static json_t *upstream_json(const struct settings_upstream *u)
 {
-    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:s, s:s, s:s, s:b}", "name", u->name, "url", u->url, "key",
+    return json_pack("{s:s, s:s, s:s, s:o, s:i, s:s, s:s, s:s}", "name", u->name, "url", u->url, "key",
                      *u->key ? SETTINGS_MASK : "", "models", list_json(&u->models), "weight", (int)u->weight, "health",
-                     u->health, "proxy", u->proxy, "ca-file", u->ca_file, "http2", (int)u->http2);
+                     u->health, "proxy", u->proxy, "ca-file", u->ca_file);
 }
 
 static json_t *route_json(const struct settings_route *route)

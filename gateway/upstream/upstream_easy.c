@@ -224,7 +224,6 @@ int upstream_easy_begin(struct upstream_call *call, struct quire_error *err)
     assert(!call->easy && !call->lines);
     CURL *easy = call->easy = curl_easy_init();
     bool ok = easy && make_lines(call) && set_place(call) && set_body(call);
-    long version = call->server && call->server->http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1;
     if (ok && strcasecmp(call->method, "HEAD") != 0)
         ok = curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, call->method) == CURLE_OK;
     call->error[0] = 0;
@@ -232,7 +231,7 @@ int upstream_easy_begin(struct upstream_call *call, struct quire_error *err)
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->error) ||
         curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") ||
         curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->lines) ||
-        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, version) ||
+        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) ||
         curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_line) || curl_easy_setopt(easy, CURLOPT_HEADERDATA, call) ||
         curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data) || curl_easy_setopt(easy, CURLOPT_WRITEDATA, call) ||
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)call->set->times.connect_ms) ||

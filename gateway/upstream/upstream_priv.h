@@ -16,7 +16,6 @@ struct upstream_server {
     char *key, *health, *proxy, *ca_file;
     struct settings_list models;
     uint32_t weight;
-    bool http2;
     int64_t turn; /* of the weighted round robin */
     /* health */
     uint32_t fails; /* in a row */

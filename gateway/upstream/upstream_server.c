@@ -70,7 +70,6 @@ static struct upstream_server *server_create(const struct settings_upstream *u, 
     server->proxy = strdup(u->proxy);
     server->ca_file = strdup(u->ca_file);
     server->weight = u->weight;
-    server->http2 = u->http2;
     if (!server->name || !server->origin || !server->prefix || !server->key || !server->health || !server->proxy ||
         !server->ca_file || !copy_models(&server->models, &u->models)) {
         upstream_server_release(server);
