@@ -249,6 +249,11 @@ static void on_event(struct bufferevent *bev, short what, void *context)
         if (code != 0 && !c->handshaken)
             telemetry_log(TELEMETRY_DEBUG, "%s: no TLS: error %lu of OpenSSL", c->peer, code);
     }
+    /* a turn of the loop that took long lets the time of a write run out that was never waited for */
+    if ((what & BEV_EVENT_TIMEOUT) && http_connection_waiting(c) == 0) {
+        bufferevent_enable(bev, EV_WRITE);
+        return;
+    }
     if (what & BEV_EVENT_TIMEOUT)
         telemetry_log(TELEMETRY_NOTICE, "%s: closed, as it took nothing of its answer within write-timeout", c->peer);
     http_connection_close(c);
@@ -322,7 +327,7 @@ struct http_connection *http_connection_create(struct http_server *server, int f
     bufferevent_set_timeouts(c->bev, NULL, &write_timeout);
     bufferevent_setwatermark(c->bev, EV_WRITE, HTTP_LOW_BYTES, 0);
     bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
-    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+    bufferevent_enable(c->bev, EV_READ); /* writing is, and watched as soon as something waits */
     uint32_t first_ms = c->tls ? server->options.head_timeout_ms : server->options.idle_timeout_ms;
     http_connection_deadline(c, clock_us() + (uint64_t)first_ms * 1000);
     return c;

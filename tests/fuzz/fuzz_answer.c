@@ -23,7 +23,8 @@ static void require(bool right)
         abort();
 }
 
-/* Replays in place each event that it judges. *last: where the event with data before the end of the stream begins. */
+/* Replays in place each event that it judges. *last: where the event begins that ends the answer; some servers send
+ * [DONE] twice, and then it is the first. */
 static enum answer_verdict judge(struct answer *answer, const struct answer_options *options, char *bytes, size_t n,
                                  const struct replay_options *again, size_t *last)
 {
@@ -32,6 +33,7 @@ static enum answer_verdict judge(struct answer *answer, const struct answer_opti
     enum sse_status status;
     const char *from = bytes;
     size_t left = n;
+    *last = n;
     answer_begin(answer, options, &json);
     sse_init(&sse, INPUT_BYTES_MAX);
     while ((status = sse_next(&sse, &from, &left, &event)) != SSE_MORE) {
@@ -39,7 +41,7 @@ static enum answer_verdict judge(struct answer *answer, const struct answer_opti
         unsigned seen = answer_event(answer, &event);
         require(!(seen & ANSWER_SEEN_COMMENT) == (event.has_data || event.error.data));
         require(!(seen & ANSWER_SEEN_ERROR) || (answer->error_status >= 400 && answer->error_status < 600));
-        if (seen & ANSWER_SEEN_LAST)
+        if (seen & ANSWER_SEEN_LAST && *last == n)
             *last = (size_t)(event.raw.data - bytes);
         if (again)
             replay_event(&replay, again, bytes + (event.raw.data - bytes), event.raw.bytes);

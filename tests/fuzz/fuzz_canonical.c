@@ -3,8 +3,8 @@
  *
  * The first byte chooses the route and the masks. What reads writes canonical JSON that reads and writes itself again;
  * the body and its canonical JSON have the same keys, and are odd for the same reason. The body as it goes onward
- * reads, and edits of what is no part of the key (usage, LiteLLM's cache) leave the keys alone. Texts of the request are
- * not longer than the body, and each item of an embeddings request has a key of its own place or text.
+ * reads, and edits of what is no part of the key (usage, LiteLLM's cache) leave the keys alone. Texts of the request
+ * are not longer than the body, and each item of an embeddings request has a key of its own place or text.
  */
 #include "gateway/text/canonical.h"
 #include "gateway/text/onward.h"

@@ -251,6 +251,24 @@ static void test_write_timeout(void **state)
     close_setup(s);
 }
 
+/* A turn of the loop that takes longer than write-timeout closes nobody who waits for nothing. */
+static void test_stalled_loop(void **state)
+{
+    (void)state;
+    struct setup *s = open_setup();
+    s->loop.options.write_timeout_ms = 20;
+    loop_open(&s->loop);
+    loop_turn(&s->loop, 1);
+    int client = loop_connect(&s->loop);
+    usleep(60000);
+    assert_false(ask(s, client, GET("/plain")));
+    assert_string_equal(body(s), "/plain");
+    usleep(60000);
+    assert_false(ask(s, client, GET("/chunks")));
+    close(client);
+    close_setup(s);
+}
+
 /* A body of a megabyte whose owner takes nothing is held at 64 KiB and some; then it goes on. */
 static void test_streamed_body(void **state)
 {
@@ -449,11 +467,16 @@ static void test_bodies(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_framing),         cmocka_unit_test(test_broken_answers),
-        cmocka_unit_test(test_slow_reader),     cmocka_unit_test(test_write_timeout),
-        cmocka_unit_test(test_streamed_body),   cmocka_unit_test(test_answer_before_body),
-        cmocka_unit_test(test_client_leaves),   cmocka_unit_test(test_timeouts),
-        cmocka_unit_test(test_drain_and_crowd), cmocka_unit_test(test_bodies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_framing),
+                                       cmocka_unit_test(test_broken_answers),
+                                       cmocka_unit_test(test_slow_reader),
+                                       cmocka_unit_test(test_write_timeout),
+                                       cmocka_unit_test(test_stalled_loop),
+                                       cmocka_unit_test(test_streamed_body),
+                                       cmocka_unit_test(test_answer_before_body),
+                                       cmocka_unit_test(test_client_leaves),
+                                       cmocka_unit_test(test_timeouts),
+                                       cmocka_unit_test(test_drain_and_crowd),
+                                       cmocka_unit_test(test_bodies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

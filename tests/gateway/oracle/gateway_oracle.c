@@ -3,8 +3,8 @@
  *
  * A question: a letter, four bytes of length (little-endian), the bytes. An answer: four bytes of length, the bytes.
  *   J  a JSON text            -> "+" and its canonical JSON, or "-"
- *   C, P, E, R, M  a body     -> "-": no strict JSON, or no object; "o": odd; "+", COMPAT and HASH (both in hex), a line
- *                                feed, and the canonical form
+ *   C, P, E, R, M  a body     -> "-": no strict JSON, or no object; "o": odd; "+", COMPAT and HASH (both in hex), a
+ *                                line feed, and the canonical form
  *   F  nothing              -> nothing: all answers are written
  *   S  a seed of 4 bytes and a stream -> the stream cut at random places: its events with data, each as type, U+001F,
  *                                data, U+001E; "!" if the raw events together are not the stream

@@ -65,6 +65,7 @@ static void chat_streams(void **state)
         {": quiet\n\n" HI ": quiet\n\n" STOP DONE, ANSWER_KEEP},
         {HI DELTA("{\"content\":\"\"}", "\"stop\"") DELTA("{\"content\":\"\"}", "null") DONE, ANSWER_KEEP},
         {DELTA("{\"reasoning_content\":\"hm\"}", "null") HI STOP DONE, ANSWER_KEEP},
+        {HI STOP DONE DONE, ANSWER_KEEP}, /* some servers end twice */
         {HI STOP, ANSWER_NOT},
         {HI DONE, ANSWER_NOT},
         {HI, ANSWER_NOT},

@@ -1,6 +1,6 @@
 /*
- * test_text_no_memory.c - all that gateway/text does with a request and an answer, with each allocation in turn failing:
- * an error or an event in parts, nothing lost, nothing leaked.
+ * test_text_no_memory.c - all that gateway/text does with a request and an answer, each allocation in turn failing: an
+ * error or an event in parts, nothing lost, nothing leaked.
  *
  * The program's own malloc, calloc and realloc pass on to glibc's but for the one that is to fail. Sanitizers bring
  * their own allocators, so there the test is left out and says so.
