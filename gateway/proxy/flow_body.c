@@ -10,6 +10,7 @@
 #include "gateway/proxy/flow_vectors.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
+#include "gateway/telemetry/telemetry_log.h"
 #include "gateway/text/onward.h"
 #include "io/clock.h"
 #include <assert.h>
@@ -473,6 +474,21 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct errand
     flow_errand_begin(e);
 }
 
+void flow_body_down(struct flow *flow, const char *why)
+{
+    uint64_t now_us = clock_us();
+    if ((!why && !*flow->down) || (flow->down_us && now_us - flow->down_us < 1000000))
+        return; /* a server that comes and goes writes a line a second */
+    if (!why)
+        telemetry_log(TELEMETRY_NOTICE, "the cache is there again");
+    else if (strncmp(flow->down, why, sizeof flow->down - 1) != 0)
+        telemetry_log(TELEMETRY_WARNING, "requests go on without the cache: %s", why);
+    else
+        return;
+    flow->down_us = now_us;
+    snprintf(flow->down, sizeof flow->down, "%s", why ? why : "");
+}
+
 static void begin_cached(struct turn *turn, struct policy_gate gate, const struct ask *ask)
 {
     struct flow *flow = turn->flow;
@@ -482,6 +498,8 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     struct quire_error err = {0};
     const char *cache = "miss", *reason = gate.reason, *why;
     bool ready = sc_setup_ready(flow->setup, &why);
+    if (!ready)
+        flow_body_down(flow, why);
     if (!flow_body_keys(turn, ask, &keys, &err)) {
         flow_turn_say(turn, "bypass", "no key: %s", err.message);
         pass(turn);

@@ -462,7 +462,9 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
     e->sc = NULL;
     if (outcome != SC_REPLY || !sc_reply_get(reply, &get)) {
         e->keep = false;
-        flow_errand_say(e, "down", "%.200s", why ? why : "a reply of the server cannot be read");
+        why = why ? why : "a reply of the server cannot be read";
+        flow_errand_say(e, "down", "%.200s", why);
+        flow_body_down(e->flow, why);
         e->head->cache_us += clock_us() - e->sc_began_us;
         flow_answer_begin(e);
         return;
@@ -472,6 +474,7 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
         encode_question(e);
         return;
     }
+    flow_body_down(e->flow, NULL);
     if (!e->accepted) {
         on_get_unaccepted(e, &get);
         return;

@@ -77,6 +77,8 @@ struct flow {
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
     unsigned n_leases; /* that they hold */
+    char down[320];    /* why the cache is not there, as it was logged last; "" : it is */
+    uint64_t down_us;  /* when that was */
     uint64_t near_hits;
     struct encode_call *first_vector;
     struct event first_vector_timer;
@@ -264,6 +266,9 @@ struct sc_call *flow_words_renew(struct errand *errand, sc_done *done);
 void flow_words_tell(struct flow *flow, const char *const *words, unsigned n);
 
 /* ---- from a request to an errand (flow_body.c) ---- */
+
+/* Logs why the cache is not there, or (NULL) that it is again, once for each change. */
+void flow_body_down(struct flow *flow, const char *why);
 
 /* The body is there: keys, category, gates, flight. */
 void flow_body_ready(struct turn *turn);
