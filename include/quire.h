@@ -646,6 +646,11 @@ struct quire_cache_query {
     bool no_lease;    /* a miss gives none */
     bool stale_ok;    /* a stale answer is enough: leave the lease to refresh it to another caller */
     bool explain;     /* fill candidates */
+    /* Before a vector is made: without one in hand, a group that holds something it could be compared with is answered
+     * QUIRE_CACHE_VECTOR: make one and ask again. An empty group is answered as ever. */
+    bool probe;
+    /* The model has failed: what ended no longer ago than the category's STALEERROR will do. No lease, no wait. */
+    bool on_error;
 };
 
 enum quire_cache_status {
@@ -655,7 +660,8 @@ enum quire_cache_status {
     QUIRE_CACHE_STALE = 3, /* its time is over, by less than STALE; with a lease for one caller */
     QUIRE_CACHE_NEGATIVE = 4,
     QUIRE_CACHE_BYPASS = 5, /* by the category's mode or its breaker */
-    QUIRE_CACHE_AUDIT = 6   /* would have been a hit; ask the model, then label it */
+    QUIRE_CACHE_AUDIT = 6,  /* would have been a hit; ask the model, then label it */
+    QUIRE_CACHE_VECTOR = 7  /* to a probe: something may be near; ask again with the vector */
 };
 QUIRE_API const char *quire_cache_status_name(enum quire_cache_status status);
 
@@ -750,6 +756,11 @@ QUIRE_API int quire_cache_negative(struct quire_cache *cache, const struct quire
                                    struct quire_bytes lease, struct quire_error *err);
 /* The leader has no answer: the next one that waits gets the lease. QUIRE_ENOTFOUND: no such token. */
 QUIRE_API int quire_cache_fail(struct quire_cache *cache, struct quire_bytes lease, struct quire_error *err);
+/* The answer takes longer: a lease that has not ended gets ms from now, at most (0: exactly) what the category's LEASE
+ * was when it was granted, and never less than it has. *left_ms (NULL: not asked for): until its deadline.
+ * QUIRE_ENOTFOUND: it is over, or none of this cache. */
+QUIRE_API int quire_cache_renew(struct quire_cache *cache, struct quire_bytes lease, uint64_t ms, uint64_t *left_ms,
+                                struct quire_error *err);
 
 /* An answer that was served was right or wrong. `similarity` is what the answer said (negative: an exact hit). Wrong:
  * the entry's own threshold rises just above it. QUIRE_ENOTFOUND. */

@@ -119,7 +119,7 @@ def objects(build):
     for folder, _, names in os.walk(os.path.join(build, 'CMakeFiles')):
         for name in names:
             path = os.path.join(folder, name)
-            match = re.search(r'CMakeFiles/(?:quire_\w+|quire|quire-server)\.dir/(.+)\.o$', path)
+            match = re.search(r'CMakeFiles/(?:quire_\w+|quire|quire-server|quire-gateway)\.dir/(.+)\.o$', path)
             if match and os.path.exists(os.path.join(ROOT, match[1])):
                 out = subprocess.run(['nm', '-P', path], capture_output=True, text=True, check=True).stdout
                 yield match[1], [line.split() for line in out.splitlines()]

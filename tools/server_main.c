@@ -116,6 +116,8 @@ static int serve(struct config *config, struct log *log, int signals, struct qui
     if (rc == 0) {
         log_line(log, LOG_LEVEL_NOTICE, "quire-server %s accepts connections on port %u (%s)", QUIRE_VERSION_STRING,
                  server_port(server), config->bind);
+        if (config->unixsocket[0])
+            log_line(log, LOG_LEVEL_NOTICE, "and on the Unix socket %s", (const char *)config->unixsocket);
         if (config->tls_port)
             log_line(log, LOG_LEVEL_NOTICE, "TLS on port %u", (unsigned)config->tls_port);
         snprintf(ready, sizeof ready, "READY=1\nSTATUS=Accepts connections on port %u\nMAINPID=%d\n",

@@ -17,17 +17,21 @@ run_packages=(
     libstemmer-dev                               # stems of words in documents
     libssl-dev                                   # the server's passwords and TLS
     libmimalloc-dev                              # the server's allocator
+    libevent-dev libcurl4-openssl-dev            # the gateway's loop, TLS and sockets; its way to the models
+    libhiredis-dev                               # its way to the server; also a client of tests, and of bench_cache_load
+    node-llhttp                                  # the parser of HTTP/1.1, as C files (libllhttp-dev from Debian 13 on)
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
     redis-tools                                  # redis-cli, redis-benchmark: to talk to the server
     wordnet-base                                 # the sample's text
+    curl python3                                 # an application and a stand-in for its model, to try the gateway with
     ca-certificates
 )
 test_packages=(
     g++                                          # the library's header from C++
     libcmocka-dev                                # unit tests
-    libhiredis-dev                               # a client of the end-to-end tests, and of bench_cache_load
     openssl                                      # end-to-end tests over TLS
-    python3 python3-numpy python3-redis          # end-to-end tests with redis-py
+    python3-numpy python3-redis                  # end-to-end tests with redis-py
+    python3-httpx python3-aiohttp python3-requests        # clients of the gateway
     clang clang-format                           # second compiler, layout of the sources
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor
     prometheus-redis-exporter                    # what operators point at the server

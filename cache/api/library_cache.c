@@ -599,3 +599,16 @@ int quire_cache_fail(struct quire_cache *c, struct quire_bytes lease, struct qui
     int rc = library_cache_begin(c, err);
     return rc < 0 ? rc : library_cache_end(c, cache_fail(c->cache, lease, err));
 }
+
+int quire_cache_renew(struct quire_cache *c, struct quire_bytes lease, uint64_t ms, uint64_t *left_ms,
+                      struct quire_error *err)
+{
+    uint64_t left;
+    int rc = library_cache_begin(c, err);
+    if (rc < 0)
+        return rc;
+    rc = library_cache_end(c, cache_renew(c->cache, lease, ms, &left, err));
+    if (rc == 0 && left_ms)
+        *left_ms = left;
+    return rc;
+}

@@ -18,7 +18,7 @@ const char *quire_cache_status_name(enum quire_cache_status status)
     static const char *const names[] = {
         [QUIRE_CACHE_MISS] = "miss",   [QUIRE_CACHE_HIT] = "hit",           [QUIRE_CACHE_EXACT] = "exact",
         [QUIRE_CACHE_STALE] = "stale", [QUIRE_CACHE_NEGATIVE] = "negative", [QUIRE_CACHE_BYPASS] = "bypass",
-        [QUIRE_CACHE_AUDIT] = "audit",
+        [QUIRE_CACHE_AUDIT] = "audit", [QUIRE_CACHE_VECTOR] = "vector",
     };
     return (unsigned)status < sizeof names / sizeof *names ? names[status] : "unknown";
 }

@@ -179,6 +179,8 @@ int cache_put(struct cache *cache, struct cache_scratch *scratch, const struct q
 int cache_negative(struct cache *cache, const struct quire_cache_query *query, uint64_t ttl_ms,
                    struct quire_bytes lease, struct quire_error *err);
 int cache_fail(struct cache *cache, struct quire_bytes lease, struct quire_error *err);
+/* As quire_cache_renew. */
+int cache_renew(struct cache *cache, struct quire_bytes lease, uint64_t ms, uint64_t *left_ms, struct quire_error *err);
 int cache_feedback(struct cache *cache, uint64_t id, bool good, double similarity, uint64_t *lsn,
                    struct quire_error *err);
 /* QUIRE_ENOTFOUND. audit->entry_text and entry_value come from the document at *at (bytes 0: it is gone). Ended by

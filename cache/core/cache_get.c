@@ -133,7 +133,7 @@ struct cache_lookup {
     struct hash128 exact, compat;
     uint64_t need[CACHE_TAGS_MAX];
     uint32_t n_features;
-    uint64_t now, stale_ms; /* ms since BASE_MS; the category's */
+    uint64_t now, stale_ms; /* ms since BASE_MS; the category's STALE, or STALEERROR where the model has failed */
     uint32_t number;
     struct category *category;
     struct group *group; /* NULL: none is there */
@@ -423,6 +423,20 @@ static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32
     }
 }
 
+/* Whether it is the one lookup of its request that the policy looks at: not the one after a wait, nor that of a caller
+ * whose model has failed. */
+static bool is_first(const struct cache_lookup *l)
+{
+    return !l->woken && !l->query->on_error;
+}
+
+static void count_request(struct cache_lookup *l)
+{
+    l->category->counters.requests++;
+    if (l->group)
+        l->group->scope->requests++;
+}
+
 /* The request ends here. It is counted now, or when the document has been read and answers (cache_finish). (lock) */
 static void end(struct cache_lookup *l, enum quire_cache_status status, const char *reason)
 {
@@ -438,9 +452,11 @@ static void end(struct cache_lookup *l, enum quire_cache_status status, const ch
         out->question = XXH3_64bits(l->scratch->floats, sizeof(float) * l->cache->config.dim);
     /* Callers that waited for one answer get that one, in however many wordings it was asked for: nothing for the
      * breaker to be suspicious of. */
-    out->suspicious = status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && !l->woken;
+    out->suspicious = status != QUIRE_CACHE_BYPASS && status != QUIRE_CACHE_NEGATIVE && is_first(l);
     out->now = l->now;
-    if (!out->wants_document)
+    if (l->query->on_error && out->wants_document)
+        count_request(l); /* the first one of this question has been counted as what it was: a miss */
+    if (!out->wants_document && status != QUIRE_CACHE_VECTOR && !l->query->on_error)
         cache_count(l->cache, out);
     l->outcome = CACHE_DECIDED;
 }
@@ -487,7 +503,7 @@ static enum risk_verdict ask_policy(struct cache_lookup *l, double similarity, d
     const struct category_settings *s = &l->category->settings;
     struct risk_settings risk = risk_settings_of(l);
     double draw = cache_draw(l->cache);
-    if (l->woken) /* it was counted before it waited */
+    if (!is_first(l)) /* the curve has it already; and a model that has failed answers no audit */
         return similarity >= l->answer->threshold ? RISK_SERVE : RISK_WITHHOLD;
     enum risk_verdict verdict = risk_request(l->category->curve, &risk, similarity, draw, weight);
     if (s->risk <= 0) { /* a static threshold: the curve only watches */
@@ -521,7 +537,7 @@ static void conclude(struct cache_lookup *l, uint32_t row, double similarity)
 {
     struct quire_cache_answer *answer = l->answer;
     double weight = 0;
-    bool may_lease = !l->query->no_lease;
+    bool may_lease = !l->query->no_lease && !l->query->on_error;
     enum risk_verdict verdict = ask_policy(l, similarity, &weight);
     uint64_t id = row == UINT32_MAX ? 0 : cache_entry_id(cache_entry_at(l->cache, row), row);
     assert(row != UINT32_MAX || (verdict != RISK_SERVE && verdict != RISK_AUDIT_HIT));
@@ -545,7 +561,7 @@ static void conclude(struct cache_lookup *l, uint32_t row, double similarity)
         return;
     }
     answer->similarity = similarity;
-    if (ask_lease(l, may_lease, !l->woken, 0)) {
+    if (ask_lease(l, may_lease, is_first(l), 0)) {
         l->outcome = CACHE_WAITS;
         return;
     }
@@ -575,7 +591,7 @@ static int look_category(struct cache_lookup *l, struct quire_error *err)
         return rc;
     l->category = cache_category_at(cache, l->number);
     l->out->category = l->number;
-    l->stale_ms = l->category->settings.stale_ms;
+    l->stale_ms = l->query->on_error ? category_kept_ms(&l->category->settings) : l->category->settings.stale_ms;
     rc = group_key_make(cache, &l->category->settings, l->query->scope, l->query->n_scope, key, err);
     if (rc < 0)
         return rc;
@@ -593,7 +609,7 @@ static const char *early_end(struct cache_lookup *l, enum quire_cache_status *st
     *status = QUIRE_CACHE_BYPASS;
     if (l->category->settings.mode == CATEGORY_OFF)
         return "the category's mode is off";
-    if (!l->woken && !l->found && !load_breaker_allows(&l->category->breaker, l->now))
+    if (is_first(l) && !l->found && !load_breaker_allows(&l->category->breaker, l->now))
         return "the category's breaker is open: its hit rate cannot be right";
     *status = QUIRE_CACHE_NEGATIVE;
     if (l->exact.high && negatives_find(&l->cache->negatives, l->scratch->key.hash, l->exact, l->now))
@@ -616,7 +632,7 @@ static bool look_exact(struct cache_lookup *l)
         return false;
     serve(l, QUIRE_CACHE_EXACT, row, 1);
     struct risk_settings risk = risk_settings_of(l);
-    if (!l->woken)
+    if (is_first(l))
         risk_request(l->category->curve, &risk, -1, 0.5, &(double){0}); /* one of the requests that the budget is of */
     return true;
 }
@@ -634,6 +650,12 @@ static int copy_rows(struct cache_lookup *l, struct quire_error *err)
     for (uint32_t i = 0; i < l->n_rows; i++)
         scratch->rows[i] = sealed_graph_row(l->cache, l->group->rows[i]);
     return 0;
+}
+
+/* Whether a vector is worth making: its group holds one that it could be compared with. (lock) */
+static bool wants_vector(const struct cache_lookup *l)
+{
+    return l->query->probe && l->group && l->group->n > 0 && l->category->settings.mode != CATEGORY_EXACT;
 }
 
 /* What a lookup does next. */
@@ -660,6 +682,10 @@ static int look(struct cache_lookup *l, enum step *next, struct quire_error *err
     l->stale_row = UINT32_MAX;
     if (l->group && look_exact(l)) {
         end(l, QUIRE_CACHE_EXACT, "the same request");
+        return 0;
+    }
+    if (wants_vector(l)) {
+        end(l, QUIRE_CACHE_VECTOR, "something may be near: ask again with the vector");
         return 0;
     }
     *next = STEP_SEARCH;
@@ -709,11 +735,9 @@ static int lookup_run(struct cache_lookup *l, struct quire_error *err)
         pthread_mutex_lock(&cache->lock);
         l->now = cache_now(cache);
         rc = look(l, &next, err);
-        if (rc == 0 && repeat == 0 && !l->woken && !l->found) {
-            l->category->counters.requests++;
-            if (l->group)
-                l->group->scope->requests++;
-        }
+        bool is_probe = next == STEP_END && l->answer->status == QUIRE_CACHE_VECTOR; /* the next one is counted */
+        if (rc == 0 && repeat == 0 && is_first(l) && !l->found && !is_probe)
+            count_request(l);
         pthread_mutex_unlock(&cache->lock);
         for (uint32_t capacity = CANDIDATES_FIRST; rc == 0 && next == STEP_SEARCH; capacity *= 4) {
             search(l, capacity);
@@ -739,6 +763,9 @@ static int prepare(struct cache_lookup *l, struct quire_error *err)
     if (query->text.n_bytes > CACHE_TEXT_BYTES_MAX)
         return error_set(err, QUIRE_ERANGE, "a text of %zu bytes; it may have at most %u: give the last user text only",
                          query->text.n_bytes, CACHE_TEXT_BYTES_MAX);
+    if (query->probe && query->vector)
+        return error_set(err, QUIRE_EINVALID,
+                         "a probe asks whether a vector is worth making: leave the vector out, or the probe");
     int rc = cache_check_encoder(l->cache, query->encoder, err);
     if (rc == 0)
         rc = cache_scratch_fit(l->scratch, l->cache, err);
@@ -812,6 +839,7 @@ int cache_woken(struct cache *cache, struct cache_scratch *scratch, const struct
     struct cache_lookup l = {.cache = cache, .scratch = scratch, .query = &again, .out = out, .woken = true};
     uint64_t begun = out->begun_us;
     again.wait_ms = 0;
+    again.probe = false; /* the answer to its question has come, or it leads: it is not sent for a vector now */
     again.no_lease = query->no_lease || how != LEASE_READY;
     int rc = lookup(&l, err);
     assert(rc != CACHE_WAITS && rc != CACHE_WANTS_SEARCH);

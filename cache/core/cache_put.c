@@ -486,3 +486,14 @@ int cache_fail(struct cache *cache, struct quire_bytes lease, struct quire_error
                ? 0
                : error_set(err, QUIRE_ENOTFOUND, "%s", state == LEASE_DEAD ? "the lease is over" : "no such lease");
 }
+
+int cache_renew(struct cache *cache, struct quire_bytes lease, uint64_t ms, uint64_t *left_ms, struct quire_error *err)
+{
+    enum lease_state state = lease_renew(cache->leases, lease, cache_steady_ms(cache), ms, left_ms);
+    if (state == LEASE_VALID)
+        return 0;
+    return error_set(err, QUIRE_ENOTFOUND, "%s",
+                     state == LEASE_DEAD ? "the lease is over (answered, failed, or past its deadline): ask for the "
+                                           "question again, and get another or the answer"
+                                         : "no such lease: give the token that a lookup of this cache has returned");
+}

@@ -125,7 +125,7 @@ static bool has_expired(const struct cache *cache, uint32_t row, uint64_t now)
     if (!(word & ENTRY_LIVE) || expire == EXPIRE_NEVER || expire > now)
         return false;
     const struct group *group = cache->groups[cache_entry_at(cache, row)->group];
-    return expire + cache_category_at(cache, group->category)->settings.stale_ms <= now;
+    return expire + category_kept_ms(&cache_category_at(cache, group->category)->settings) <= now;
 }
 
 /* It is logged although an entry's own record says when it ends: what was removed must stay so after a restart where

@@ -512,7 +512,7 @@ bool cache_entry_is_wanted(const struct cache *cache, uint32_t row, uint64_t now
     uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
     const struct group *group = word & ENTRY_LIVE ? group_of(cache, row) : NULL;
     const struct category *cat = group ? cache_category_at(cache, group->category) : NULL;
-    return cat && !cat->dropped && (expire == EXPIRE_NEVER || expire + cat->settings.stale_ms > now);
+    return cat && !cat->dropped && (expire == EXPIRE_NEVER || expire + category_kept_ms(&cat->settings) > now);
 }
 
 /* Nothing has been changed yet. */
@@ -539,7 +539,7 @@ static int join_row(struct cache *cache, uint32_t row, uint64_t now, struct quir
     struct category *cat = cache_category_at(cache, group->category);
     struct document_at at = cache_entry_document(e);
     uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
-    bool over = expire != EXPIRE_NEVER && expire + cat->settings.stale_ms <= now;
+    bool over = expire != EXPIRE_NEVER && expire + category_kept_ms(&cat->settings) <= now;
     struct place place = sealed_place_of(cache, row);
     struct sealed *sealed = place.segment ? sealed_find(cache, place.segment) : NULL;
     bool has_vector = place.segment ? sealed && place.row < sealed->n_rows && bitmap_has(sealed->dead, place.row)

@@ -47,8 +47,8 @@ struct lease {
     uint64_t group;
     struct hash128 exact;
     struct lease_token token;
-    uint64_t deadline_ms, refreshes;
-    struct lease_waiter *first, *last; /* by `asked` */
+    uint64_t deadline_ms, term_ms, refreshes; /* term_ms: that it was granted for, at least 1 */
+    struct lease_waiter *first, *last;        /* by `asked` */
     struct lease *next_free;
     uint32_t slot, place;
     bool in_flight, has_vector;
@@ -337,7 +337,8 @@ static void begin_term(struct lease_table *table, struct lease *lease, uint64_t 
     lease->token = (struct lease_token){.epoch = epoch,
                                         .granted_ms = (now_ms + table->wall_ahead_ms) & GRANTED_MASK,
                                         .nonce = random_next(&table->random) << SLOT_BITS | lease->slot};
-    lease->deadline_ms = later(now_ms, lease_ms ? lease_ms : 1);
+    lease->term_ms = lease_ms ? lease_ms : 1;
+    lease->deadline_ms = later(now_ms, lease->term_ms);
     deadlines_add(&table->running, lease->deadline_ms, lease, &lease->place);
 }
 
@@ -555,6 +556,29 @@ enum lease_state lease_fail(struct lease_table *table, struct quire_bytes token,
     }
     pthread_mutex_unlock(&table->lock);
     run_wakes(&wakes);
+    return state;
+}
+
+enum lease_state lease_renew(struct lease_table *table, struct quire_bytes token, uint64_t now_ms, uint64_t ms,
+                             uint64_t *left_ms)
+{
+    struct lease_token read;
+    if (!lease_token_read(token, table->secret, &read))
+        return LEASE_UNKNOWN;
+    pthread_mutex_lock(&table->lock);
+    struct lease *lease = find_token(table, &read);
+    enum lease_state state = state_of(lease, now_ms);
+    if (state == LEASE_VALID) {
+        uint64_t deadline = later(now_ms, ms && ms < lease->term_ms ? ms : lease->term_ms);
+        if (deadline > lease->deadline_ms) {
+            deadlines_remove(&table->running, lease->place);
+            lease->deadline_ms = deadline;
+            deadlines_add(&table->running, lease->deadline_ms, lease, &lease->place);
+        }
+        assert(lease->deadline_ms > now_ms);
+        *left_ms = lease->deadline_ms - now_ms;
+    }
+    pthread_mutex_unlock(&table->lock);
     return state;
 }
 

@@ -123,6 +123,10 @@ uint32_t lease_done_exact(struct lease_table *table, uint64_t group, struct hash
 /* The leader gave up: the next waiter leads. *led: whether there was one. The state before; no effect unless
  * LEASE_VALID. */
 enum lease_state lease_fail(struct lease_table *table, struct quire_bytes token, uint64_t now_ms, bool *led);
+/* A lease in flight, before its deadline, gets a later one: ms from now (0: as long as it was granted for, which is
+ * also the most), never an earlier one. *left_ms: until it ends. The state before; no effect unless LEASE_VALID. */
+enum lease_state lease_renew(struct lease_table *table, struct quire_bytes token, uint64_t now_ms, uint64_t ms,
+                             uint64_t *left_ms);
 /* Deadlines of leases and waiters. Returns ms until the next one, UINT64_MAX where there is none. Cheap when nothing is
  * due. */
 uint64_t lease_tick(struct lease_table *table, uint64_t now_ms);

@@ -25,6 +25,7 @@ struct category_settings {
     uint64_t ttl_ms, ttl_max_ms;         /* one day; 0: no limit for TTLMAX */
     double jitter_pct;                   /* TTLs are shortened by up to this at random; 10 */
     uint64_t stale_ms;                   /* served as stale for so long after its end; 0 */
+    uint64_t stale_error_ms;             /* the same where the model has failed; 0 */
     uint64_t lease_ms;                   /* time that a leader has; 30,000 */
     uint64_t quota_bytes, quota_entries; /* 0: those of the cache */
     double min_share_pct;                /* of the cache, guaranteed; 0 */
@@ -38,6 +39,12 @@ struct category_settings {
     unsigned n_scope_keys;  /* that a request must carry */
     char scope_keys[CATEGORY_SCOPE_KEYS_MAX][CATEGORY_SCOPE_KEY_BYTES];
 };
+
+/* For how long an entry is kept after its end. */
+static inline uint64_t category_kept_ms(const struct category_settings *settings)
+{
+    return settings->stale_ms > settings->stale_error_ms ? settings->stale_ms : settings->stale_error_ms;
+}
 
 void category_defaults(struct category_settings *settings);
 /* Applies n words, such as SIM 0.9 TTL 60000 GUARD number date: all or, with an error that names word, value, limits

@@ -8,7 +8,7 @@ const http = require('node:http');
 const { createHash } = require('node:crypto');
 const { parseArgs } = require('node:util');
 const { createClientPool } = require('redis');
-const { QuireCache, Uncacheable } = require('./quire_cache.js');
+const { QuireCache, eventsOf } = require('./quire_cache.js');
 
 const { values: options } = parseArgs({
     options: {
@@ -40,27 +40,10 @@ function upstream(authorization) {
             return (await reply.json()).data[0].embedding;
         },
         async complete(request) {
-            const value = Buffer.from(await (await open('/v1/chat/completions', request)).arrayBuffer());
-            const ends = JSON.parse(value).choices.map((choice) => choice.finish_reason);
-            // cut off, filtered, or a call of a tool, which is to be made each time
-            if (ends.some((end) => end !== 'stop'))
-                throw new Uncacheable({ value, refused: ends.includes('content_filter') });
-            return value;
+            return Buffer.from(await (await open('/v1/chat/completions', request)).arrayBuffer());
         },
-        // The events, each as it came, with the empty line that ends it.
         async *stream(request) {
-            let rest = Buffer.alloc(0);
-            let complete = false;
-            for await (const bytes of (await open('/v1/chat/completions', request)).body) {
-                rest = Buffer.concat([rest, bytes]);
-                for (let end = rest.indexOf('\n\n'); end >= 0; end = rest.indexOf('\n\n')) {
-                    const event = rest.subarray(0, end + 2);
-                    rest = rest.subarray(end + 2);
-                    complete ||= event.includes('data: [DONE]');
-                    yield event;
-                }
-            }
-            if (!complete) throw new Uncacheable({ chunks: rest.length ? [rest] : [] });
+            yield* eventsOf((await open('/v1/chat/completions', request)).body);
         },
     };
 }

@@ -16,7 +16,7 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import redis
-from quire_cache import QuireCache, Uncacheable
+from quire_cache import QuireCache
 
 
 class Upstream:
@@ -35,25 +35,19 @@ class Upstream:
 
     def complete(self, request):
         with self.open("/v1/chat/completions", request) as reply:
-            body = reply.read()
-        ends = {choice.get("finish_reason") for choice in json.loads(body)["choices"]}
-        if ends != {"stop"}:  # cut off, filtered, or a call of a tool, which is to be made each time
-            raise Uncacheable(body, refused="content_filter" in ends)
-        return body
+            return reply.read()
 
     def stream(self, request):
         """The events, each as it came, with the empty line that ends it."""
-        event, complete = b"", False
+        event = b""
         with self.open("/v1/chat/completions", request) as reply:
             for line in reply:
                 event += line
-                if line.strip():
-                    complete = complete or line.startswith(b"data: [DONE]")
-                    continue
-                yield event
-                event = b""
-        if not complete:
-            raise Uncacheable(chunks=[event] if event else [])
+                if not line.strip():
+                    yield event
+                    event = b""
+        if event:
+            yield event
 
 
 class Proxy(BaseHTTPRequestHandler):

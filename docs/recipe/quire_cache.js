@@ -11,15 +11,16 @@
 const { createHash } = require('node:crypto');
 const { ErrorReply, RESP_TYPES } = require('redis');
 
-// What decides the answer. What is not here (user, metadata, store, stream_options, ...) does not.
-const PARAMETERS = ['model', 'messages', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
-    'temperature', 'top_p', 'n', 'max_tokens', 'max_completion_tokens', 'stop', 'seed', 'presence_penalty',
-    'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs', 'reasoning_effort', 'verbosity'];
+// What does not decide the answer. All else does, known or not: an unknown field makes a miss, never a wrong answer.
+const IGNORED = new Set(['stream_options', 'user', 'metadata', 'store', 'safety_identifier', 'prompt_cache_key',
+    'prompt_cache_retention', 'service_tier', 'request_id', 'session_id', 'priority', 'kv_transfer_params',
+    'cache_prompt', 'id_slot', 'timings_per_token']);
+const ABSENT = { stream: false, n: 1 }; // values that say the same as none
 const SERVED = ['hit', 'exact', 'stale'];
 const BUFFERS = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
 
-// Thrown by a callModel: an answer for the user, `value` or `chunks`, but none to keep. With refused the question gets
-// `negative` for a while, so that nobody waits for an answer that will not be kept.
+// Thrown by a callModel for what only it knows: an answer for the user, `value` or `chunks`, but none to keep. With
+// refused the question gets `negative` for a while, so that nobody waits for an answer that will not be kept.
 class Uncacheable extends Error {
     constructor({ value, chunks, refused = false }) {
         super('an answer that is not kept');
@@ -39,13 +40,96 @@ const digest = (value) => createHash('sha256').update(JSON.stringify(sorted(valu
 // The keys of a request: of all that decides the answer, of all but the last text, and that text (null: the last
 // message is no plain text of a user; only the same request has this answer).
 function questionOf(request) {
-    const canonical = { stream: Boolean(request.stream) };
-    for (const name of PARAMETERS) if (request[name] != null) canonical[name] = request[name];
-    const messages = canonical.messages ?? [{}];
-    const { content, ...rest } = messages[messages.length - 1];
-    const text = rest.role === 'user' && typeof content === 'string' ? content : null;
-    const before = [...messages.slice(0, -1), text === null ? { ...rest, content } : rest];
-    return { hash: digest(canonical), compat: digest({ ...canonical, messages: before }), text };
+    const canonical = {};
+    for (const [name, value] of Object.entries(request)) {
+        if (value != null && !IGNORED.has(name) && ABSENT[name] !== value) canonical[name] = value;
+    }
+    const { max_completion_tokens: most, ...rest } = canonical;
+    const all = most === undefined ? rest : { ...rest, max_tokens: most };
+    const messages = (all.messages ?? [{}]).map(({ id, ...message }) => message); // eslint-disable-line no-unused-vars
+    const { content, ...last } = messages[messages.length - 1];
+    const text = last.role === 'user' ? textOf(content) : null;
+    const before = text === null ? messages : [...messages.slice(0, -1), last];
+    return { hash: digest({ ...all, messages }), compat: digest({ ...all, messages: before }), text };
+}
+
+// A text, or a list of nothing but texts, as one; null: there is something else in it.
+function textOf(content) {
+    if (typeof content === 'string') return content;
+    if (!Array.isArray(content) || !content.every((part) => part?.type === 'text')) return null;
+    return content.map((part) => part.text ?? '').join('');
+}
+
+// Whether an answer is to be kept: all of it is there, every choice ends with `stop`, something was said, and there is
+// no error in it, which may come in a stream of status 200.
+class Judge {
+    constructor() {
+        Object.assign(this, { ends: {}, broken: false, done: false, says: false, usage: undefined });
+    }
+
+    take(text) {
+        let value;
+        try {
+            value = JSON.parse(text);
+        } catch {
+            value = null;
+        }
+        if (!value || value.error || !Array.isArray(value.choices)) {
+            this.broken = true;
+            return value;
+        }
+        this.usage = value.usage ?? this.usage;
+        for (const { index = 0, message, delta, finish_reason: end } of value.choices) {
+            const said = message ?? delta ?? {};
+            this.ends[index] = end ?? this.ends[index];
+            this.says ||= Boolean(said.content);
+            this.broken ||= Boolean(said.tool_calls?.length || said.refusal);
+        }
+        return value;
+    }
+
+    body(value) {
+        this.take(value);
+        this.done = true;
+        return this;
+    }
+
+    // Looks at an event of a stream. False: it only counts tokens, which not everybody has asked for.
+    event(event) {
+        for (const line of event.toString().split(/\r\n|\r|\n/)) {
+            const text = line.startsWith('data:') ? line.slice(5).trim() : '';
+            if (text === '[DONE]') {
+                this.done = true;
+            } else if (text) {
+                const value = this.take(text);
+                if (value?.choices?.length === 0 && value.usage) return false;
+            }
+        }
+        return true;
+    }
+
+    get keeps() {
+        const ends = Object.values(this.ends);
+        return this.done && this.says && !this.broken && ends.length > 0 && ends.every((end) => end === 'stop');
+    }
+
+    get refused() {
+        return Object.values(this.ends).includes('content_filter');
+    }
+}
+
+// The events of a stream of bytes, each as it came, with the empty line that ends it.
+async function* eventsOf(body) {
+    let rest = Buffer.alloc(0);
+    for await (const bytes of body) {
+        rest = Buffer.concat([rest, bytes]);
+        for (let found; (found = /\r\n\r\n|\n\n|\r\r/.exec(rest.toString('latin1'))); ) {
+            const end = found.index + found[0].length;
+            yield rest.subarray(0, end);
+            rest = rest.subarray(end);
+        }
+    }
+    if (rest.length) yield rest;
 }
 
 const words = (value) => (Buffer.isBuffer(value) ? value.toString() : value);
@@ -139,8 +223,7 @@ class QuireCache {
             if (e instanceof Uncacheable) return e.value;
             throw e;
         }
-        await this.label(found.reply, value);
-        await this.put(found, request, ['VALUE', value], { tags, usage: usageOf(value) });
+        await this.judged(found, request, new Judge().body(value), value, ['VALUE', value], tags);
         return value;
     }
 
@@ -155,13 +238,26 @@ class QuireCache {
         return { status: reply.status, value: reply.value, reply };
     }
 
+    // The answer is there and its user has it: it is kept, or those who wait are told that it is not.
+    async judged(found, request, judge, whole, stored, tags) {
+        if (!judge.keeps) {
+            await this.giveUp(found, judge.refused);
+            return;
+        }
+        await this.label(found.reply, whole);
+        await this.put(found, request, stored, { tags, usage: judge.usage });
+    }
+
     async *stream(found, request, callModel, tags) {
         const chunks = [];
+        const judge = new Judge();
+        const asked = request.stream_options ?? {};
         let ended = false;
         try {
-            for await (const chunk of callModel(request)) {
+            // tokens are always asked for: an answer that is kept has them for whoever wants them
+            for await (const chunk of callModel({ ...request, stream_options: { ...asked, include_usage: true } })) {
                 chunks.push(Buffer.from(chunk));
-                yield chunks[chunks.length - 1];
+                if (judge.event(chunk) || asked.include_usage) yield chunks[chunks.length - 1];
             }
             ended = true;
         } catch (e) {
@@ -172,8 +268,8 @@ class QuireCache {
             if (!ended) await this.giveUp(found, false);
         }
         if (!ended) return;
-        await this.label(found.reply, Buffer.concat(chunks));
-        await this.put(found, request, ['CHUNKS', chunks.length, ...chunks], { tags });
+        const stored = ['CHUNKS', chunks.length, ...chunks];
+        await this.judged(found, request, judge, Buffer.concat(chunks), stored, tags);
     }
 
     // The answer's chunks are an async iterator: as they come from the model, or as they once came.
@@ -184,7 +280,8 @@ class QuireCache {
             return { status: reply.status, chunks: this.stream(found, request, callModel, tags), reply };
         }
         if (reply.lease) drain(this.stream(found, request, callModel, tags)).catch((e) => this.warn(e.message));
-        return { status: reply.status, chunks: replay(reply.chunks ?? [reply.value]), reply };
+        const wanted = (chunk) => new Judge().event(chunk) || request.stream_options?.include_usage;
+        return { status: reply.status, chunks: replay((reply.chunks ?? [reply.value]).filter(wanted)), reply };
     }
 }
 
@@ -196,12 +293,4 @@ async function* replay(chunks) {
     yield* chunks;
 }
 
-function usageOf(body) {
-    try {
-        return JSON.parse(body).usage;
-    } catch {
-        return undefined;
-    }
-}
-
-module.exports = { QuireCache, Uncacheable, questionOf };
+module.exports = { QuireCache, Uncacheable, questionOf, eventsOf };

@@ -6,7 +6,7 @@
 
 `request` is the body of /v1/chat/completions as a dictionary, `call_model(request)` returns the model's body as bytes,
 `embed(text)` a list of floats. For streams: ask_stream, whose call_model yields the events one by one. What goes into
-which key, and why, is in recipe-llm.md. An object may be used by many threads at once.
+which key, what is kept, and why, is in recipe-llm.md. An object may be used by many threads at once.
 """
 import array
 import hashlib
@@ -17,17 +17,18 @@ from dataclasses import dataclass, field
 
 import redis
 
-# What decides the answer. What is not here (user, metadata, store, stream_options, ...) does not.
-PARAMETERS = ("model", "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "temperature",
-              "top_p", "n", "max_tokens", "max_completion_tokens", "stop", "seed", "presence_penalty",
-              "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort", "verbosity")
+# What does not decide the answer. All else does, known or not: an unknown field makes a miss, never a wrong answer.
+IGNORED = {"stream_options", "user", "metadata", "store", "safety_identifier", "prompt_cache_key",
+           "prompt_cache_retention", "service_tier", "request_id", "session_id", "priority", "kv_transfer_params",
+           "cache_prompt", "id_slot", "timings_per_token"}
+ABSENT = {"stream": False, "n": 1}  # values that say the same as none
 SERVED = ("hit", "exact", "stale")
 log = logging.getLogger("quire_cache")
 
 
 class Uncacheable(Exception):
-    """Raised by a call_model: this is an answer for the user, `value` or `chunks`, but none to keep. With refused the
-    question gets `negative` for a while, so that nobody waits for an answer that will not be kept."""
+    """Raised by a call_model for what only it knows: this is an answer for the user, `value` or `chunks`, but none to
+    keep. With refused the question gets `negative` for a while, so that nobody waits for an answer that is not kept."""
 
     def __init__(self, value=None, chunks=None, refused=False):
         super().__init__("an answer that is not kept")
@@ -62,13 +63,76 @@ def digest(value):
 
 def question_of(request):
     """The keys of a request: of all that decides the answer, of all but the last text, and that text."""
-    canonical = {name: request[name] for name in PARAMETERS if request.get(name) is not None}
-    canonical["stream"] = bool(request.get("stream"))
-    messages = canonical.get("messages") or [{}]
+    canonical = {name: value for name, value in request.items()
+                 if value is not None and name not in IGNORED and ABSENT.get(name) != value}
+    if "max_completion_tokens" in canonical:
+        canonical["max_tokens"] = canonical.pop("max_completion_tokens")
+    messages = [{name: value for name, value in message.items() if name != "id"}
+                for message in canonical.get("messages") or [{}]]
     last = messages[-1]
-    text = last.get("content") if last.get("role") == "user" and isinstance(last.get("content"), str) else None
+    text = text_of(last.get("content")) if last.get("role") == "user" else None
     before = messages[:-1] + [{name: value for name, value in last.items() if text is None or name != "content"}]
-    return Question(digest(canonical), digest({**canonical, "messages": before}), text)
+    return Question(digest({**canonical, "messages": messages}), digest({**canonical, "messages": before}), text)
+
+
+def text_of(content):
+    """A text, or a list of nothing but texts, as one; None: there is something else in it."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not all(isinstance(p, dict) and p.get("type") == "text" for p in content):
+        return None
+    return "".join(part.get("text", "") for part in content)
+
+
+class Judge:
+    """Whether an answer is to be kept: all of it is there, every choice ends with `stop`, something was said, and
+    there is no error in it, which may come in a stream of status 200."""
+
+    def __init__(self):
+        self.ends, self.broken, self.done, self.says, self.usage = {}, False, False, False, None
+
+    def _take(self, value):
+        if not isinstance(value, dict) or value.get("error") or not isinstance(value.get("choices"), list):
+            self.broken = True
+            return
+        self.usage = value.get("usage") or self.usage
+        for choice in value["choices"]:
+            index, said = choice.get("index", 0), choice.get("message") or choice.get("delta") or {}
+            self.ends[index] = choice.get("finish_reason") or self.ends.get(index)
+            self.says = self.says or bool(said.get("content"))
+            self.broken = self.broken or bool(said.get("tool_calls") or said.get("refusal"))
+
+    def body(self, value):
+        try:
+            self._take(json.loads(value))
+        except ValueError:
+            self.broken = True
+        self.done = True
+        return self
+
+    def event(self, event):
+        """Looks at an event of a stream. False: it only counts tokens, which not everybody has asked for."""
+        for line in event.splitlines():
+            text = line[5:].strip() if line.startswith(b"data:") else b""
+            if text == b"[DONE]":
+                self.done = True
+            elif text:
+                try:
+                    value = json.loads(text)
+                except ValueError:
+                    value = None
+                self._take(value)
+                if isinstance(value, dict) and value.get("choices") == [] and value.get("usage"):
+                    return False
+        return True
+
+    @property
+    def keeps(self):
+        return self.done and self.says and not self.broken and set(self.ends.values()) == {"stop"}
+
+    @property
+    def refused(self):
+        return "content_filter" in self.ends.values()
 
 
 def words(value):
@@ -177,9 +241,18 @@ class QuireCache:
         except BaseException:
             self._fail(reply.get("lease"))  # the next one that waits asks the model instead
             raise
-        self._label(reply, value)
-        self._keep(keys, reply, request, tags, value=value, usage=usage_of(value))
+        self._judged(keys, reply, request, tags, Judge().body(value), value=value)
         return value
+
+    def _judged(self, keys, reply, request, tags, judge, **stored):
+        """The answer is there and its user has it: it is kept, or those who wait are told that it is not."""
+        if judge.keeps:
+            self._label(reply, stored["value"] if "value" in stored else b"".join(stored["chunks"]))
+            self._keep(keys, reply, request, tags, usage=judge.usage, **stored)
+        elif judge.refused:
+            self._negative(keys, reply.get("lease"))
+        else:
+            self._fail(reply.get("lease"))
 
     def ask(self, request, call_model, category, scope=None, tags=()):
         keys, reply = self._look_up(request, category, scope)
@@ -201,11 +274,14 @@ class QuireCache:
     # ---- streams ----
 
     def _stream(self, keys, reply, request, call_model, tags):
-        chunks, ended = [], False
+        chunks, ended, judge = [], False, Judge()
+        asked = request.get("stream_options") or {}
         try:
-            for chunk in call_model(request):
+            # tokens are always asked for: an answer that is kept has them for whoever wants them
+            for chunk in call_model({**request, "stream_options": {**asked, "include_usage": True}}):
                 chunks.append(chunk)
-                yield chunk
+                if judge.event(chunk) or asked.get("include_usage"):
+                    yield chunk
             ended = True
         except Uncacheable as e:
             yield from e.chunks or []
@@ -214,8 +290,7 @@ class QuireCache:
             if not ended:
                 self._fail(reply.get("lease"))
         if ended:
-            self._label(reply, b"".join(chunks))
-            self._keep(keys, reply, request, tags, chunks=chunks)
+            self._judged(keys, reply, request, tags, judge, chunks=chunks)
 
     def ask_stream(self, request, call_model, category, scope=None, tags=()):
         """The answer's chunks are an iterator: as they come from the model, or as they once came."""
@@ -227,11 +302,6 @@ class QuireCache:
                 for _ in self._stream(keys, reply, request, call_model, tags):
                     pass
             self._in_background(renew)
-        return Answer(reply["status"], chunks=iter(reply.get("chunks") or [reply["value"]]), reply=reply)
-
-
-def usage_of(body):
-    try:
-        return json.loads(body).get("usage")
-    except (ValueError, AttributeError):
-        return None
+        wants = (request.get("stream_options") or {}).get("include_usage")
+        chunks = [chunk for chunk in reply.get("chunks") or [reply["value"]] if Judge().event(chunk) or wants]
+        return Answer(reply["status"], chunks=iter(chunks), reply=reply)

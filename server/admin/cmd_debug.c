@@ -29,7 +29,7 @@ static bool may_debug(struct client *c)
     char address[CLIENT_ADDRESS_BYTES];
     uint64_t who = c->loop->server->service.config->debug_command;
     client_address(c, false, address);
-    bool local = strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]:", 6) == 0;
+    bool local = strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]:", 6) == 0 || client_is_unix(c);
     if (who == DEBUG_YES || (who == DEBUG_LOCAL && local))
         return true;
     caller_error(

@@ -55,6 +55,8 @@ static const struct option options[] = {
     {"NOLEASE", CACHE_GET, IS_FLAG, AT(no_lease), 0, 0},
     {"STALEOK", CACHE_GET, IS_FLAG, AT(stale_ok), 0, 0},
     {"EXPLAIN", CACHE_GET, IS_FLAG, AT(explain), 0, 0},
+    {"PROBE", CACHE_GET, IS_FLAG, AT(probe), 0, 0},
+    {"ONERROR", CACHE_GET, IS_FLAG, AT(on_error), 0, 0},
     {"LEASE", CACHE_PUT | CACHE_NEG, TAKES_BYTES, AT(lease), 0, 0},
     {"TTL", CACHE_PUT | CACHE_NEG, TAKES_INTEGER, AT(ttl_ms), 1, CACHE_TTL_MS_MAX},
     {"VALUE", CACHE_PUT, TAKES_BYTES, AT(value), 0, 0},
@@ -292,7 +294,9 @@ void cache_args_query(const struct cache_args *a, struct quire_cache_query *out)
                                       .wait_ms = a->wait_ms,
                                       .no_lease = a->no_lease,
                                       .stale_ok = a->stale_ok,
-                                      .explain = a->explain};
+                                      .explain = a->explain,
+                                      .probe = a->probe,
+                                      .on_error = a->on_error};
 }
 
 void cache_args_entry(const struct cache_args *a, struct quire_cache_entry *out)

@@ -21,7 +21,7 @@ struct cache_args {
     uint32_t n_scope, n_tags, n_chunks;
     uint64_t max_age_ms, wait_ms, ttl_ms, tokens_in, tokens_out, llm_ms;
     double similarity, cost;
-    bool no_lease, stale_ok, explain, pin, if_new, has_value;
+    bool no_lease, stale_ok, explain, probe, on_error, pin, if_new, has_value;
     void *vector_copy; /* where it did not lie as numbers must; owned */
 };
 

@@ -1,6 +1,6 @@
 /*
- * cmd_cache_put.c - what is said to a semantic cache about single answers: SC.PUT, SC.NEG, SC.FAIL, SC.FEEDBACK,
- * SC.AUDIT, SC.TOUCH, SC.PIN, SC.UNPIN, SC.DEL.
+ * cmd_cache_put.c - what is said to a semantic cache about single answers: SC.PUT, SC.NEG, SC.FAIL, SC.RENEW,
+ * SC.FEEDBACK, SC.AUDIT, SC.TOUCH, SC.PIN, SC.UNPIN, SC.DEL.
  *
  * All but SC.AUDIT POP, which shows texts that lie on the disk, are answered at once. Replies to what is logged wait
  * for the log as those of other writes do; negative answers, leases and labels live in memory.
@@ -16,7 +16,7 @@
 
 enum { AUDITS_MAX = 100, AUDIT_REPLY_BYTES = 16 << 20 };
 
-/* ---- SC.PUT, SC.NEG, SC.FAIL ------------------------------------------------------------------------------------- */
+/* ---- SC.PUT, SC.NEG, SC.FAIL, SC.RENEW --------------------------------------------------------------------------- */
 
 void cmd_sc_put(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
@@ -78,6 +78,22 @@ void cmd_sc_fail(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!cache)
         return;
     cache_reply_whether(c, cache_fail(cache, cache_arg_bytes(args[2]), &err), 0, &err);
+    cache_unref(cache);
+}
+
+void cmd_sc_renew(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t ms = 0, left_ms = 0;
+    struct cache *cache = cache_call_find(c, args[1]);
+    if (!cache)
+        return;
+    int rc = cache_arg_option(args, n, 3, "MS", "SC.RENEW cache lease [MS ms]", &err);
+    if (rc == 0 && n == 5)
+        rc = cache_arg_integer("MS", args[4], 1, CACHE_TTL_MS_MAX, &ms, &err);
+    if (rc == 0)
+        rc = cache_renew(cache, cache_arg_bytes(args[2]), ms, &left_ms, &err);
+    cache_reply_number(c, rc, left_ms, 0, &err);
     cache_unref(cache);
 }
 

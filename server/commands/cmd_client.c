@@ -35,7 +35,8 @@ static void put_client(struct resp_buffer *out, const struct client *c)
                   {c->state == CLIENT_DRAINING || c->state == CLIENT_LINGERING, 'c'},
                   {c->state == CLIENT_DEAD, 'A'},
                   {c->no_evict, 'e'},
-                  {c->no_touch, 'T'}};
+                  {c->no_touch, 'T'},
+                  {client_is_unix(c), 'U'}};
     for (size_t i = 0; i < sizeof states / sizeof *states; i++)
         if (states[i].set)
             flags[n_flags++] = states[i].flag;

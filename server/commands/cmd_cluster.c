@@ -47,7 +47,12 @@ static const char *node_id(const struct caller *caller)
 /* Host and port, in text; the port's number. */
 static unsigned node_address(const struct caller *caller, char host[CLIENT_ADDRESS_BYTES])
 {
-    client_address(client_of((struct caller *)(uintptr_t)caller), true, host);
+    const struct client *c = client_of((struct caller *)(uintptr_t)caller);
+    client_address(c, true, host);
+    if (client_is_unix(c)) { /* no host is the one that the client has connected to */
+        *host = 0;
+        return c->loop->server->port;
+    }
     char *colon = strrchr(host, ':');
     unsigned port = (unsigned)strtoul(colon + 1, NULL, 10);
     *colon = 0;

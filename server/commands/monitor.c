@@ -51,7 +51,8 @@ static void put_line(struct resp_buffer *out, const struct client *c, unsigned r
     struct timeval now;
     gettimeofday(&now, NULL);
     client_address(c, false, address);
-    int bytes = snprintf(head, sizeof head, "+%lld.%06ld [0 %s]", (long long)now.tv_sec, (long)now.tv_usec, address);
+    int bytes = snprintf(head, sizeof head, "+%lld.%06ld [0 %s%s]", (long long)now.tv_sec, (long)now.tv_usec,
+                         client_is_unix(c) ? "unix:" : "", address);
     resp_raw(out, head, (size_t)bytes);
     for (uint32_t i = 0; i < n; i++) {
         resp_raw(out, " ", 1);

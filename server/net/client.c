@@ -351,9 +351,18 @@ void client_address(const struct client *c, bool ours, char text[CLIENT_ADDRESS_
     } else if (rc == 0 && address.ss_family == AF_INET) {
         inet_ntop(AF_INET, &in->sin_addr, number, sizeof number);
         snprintf(text, CLIENT_ADDRESS_BYTES, "%s:%u", number, ntohs(in->sin_port));
+    } else if (rc == 0 && address.ss_family == AF_UNIX && c->loop->server->unix_path) {
+        snprintf(text, CLIENT_ADDRESS_BYTES, "%s:0", c->loop->server->unix_path); /* both, as Redis says it */
     } else {
         snprintf(text, CLIENT_ADDRESS_BYTES, "?:0");
     }
+}
+
+bool client_is_unix(const struct client *c)
+{
+    int domain = AF_UNSPEC;
+    socklen_t bytes = sizeof domain;
+    return getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
 }
 
 void client_set_monitor(struct client *c, bool on)

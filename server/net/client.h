@@ -186,9 +186,13 @@ bool client_tls_said_goodbye(struct client *client);
 /* Any client: whether its handshake takes too long. */
 bool client_tls_is_late(const struct client *client);
 
-enum { CLIENT_ADDRESS_BYTES = 64 };
-/* "1.2.3.4:5" or "[::1]:5" of the other side, or of ours; "?:0" when the connection is gone. Asks the kernel. */
+enum { CLIENT_ADDRESS_BYTES = 128 };
+/* "1.2.3.4:5" or "[::1]:5" of the other side, or of ours; of a Unix socket its path and ":0" for both, as Redis has it;
+ * "?:0" when the connection is gone. Asks the kernel. */
 void client_address(const struct client *client, bool ours, char text[CLIENT_ADDRESS_BYTES]);
+
+/* Whether it came by the Unix socket. Asks the kernel. */
+bool client_is_unix(const struct client *client);
 
 /* The buffer for the reply to the request being run. */
 struct resp_buffer *client_reply(struct client *client);

@@ -119,8 +119,10 @@ struct server {
     struct tls *tls;             /* NULL: none */
     int listeners[LISTENERS_MAX], metrics_listeners[LISTENERS_MAX];
     bool listeners_tls[LISTENERS_MAX];
-    unsigned n_listeners, port; /* port: the first one's */
-    bool listens_beyond;        /* loopback */
+    unsigned n_listeners, port; /* port: the first one's; 0: there is none but a Unix socket */
+    char *unix_path;            /* the Unix socket's, while it listens; owned. Of that file: */
+    uint64_t unix_device, unix_inode;
+    bool listens_beyond; /* loopback */
     unsigned n_metrics_listeners, metrics_port;
     int stop_fd;
     uint64_t started_ms; /* wall clock */
@@ -165,10 +167,12 @@ void loop_wake_all(void *context);
 /* How many clients the limit of open files leaves room for. */
 uint64_t loop_clients_possible(const struct server *server);
 
-/* Opens the sockets that `bind`, `port` and `tls-port` name, and those of `metrics-bind` and `metrics-port`. */
+/* Opens the sockets that `bind`, `port`, `tls-port` and `unixsocket` name, and those of `metrics-bind` and
+ * `metrics-port`. */
 int listen_open(struct server *server, struct quire_error *err);
 void listen_close(struct server *server);
 struct sockaddr;
+/* 127.0.0.0/8, ::1, or a Unix socket: who is there is on this machine. */
 bool listen_is_loopback(const struct sockaddr *address);
 
 #endif

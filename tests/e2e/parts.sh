@@ -4,7 +4,9 @@
 # A part is a program that prints a line per check (lib.sh). Expects $work, $build and lib.sh; keeps the counts passed,
 # failed and skipped. The npm packages of tests/e2e/node/package-lock.json are installed into BUILD_DIR/e2e-node, never
 # into the source tree; where the registry is out of reach, what needs them is skipped with a sentence.
-node_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/node" && pwd)
+# Who has packages of its own sets node_folder and node_installed (a folder below BUILD_DIR) before.
+node_folder=${node_folder:-$(cd "$(dirname "${BASH_SOURCE[0]}")/node" && pwd)}
+node_installed=${node_installed:-e2e-node}
 passed=0 failed=0 skipped=0
 part_pid=
 
@@ -40,7 +42,7 @@ skip_part() { # NAME REASON
 }
 
 node_packages() {
-    local modules=$build/e2e-node
+    local modules=$build/$node_installed
     mkdir -p "$modules"
     if ! cmp -s "$node_folder/package-lock.json" "$modules/installed.json"; then
         cp "$node_folder/package.json" "$node_folder/package-lock.json" "$modules/" &&

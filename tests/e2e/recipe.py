@@ -81,6 +81,20 @@ check("the last text is no part of compat", one.compat == question_of(request("b
       one.hash != question_of(request("bye", temperature=0.5)).hash)
 picture = {"model": "m1", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]}
 check("a picture has no text", question_of(picture).text is None)
+for field, value in (("top_k", 5), ("chat_template_kwargs", {"enable_thinking": False}), ("grammar", "x"),
+                     ("documents", ["a"]), ("functions", [{"name": "f"}]), ("no_such_field", 1), ("cache_salt", "s")):
+    other = question_of(request("hello", temperature=0.5, **{field: value}))
+    check("%s is part of both keys" % field, other.hash != one.hash and other.compat != one.compat)
+for field, value in (("stream", False), ("n", 1), ("seed", None), ("stream_options", {"include_usage": True})):
+    check("%s: %s says nothing" % (field, value), question_of(request("hello", temperature=0.5, **{field: value})) == one)
+check("both names of the most tokens", question_of(request("a", max_tokens=5)) ==
+      question_of(request("a", max_completion_tokens=5)))
+parts = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+check("text parts are a text", question_of(request(parts)).text == "hello" and
+      question_of(request(parts)).compat == question_of(request("hello")).compat)
+marked = request("hello", temperature=0.5)
+marked["messages"] = [{**m, "id": str(i)} for i, m in enumerate(marked["messages"])]
+check("ids of messages are no part of the key", question_of(marked) == one)
 
 # ---- asking ----
 Q = "how can i reset my password"
@@ -112,6 +126,39 @@ gone = cache.ask_stream(request("a long story of rivers", stream=True), upstream
 next(gone)
 gone.close()
 check("nor is what a user did not wait for", stream("a long story of rivers")[0] == "miss")
+
+# ---- odd endings ----
+def odd(words, whole=False, **more):
+    body = {**request("how does the tide turn (%s)" % words, **({} if whole else {"stream": True}), **more),
+            "model": "m:" + words}
+    if whole:
+        return cache.ask(body, upstream.complete, "near")
+    answer = cache.ask_stream(body, upstream.stream, "near")
+    answer.value = b"".join(answer.chunks)
+    return answer
+
+
+for words in ("length", "tool_calls", "error-first", "error-in-stream", "error-in-stream=done", "no-finish", "no-done",
+              "empty", "choices=2,length", "refusal,tool_calls"):
+    seen = [odd(words), odd(words)]
+    check("a stream with %s is not kept" % words, [a.status for a in seen] == ["miss", "miss"] and
+          all(b"data:" in a.value for a in seen), [(a.status, a.value[-300:]) for a in seen])
+for words in ("length", "tool_calls", "no-finish", "empty", "html", "broken-json", "refusal"):
+    seen = [odd(words, whole=True), odd(words, whole=True)]
+    check("a body with %s is not kept" % words, [a.status for a in seen] == ["miss", "miss"] and
+          all(a.value for a in seen), seen)
+odd("content_filter")
+check("a refused stream is negative", odd("content_filter").status == "negative")
+for words in ("crlf", "split", "comments", "choices=2", "reasoning"):
+    seen = [odd(words), odd(words)]
+    check("a stream with %s is kept as it came" % words, seen[1].status == "exact" and seen[0].value == seen[1].value,
+          [(a.status, a.value[-300:]) for a in seen])
+plain, counted = odd("pace=1"), odd("pace=1", stream_options={"include_usage": True})
+check("tokens are shown to who asks for them", counted.status == "exact" and b'"completion_tokens"' in counted.value,
+      counted.value)
+check("and to nobody else", b'"choices": []' not in plain.value and b'"choices": []' not in odd("pace=1").value and
+      b"[DONE]" in odd("pace=1").value)
+check("and are kept", int(odd("pace=1").reply["tokens_out"]) == 7)
 
 # ---- answers that are none ----
 for code in (500, 429):

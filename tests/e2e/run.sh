@@ -2,7 +2,7 @@
 # run.sh BUILD_DIR [PART...] - the server from end to end, as its users meet it: through the clients they have.
 #
 # Makes data and an index, starts quire-server on a free loopback port and runs every part against it (or those named:
-# redis_cli tutorial redis_py node_redis ioredis hiredis limits exporter signals secure cache_load recipe pages). One
+# redis_cli tutorial redis_py node_redis ioredis hiredis limits exporter signals secure unix_socket cache_load recipe pages). One
 # line per check; at the end "N passed, M failed"; the exit status is 0 when nothing failed (parts.sh).
 set -u
 
@@ -78,6 +78,7 @@ wanted limits && part limits /usr/bin/python3 "$here/limits.py"
 wanted exporter && part exporter bash "$here/exporter.sh"
 wanted signals && part signals bash "$here/signals.sh"
 wanted secure && part secure bash "$here/secure.sh"
+wanted unix_socket && part unix_socket bash "$here/unix_socket.sh"
 wanted cache_load && cache_load_part
 wanted recipe && with_node recipe bash "$here/recipe.sh"
 wanted pages && part pages bash "$here/pages.sh"

@@ -100,6 +100,12 @@ if command -v systemd-analyze >/dev/null; then
 else
     echo "skip - systemd-analyze verify: there is no systemd-analyze"
 fi
+gateway_unit=$work/prefix/lib/systemd/system/quire-gateway.service
+expect "the gateway's unit starts the installed program" grep -q "^ExecStart=$work/prefix/bin/quire-gateway " "$gateway_unit"
+if command -v systemd-analyze >/dev/null; then
+    expect "systemd-analyze has nothing to say about the gateway's" bash -c \
+        "systemd-analyze verify '$gateway_unit' >'$work/said' 2>&1; ! grep -F quire-gateway '$work/said'"
+fi
 # as the unit runs it: settings that only root may read, given to a user that has nothing
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
     credentials=$work/credentials

@@ -428,6 +428,41 @@ static void negative_and_failed_answers(void **state)
     close_it(c);
 }
 
+static void probes_renewals_and_models_that_fail(void **state)
+{
+    struct quire_cache *c = open_new(*state);
+    float v[DIM];
+    struct quire_error err = {0};
+    uint64_t left = 0;
+    vector_make(v, DIM, 1);
+    category(c, "k", "SIM 0.9 TTL 20 JITTER 0 STALEERROR 600000 LEASE 60000");
+    struct quire_cache_query q = {.category = text_of("k"), .text = text_of("weather"), .probe = true};
+    struct quire_cache_answer answer = answer_of(c, &q);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS);
+    assert_true(answer.lease[0]);
+    assert_int_equal(quire_cache_renew(c, text_of(answer.lease), 0, &left, &err), 0);
+    assert_true(left > 50000 && left <= 60000);
+    assert_int_equal(quire_cache_renew(c, text_of(answer.lease), 5, NULL, &err), 0);
+    assert_int_equal(quire_cache_fail(c, text_of(answer.lease), &err), 0);
+    assert_int_equal(quire_cache_renew(c, text_of(answer.lease), 0, &left, &err), QUIRE_ENOTFOUND);
+    assert_non_null(strstr(err.message, "over"));
+    assert_int_equal(quire_cache_renew(c, text_of("nonsense"), 0, &left, &err), QUIRE_ENOTFOUND);
+    store_simple(c, "weather", v, "sun");
+    q.text = text_of("the weather");
+    assert_int_equal(answer_of(c, &q).status, QUIRE_CACHE_VECTOR);
+    assert_string_equal(quire_cache_status_name(QUIRE_CACHE_VECTOR), "vector");
+    q.probe = false;
+    q.text = text_of("weather");
+    sleep_ms(40);
+    assert_int_equal(answer_of(c, &q).status, QUIRE_CACHE_MISS);
+    q.on_error = true;
+    answer = answer_of(c, &q);
+    assert_int_equal(answer.status, QUIRE_CACHE_STALE);
+    assert_bytes(answer.value, "sun");
+    quire_cache_answer_free(&answer);
+    close_it(c);
+}
+
 static void stale_answers_and_who_renews_them(void **state)
 {
     struct quire_cache *c = open_new(*state);
@@ -605,6 +640,7 @@ int main(void)
         TEST(answers_that_are_refused),
         TEST(outcomes_of_puts),
         TEST(negative_and_failed_answers),
+        TEST(probes_renewals_and_models_that_fail),
         TEST(stale_answers_and_who_renews_them),
         TEST(a_damaged_document_is_a_miss),
         TEST(what_returned_is_there_after_a_crash),

@@ -464,6 +464,60 @@ static void audits(void **state)
     world_close(&w);
 }
 
+/* A probe sends its caller for a vector only where that could find something. */
+static void probes(void **state)
+{
+    struct world w;
+    float v[DIM];
+    char value[256];
+    struct quire_error err = {0};
+    struct quire_cache_stats stats;
+    uint64_t id, lsn;
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0 STALE 500");
+    world_category(&w, "e", "MODE exact");
+    vector_make(v, DIM, 1);
+    struct quire_cache_query query = {.hash = text_of("1"), .compat = text_of("c"), .probe = true};
+    struct quire_cache_answer answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS); /* an empty group: it leads at once */
+    assert_true(answer.lease[0]);
+    answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS);
+    assert_false(answer.lease[0]); /* one is under way */
+    put_with(&w, (struct quire_cache_entry){.hash = text_of("1"), .compat = text_of("c"), .vector = v}, "a", &id);
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_EXACT);
+    query.hash = text_of("2");
+    answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_VECTOR);
+    assert_false(answer.lease[0]);
+    query.compat = text_of("d"); /* another group, which is empty */
+    answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS);
+    assert_true(answer.lease[0]);
+    assert_int_equal(cache_get_stats(w.cache, text_of("k"), &stats, &err), 0);
+    assert_int_equal(stats.requests, 4); /* not the one that is to come again */
+    assert_int_equal(stats.requests, stats.exact + stats.misses);
+    query.compat = text_of("c");
+    query.vector = v;
+    assert_int_equal(cache_get(w.cache, w.scratch, &query, NULL, &(struct cache_decision){0}, &err), QUIRE_EINVALID);
+    assert_non_null(strstr(err.message, "probe"));
+    query.probe = false;
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_HIT);
+    query.vector = NULL;
+    query.probe = true;
+    query.hash = text_of("1"); /* stale by its hash: something fresh may be near */
+    w.now_ms += 1200;
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_VECTOR);
+    assert_int_equal(cache_remove(w.cache, id, &lsn, &err), 0);
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_MISS);
+    query.category = text_of("e"); /* where vectors do not count */
+    query.hash = text_of("3");
+    put_with(&w, (struct quire_cache_entry){.category = text_of("e"), .hash = text_of("4"), .compat = text_of("c")},
+             "a", NULL);
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_MISS);
+    world_close(&w);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -483,6 +537,7 @@ int main(void)
         TEST(eviction_policies),
         TEST(load_relaxes_within_limits),
         TEST(audits),
+        TEST(probes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,6 +92,61 @@ static void no_time_is_too_long(void **state)
     world_close(&w);
 }
 
+static uint64_t counted(struct world *w, const char *what)
+{
+    struct quire_cache_stats stats;
+    struct quire_error err;
+    assert_int_equal(cache_get_stats(w->cache, text_of("k"), &stats, &err), 0);
+    uint64_t n = strcmp(what, "requests") == 0 ? stats.requests
+                 : strcmp(what, "stale") == 0  ? stats.stale
+                                               : stats.misses;
+    return n;
+}
+
+/* The model has failed: what ended no longer ago than STALEERROR answers, to who asks so, and to nobody else. */
+static void an_old_answer_where_the_model_has_failed(void **state)
+{
+    struct world w;
+    float v[DIM], near[DIM];
+    char value[256];
+    world_open(&w, *state, DIM);
+    world_category(&w, "k", "SIM 0.9 TTL 1000 JITTER 0 STALE 100 STALEERROR 5000 AUDIT 1");
+    vector_make(v, DIM, 1);
+    vector_near(near, v, DIM, 0.97, 2);
+    put_simple(&w, "q", v, "old");
+    struct quire_cache_query query = {.text = text_of("q"), .vector = v, .wait_ms = 1000};
+    w.now_ms += 4000;
+    world_work(&w); /* it is kept */
+    struct quire_cache_answer answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS);
+    assert_true(answer.lease[0]);
+    struct quire_error err;
+    assert_int_equal(cache_fail(w.cache, text_of(answer.lease), &err), 0);
+    uint64_t requests = counted(&w, "requests"), stale = counted(&w, "stale"), misses = counted(&w, "misses");
+    query.on_error = true;
+    answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_STALE); /* not drawn for an audit, which nobody could answer */
+    assert_string_equal(value, "old");
+    assert_false(answer.lease[0] || answer.audit);
+    assert_true(counted(&w, "requests") == requests + 1 && counted(&w, "stale") == stale + 1);
+    struct quire_cache_query other = {.text = text_of("p"), .vector = near, .on_error = true};
+    assert_int_equal(ask_for(&w, &other, value).status, QUIRE_CACHE_STALE);
+    other.max_age_ms = 3999; /* what the caller does not bear stays so */
+    requests = counted(&w, "requests");
+    answer = ask_for(&w, &other, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_MISS);
+    assert_false(answer.lease[0]);
+    assert_true(counted(&w, "requests") == requests && counted(&w, "misses") == misses);
+    w.now_ms += 2000; /* 6000: 5000 after its end */
+    assert_int_equal(ask_for(&w, &query, value).status, QUIRE_CACHE_MISS);
+    world_work(&w);
+    put_simple(&w, "q", v, "new"); /* what is fresh is given as such */
+    answer = ask_for(&w, &query, value);
+    assert_int_equal(answer.status, QUIRE_CACHE_EXACT);
+    assert_string_equal(value, "new");
+    world_close(&w);
+}
+
 static void stale_has_one_refresher(void **state)
 {
     struct world w;
@@ -240,6 +295,8 @@ int main(void)
         TEST(jitter_only_shortens),
         TEST(sliding_ends_at_ttlmax),
         TEST(no_time_is_too_long),
+        TEST(an_old_answer_where_the_model_has_failed),
+        TEST(an_old_answer_where_the_model_has_failed),
         TEST(stale_has_one_refresher),
         TEST(a_lost_stale_answer_gives_its_lease_back),
         TEST(max_age_is_of_the_caller),

@@ -333,6 +333,42 @@ static void test_chain_of_failures(void **state)
     lease_table_destroy(table);
 }
 
+/* Bytes flow, and the answer takes longer than the lease: renewed, it stays its holder's. */
+static void test_renewals(void **state)
+{
+    (void)state;
+    struct lease_table *table = table_new(USUAL);
+    struct person person;
+    char token[LEASE_TOKEN_BYTES];
+    uint64_t left = 0;
+    bool led;
+    be_born(&person);
+    ask(table, ask_exact(1, 0), NULL, 0, token);
+    assert_int_equal(ask(table, ask_exact(1, 10), &person, 100000, NULL), LEASE_WAITING);
+    assert_int_equal(lease_renew(table, text_of(token), 500, 0, &left), LEASE_VALID);
+    assert_int_equal(left, LEASE_MS);
+    assert_int_equal(lease_renew(table, text_of(token), 600, 100, &left), LEASE_VALID); /* never shorter */
+    assert_int_equal(left, 900);
+    assert_int_equal(lease_renew(table, text_of(token), 1400, 300, &left), LEASE_VALID);
+    assert_int_equal(left, 300);
+    assert_int_equal(lease_renew(table, text_of(token), 1500, 100 * LEASE_MS, &left), LEASE_VALID); /* nor longer */
+    assert_int_equal(left, LEASE_MS);
+    lease_tick(table, 2499);
+    assert_int_equal(person.woken, 0);
+    assert_int_equal(look(table, token, 2499), LEASE_VALID);
+    assert_int_equal(lease_renew(table, text_of(token), 2500, 0, &left), LEASE_DEAD); /* its time is over */
+    lease_tick(table, 2500);
+    assert_int_equal(person.how, LEASE_LEAD);
+    assert_int_equal(lease_renew(table, text_of(token), 2501, 0, &left), LEASE_DEAD);
+    assert_int_equal(lease_renew(table, text_of(person.waiter.token), 3000, 0, &left), LEASE_VALID);
+    assert_int_equal(left, LEASE_MS);
+    assert_int_equal(lease_fail(table, text_of(person.waiter.token), 3001, &led), LEASE_VALID);
+    assert_int_equal(lease_renew(table, text_of(person.waiter.token), 3002, 0, &left), LEASE_DEAD);
+    assert_int_equal(lease_renew(table, text_of("made up"), 3002, 0, &left), LEASE_UNKNOWN);
+    assert_int_equal(left, LEASE_MS);
+    lease_table_destroy(table);
+}
+
 /* The same through deadlines alone. */
 static void test_chain_of_deadlines(void **state)
 {
@@ -705,6 +741,7 @@ int main(void)
         cmocka_unit_test(test_expired_without_tick),
         cmocka_unit_test(test_times_do_not_overflow),
         cmocka_unit_test(test_chain_of_failures),
+        cmocka_unit_test(test_renewals),
         cmocka_unit_test(test_chain_of_deadlines),
         cmocka_unit_test(test_heir_brings_its_hash),
         cmocka_unit_test(test_heir_joins),

@@ -48,9 +48,10 @@ static bool is_same(const struct category_settings *a, const struct category_set
 {
 #define SAME(field) (memcmp(&a->field, &b->field, sizeof a->field) == 0)
     return SAME(mode) && SAME(sim) && SAME(risk) && SAME(audit) && SAME(floor) && SAME(ceil) && SAME(ttl_ms) &&
-           SAME(ttl_max_ms) && SAME(jitter_pct) && SAME(stale_ms) && SAME(lease_ms) && SAME(quota_bytes) &&
-           SAME(quota_entries) && SAME(min_share_pct) && SAME(priority) && SAME(evict) && SAME(admit) && SAME(guards) &&
-           SAME(load_risk_max) && SAME(load_ttl_factor) && SAME(sliding) && SAME(n_scope_keys) && SAME(scope_keys);
+           SAME(ttl_max_ms) && SAME(jitter_pct) && SAME(stale_ms) && SAME(stale_error_ms) && SAME(lease_ms) &&
+           SAME(quota_bytes) && SAME(quota_entries) && SAME(min_share_pct) && SAME(priority) && SAME(evict) &&
+           SAME(admit) && SAME(guards) && SAME(load_risk_max) && SAME(load_ttl_factor) && SAME(sliding) &&
+           SAME(n_scope_keys) && SAME(scope_keys);
 #undef SAME
 }
 
@@ -76,7 +77,8 @@ static void test_defaults(void **state)
     assert_int_equal(s.evict, EVICT_LRU);
     assert_int_equal(s.admit, ADMIT_ALWAYS);
     assert_true(s.load_risk_max == 0 && s.load_ttl_factor == 0 && !s.sliding && s.n_scope_keys == 0);
-    assert_true(s.ttl_max_ms == 0 && s.stale_ms == 0 && s.quota_bytes == 0 && s.quota_entries == 0);
+    assert_true(s.ttl_max_ms == 0 && s.stale_ms == 0 && s.stale_error_ms == 0 && s.quota_bytes == 0 &&
+                s.quota_entries == 0);
 }
 
 static void test_words(void **state)
@@ -85,10 +87,11 @@ static void test_words(void **state)
     struct category_settings s =
         with("mode SEMANTIC Sim 0.9 TTL 60000 ttlmax 120000 GUARD number Date QUOTA 10mb entries 7 "
              "REQUIRESCOPE tenant User EVICT cost ADMIT second LOADMAX .8 2.5 SLIDING yes "
-             "PRIORITY 100 MINSHARE 12.5 STALE 5 LEASE 1 JITTER 0 FLOOR 0.7 CEIL 0.95 AUDIT 1e-2");
+             "PRIORITY 100 MINSHARE 12.5 STALE 5 STALEERROR 9 LEASE 1 JITTER 0 FLOOR 0.7 CEIL 0.95 AUDIT 1e-2");
     assert_int_equal(s.mode, CATEGORY_SEMANTIC);
     assert_true(s.sim == 0.9 && s.risk == 0 && s.floor == 0.7 && s.ceil == 0.95 && s.audit == 0.01);
-    assert_true(s.ttl_ms == 60000 && s.ttl_max_ms == 120000 && s.stale_ms == 5 && s.lease_ms == 1);
+    assert_true(s.ttl_ms == 60000 && s.ttl_max_ms == 120000 && s.stale_ms == 5 && s.stale_error_ms == 9 &&
+                s.lease_ms == 1);
     assert_int_equal(s.guards, 1u << GUARD_NUMBER | 1u << GUARD_DATE);
     assert_true(s.quota_bytes == 10u << 20 && s.quota_entries == 7 && s.min_share_pct == 12.5 && s.priority == 100);
     assert_true(s.evict == EVICT_COST && s.admit == ADMIT_SECOND && s.sliding && s.jitter_pct == 0);
@@ -284,6 +287,7 @@ static struct category_settings any_settings(struct random *random)
     s.ttl_max_ms = random_below(random, 2) ? s.ttl_ms : 0;
     s.jitter_pct = any_double(random, 0, 90);
     s.stale_ms = random_below(random, 315360000001);
+    s.stale_error_ms = random_below(random, 315360000001);
     s.lease_ms = 1 + random_below(random, 3600000);
     s.quota_bytes = random_below(random, (1ull << 50) + 1);
     s.quota_entries = random_below(random, 4294967281);

@@ -4,7 +4,7 @@
 const path = require('node:path');
 const { createClientPool } = require('redis');
 const { port, check, rejects, run } = require('./checks.js');
-const { QuireCache, Uncacheable, questionOf } =
+const { QuireCache, questionOf, eventsOf } =
     require(path.join(__dirname, '..', '..', '..', 'docs', 'recipe', 'quire_cache.js'));
 
 const MODEL = process.env.MODEL;
@@ -23,10 +23,7 @@ const embed = async (text) => (await (await post('/v1/embeddings', { input: text
 const complete = async (request) => Buffer.from(await (await post('/v1/chat/completions', request)).arrayBuffer());
 
 async function* streamed(request) {
-    const text = await (await post('/v1/chat/completions', request)).text();
-    const events = text.split('\n\n').slice(0, -1);
-    for (const event of events) yield Buffer.from(event + '\n\n');
-    if (!text.includes('[DONE]')) throw new Uncacheable({});
+    yield* eventsOf((await post('/v1/chat/completions', request)).body);
 }
 
 const request = (text, more) => ({
@@ -81,8 +78,40 @@ async function streams(cache, label) {
     const second = await ask(question);
     check(label + ': a stream is replayed with its borders', first.status === 'miss' && second.status === 'exact' &&
           first.chunks.length > 5 && JSON.stringify(first.chunks) === JSON.stringify(second.chunks), second);
-    await ask(label + ' break off the story');
-    check(label + ': half a stream is not kept', (await ask(label + ' break off the story')).status === 'miss');
+    await rejects(label + ': half a stream breaks off', ask(label + ' break off the story'), /terminated/);
+    await rejects(label + ': and is not kept', ask(label + ' break off the story'), /terminated/);
+    check(label + ': the model was asked both times', (await calls(label + ' break off the story')) === 2);
+    await oddEndings(cache, label);
+}
+
+// Every odd ending twice: it reaches its user, is not kept, and nobody waits for it.
+async function oddEndings(cache, label) {
+    const question = 'how does the tide turn';
+    const shown = async (words, more = {}) => {
+        const body = { ...request(`${label} ${words} ${question}`, { stream: true, ...more }), model: 'm:' + words };
+        const answer = await cache.askStream(body, streamed, { category: 'near' });
+        const chunks = [];
+        for await (const chunk of answer.chunks) chunks.push(chunk.toString());
+        return { status: answer.status, text: chunks.join('') };
+    };
+    for (const words of ['length', 'tool_calls', 'error-first', 'error-in-stream', 'error-in-stream=done', 'no-finish',
+                         'no-done', 'empty', 'choices=2,length']) {
+        const seen = [await shown(words), await shown(words)];
+        check(`${label}: ${words} is not kept`, seen.every((x) => x.status === 'miss' && x.text.includes('data:')), seen);
+    }
+    await shown('content_filter');
+    check(label + ': a refused stream is negative', (await shown('content_filter')).status === 'negative');
+    for (const words of ['crlf', 'cr', 'split', 'comments', 'choices=2', 'reasoning']) {
+        const seen = [await shown(words), await shown(words)];
+        check(`${label}: ${words} is kept as it came`, seen[1].status === 'exact' && seen[0].text === seen[1].text, seen);
+    }
+    const wants = { stream_options: { include_usage: true } };
+    const plain = await shown('pace=1');
+    const counted = await shown('pace=1', wants);
+    check(label + ': tokens are shown to who asks for them', counted.status === 'exact' &&
+          counted.text.includes('"completion_tokens"'), counted);
+    check(label + ': and to nobody else', !plain.text.includes('"choices": []') &&
+          !(await shown('pace=1')).text.includes('"choices": []'), plain);
 }
 
 async function ageing(cache, label) {

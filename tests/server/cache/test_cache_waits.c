@@ -209,12 +209,72 @@ static void test_stop_while_waiting(void **state)
     sc_end(s, &c);
 }
 
+/* What a gateway asks before it has a vector, while an answer takes long, and when the model has failed. */
+static void ask_as_a_gateway(struct connection *c)
+{
+    char lease[LEASE_TOKEN_BYTES], words[200];
+    expect_text(c, "SC.CAT.SET f g SIM 0.9 TTL 20 JITTER 0 STALEERROR 600000 LEASE 60000", "OK");
+    struct reply r = sc_say(c, NULL, "SC.GET f CAT g HASH h1 COMPAT k PROBE");
+    sc_check_status(&r, "miss");
+    sc_copy_field(&r, "lease", lease, sizeof lease);
+    reply_free(&r);
+    snprintf(words, sizeof words, "SC.RENEW f %s", lease);
+    r = ask(c, words);
+    assert_true(r.type == ':' && r.integer > 50000 && r.integer <= 60000);
+    reply_free(&r);
+    snprintf(words, sizeof words, "SC.RENEW f %s MS 1", lease);
+    r = ask(c, words);
+    assert_true(r.type == ':' && r.integer > 50000);
+    reply_free(&r);
+    r = sc_say(c, sc_at(0, 1), "SC.PUT f CAT g HASH h1 COMPAT k VEC @ VALUE old LEASE %s", lease);
+    sc_check_field(&r, "outcome", "stored");
+    reply_free(&r);
+    snprintf(words, sizeof words, "SC.RENEW f %s", lease);
+    expect_error(c, words, "ERR the lease is over");
+    expect_error(c, "SC.RENEW f made-up", "ERR no such lease");
+    expect_error(c, "SC.RENEW f made-up MS 0", "ERR MS is '0': give a whole number from 1");
+    expect_error(c, "SC.RENEW f made-up TTL 5", "ERR syntax error at 'TTL'");
+    expect_error(c, "SC.RENEW nobody x", "ERR no such cache");
+    r = sc_say(c, NULL, "SC.GET f CAT g HASH h2 COMPAT k PROBE");
+    sc_check_status(&r, "vector");
+    assert_true(reply_field(&r, "lease")->null && !reply_field(&r, "id"));
+    reply_free(&r);
+    usleep(40000);
+    sc_check_get(c, NULL, "f CAT g HASH h1 COMPAT k NOLEASE", "miss");
+    r = sc_say(c, NULL, "SC.GET f CAT g HASH h1 COMPAT k ONERROR");
+    sc_check_status(&r, "stale");
+    sc_check_field(&r, "value", "old");
+    assert_true(reply_field(&r, "lease")->null);
+    reply_free(&r);
+    r = sc_say(c, sc_at(0, 0.95), "SC.GET f CAT g HASH h2 COMPAT k VEC @ ONERROR WAIT 100");
+    sc_check_status(&r, "stale");
+    reply_free(&r);
+    r = sc_say(c, sc_at(0, 1), "SC.GET f CAT g HASH h2 VEC @ PROBE");
+    assert_int_equal(r.type, '-');
+    assert_non_null(strstr(r.text, "probe"));
+    reply_free(&r);
+    expect_integer(c, "SC.INVALIDATE f ALL", 1);
+}
+
+static void test_what_a_gateway_asks(void **state)
+{
+    struct connection c;
+    struct test_server *s = sc_serve(&c);
+    (void)state;
+    ask_as_a_gateway(&c);
+    struct reply r = ask(&c, "HELLO 3");
+    reply_free(&r);
+    ask_as_a_gateway(&c);
+    sc_end(s, &c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leader_puts),          cmocka_unit_test(test_leader_fails),
         cmocka_unit_test(test_waits_that_end),       cmocka_unit_test(test_waiting_client_goes),
         cmocka_unit_test(test_killed_while_waiting), cmocka_unit_test(test_stop_while_waiting),
+        cmocka_unit_test(test_what_a_gateway_asks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

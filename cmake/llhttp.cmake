@@ -1,0 +1,17 @@
+# llhttp.cmake - llhttp, the parser of HTTP/1.1, as a library: Debian's libllhttp-dev where there is one; Debian 12 has its
+# C files in the package node-llhttp. They are compiled in strict mode: without it a bare LF ends a line, and more.
+pkg_check_modules(LLHTTP QUIET IMPORTED_TARGET libllhttp>=8)
+if(TARGET PkgConfig::LLHTTP)
+  add_library(llhttp INTERFACE)
+  target_link_libraries(llhttp INTERFACE PkgConfig::LLHTTP)
+else()
+  find_path(LLHTTP_SOURCE llhttp.c PATHS /usr/share/llhttp NO_DEFAULT_PATH)
+  find_path(LLHTTP_INCLUDE llhttp.h PATHS /usr/share/include/llhttp NO_DEFAULT_PATH)
+  if(NOT LLHTTP_SOURCE OR NOT LLHTTP_INCLUDE)
+    message(FATAL_ERROR "no llhttp: tools/setup-debian.sh run installs node-llhttp, which has its sources")
+  endif()
+  add_library(llhttp STATIC ${LLHTTP_SOURCE}/llhttp.c ${LLHTTP_SOURCE}/api.c ${LLHTTP_SOURCE}/http.c)
+  target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_INCLUDE})
+  target_compile_definitions(llhttp PUBLIC LLHTTP_STRICT_MODE=1)
+  set_target_properties(llhttp PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endif()

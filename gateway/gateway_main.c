@@ -1,0 +1,257 @@
+/*
+ * gateway_main.c - the program quire-gateway: arguments, signals, the loop.
+ *
+ * SIGHUP reads the settings again; a file that cannot be taken leaves the old ones in force. SIGTERM and SIGINT stop:
+ * requests that run may end, at most for stop-timeout; a second one ends the process at once. Exit status: 0 after a
+ * stop, 1 when the gateway could not start, 2 for wrong arguments and settings.
+ */
+#include "gateway/proxy/proxy.h"
+#include "gateway/settings/settings.h"
+#include "gateway/telemetry/telemetry_log.h"
+#include "io/error.h"
+#include <curl/curl.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define ASSIGNED_MAX 256
+
+struct gateway {
+    struct event_base *base;
+    struct settings *settings; /* until the proxy has them */
+    struct proxy *proxy;
+    const char *file;
+    char *assigned[ASSIGNED_MAX]; /* "name=value" of the command line */
+    uint32_t n_assigned;
+    bool stopping;
+};
+
+static void print_help(void)
+{
+    printf("quire-gateway %s: an OpenAI-compatible endpoint in front of model servers, with a semantic cache\n\n"
+           "usage: quire-gateway [--settings FILE] [--NAME VALUE]... [--set NAME=VALUE]...\n\n"
+           "  --settings FILE   a JSON object of settings; read again at SIGHUP\n"
+           "  --upstream URL    a model server; may be given several times\n"
+           "  --NAME VALUE      any setting below; also --NAME=VALUE and --set NAME=VALUE\n"
+           "  --check-settings  say whether the settings can be taken, and end\n"
+           "  --print-settings  show all of them as JSON, without secrets, and end\n"
+           "  --help, --version\n",
+           QUIRE_VERSION_STRING);
+    settings_print_help(stdout);
+    printf("\nexamples:\n"
+           "  quire-gateway --upstream http://127.0.0.1:8000\n"
+           "  quire-gateway --upstream https://api.openai.com/v1 --server unix:/run/quire/quire.sock\n"
+           "  quire-gateway --settings /etc/quire/gateway.json --listen 0.0.0.0:8080 --set log-level=warning\n"
+           "  OPENAI_BASE_URL=http://127.0.0.1:8080/v1 your-program\n");
+}
+
+static int add_assigned(struct gateway *g, const char *name, size_t bytes, const char *value, struct quire_error *err)
+{
+    size_t n = bytes + strlen(value) + 2;
+    char *text = g->n_assigned < ASSIGNED_MAX ? malloc(n) : NULL;
+    if (!text)
+        return error_set(err, QUIRE_ELIMIT, "more than %d settings on the command line", ASSIGNED_MAX);
+    snprintf(text, n, "%.*s=%s", (int)bytes, name, value);
+    g->assigned[g->n_assigned++] = text;
+    return 0;
+}
+
+enum what { RUN, CHECK, PRINT, HELP, VERSION };
+
+static int read_arguments(struct gateway *g, int argc, char **argv, enum what *what, struct quire_error *err)
+{
+    static const char *const words[] = {"--check-settings", "--print-settings", "--help", "--version"};
+    int rc = 0;
+    for (int i = 1; i < argc && rc == 0; i++) {
+        const char *name = argv[i], *equals = strchr(name, '=');
+        bool is_word = strcmp(name, "-h") == 0;
+        if (is_word)
+            *what = HELP;
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+            if (strcmp(name, words[k]) == 0) {
+                *what = (enum what)(CHECK + k);
+                is_word = true;
+            }
+        }
+        if (is_word)
+            continue;
+        if (strncmp(name, "--", 2) != 0 || name[2] == 0)
+            return error_set(err, QUIRE_EINVALID, "%s: not an option; quire-gateway --help lists them", name);
+        if (equals) {
+            rc = add_assigned(g, name + 2, (size_t)(equals - name - 2), equals + 1, err);
+            continue;
+        }
+        if (i + 1 == argc)
+            return error_set(err, QUIRE_EINVALID, "%s: a value is missing behind it", name);
+        const char *value = argv[++i];
+        if (strcmp(name, "--settings") == 0)
+            g->file = value;
+        else if (strcmp(name, "--set") == 0) {
+            equals = strchr(value, '=');
+            rc = equals ? add_assigned(g, value, (size_t)(equals - value), equals + 1, err)
+                        : error_set(err, QUIRE_EINVALID, "--set %s: not name=value", value);
+        } else
+            rc = add_assigned(g, name + 2, strlen(name + 2), value, err);
+    }
+    return rc;
+}
+
+static int read_settings(const struct gateway *g, struct settings **out, struct quire_error *err)
+{
+    return settings_read(g->file, (const char *const *)g->assigned, g->n_assigned, out, err);
+}
+
+/* ---- signals ---- */
+
+static void on_hangup(evutil_socket_t signal_number, short what, void *context)
+{
+    struct gateway *g = context;
+    struct settings *settings = NULL;
+    struct quire_error err = {0};
+    (void)signal_number;
+    (void)what;
+    int rc = read_settings(g, &settings, &err);
+    if (rc == 0 && (rc = proxy_reload(g->proxy, settings, &err)) < 0)
+        settings_destroy(settings);
+    if (rc < 0)
+        telemetry_log(TELEMETRY_ERROR, "the settings stay as they were: %s", err.message);
+    else
+        telemetry_log(TELEMETRY_NOTICE, "settings read again");
+}
+
+static void on_drained(void *context)
+{
+    struct gateway *g = context;
+    event_base_loopexit(g->base, NULL);
+}
+
+static void on_stop_signal(evutil_socket_t signal_number, short what, void *context)
+{
+    struct gateway *g = context;
+    (void)what;
+    if (g->stopping) {
+        telemetry_log(TELEMETRY_WARNING, "received signal %d again: ends at once", (int)signal_number);
+        event_base_loopbreak(g->base);
+        return;
+    }
+    g->stopping = true;
+    telemetry_log(TELEMETRY_NOTICE, "received signal %d: requests under way may end", (int)signal_number);
+    proxy_stop(g->proxy, on_drained, g);
+}
+
+/* ---- running ---- */
+
+/* The port in a file, whole or not at all: who waits for the file must not read half a number. */
+static int write_port(const char *path, unsigned port, struct quire_error *err)
+{
+    char temporary[4096];
+    int n = snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid());
+    if (n < 0 || (size_t)n >= sizeof temporary)
+        return error_set(err, QUIRE_EINVALID, "port-file: a path of %zu bytes is too long", strlen(path));
+    FILE *file = fopen(temporary, "we");
+    if (!file)
+        return error_set_errno(err, errno, "write port-file", path);
+    bool written = fprintf(file, "%u\n", port) > 0;
+    written = fclose(file) == 0 && written;
+    if (written && rename(temporary, path) == 0)
+        return 0;
+    int rc = error_set_errno(err, errno, "write port-file", path);
+    unlink(temporary);
+    return rc;
+}
+
+static struct event_base *make_base(void)
+{
+    struct event_config *config = event_config_new();
+    if (!config)
+        return NULL;
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+    struct event_base *base = event_base_new_with_config(config);
+    event_config_free(config);
+    return base;
+}
+
+static int run(struct gateway *g, struct quire_error *err)
+{
+    const int stops[] = {SIGTERM, SIGINT};
+    struct event *signals[3] = {NULL};
+    char port_file[4096];
+    snprintf(port_file, sizeof port_file, "%s", g->settings->port_file);
+    int rc = (g->base = make_base()) ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for the loop");
+    if (rc == 0)
+        rc = proxy_create(g->base, g->settings, &g->proxy, err);
+    if (rc == 0) {
+        g->settings = NULL; /* they are the proxy's */
+        rc = proxy_listen(g->proxy, err);
+    }
+    for (size_t i = 0; i < 3 && rc == 0; i++) {
+        signals[i] =
+            i < 2 ? evsignal_new(g->base, stops[i], on_stop_signal, g) : evsignal_new(g->base, SIGHUP, on_hangup, g);
+        if (!signals[i] || evsignal_add(signals[i], NULL) < 0)
+            rc = error_set(err, QUIRE_ENOMEM, "no memory for signals");
+    }
+    if (rc == 0 && *port_file)
+        rc = write_port(port_file, proxy_port(g->proxy), err);
+    if (rc == 0) {
+        telemetry_log(TELEMETRY_NOTICE, "quire-gateway %s accepts connections on port %u", QUIRE_VERSION_STRING,
+                      proxy_port(g->proxy));
+        event_base_dispatch(g->base);
+        telemetry_log(TELEMETRY_NOTICE, "stopped");
+        if (*port_file)
+            unlink(port_file);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        if (signals[i])
+            event_free(signals[i]);
+    }
+    proxy_destroy(g->proxy);
+    if (g->base)
+        event_base_free(g->base);
+    return rc;
+}
+
+static void raise_files_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* where this is refused, accepting says so when it runs out */
+}
+
+int main(int argc, char **argv)
+{
+    struct gateway g = {0};
+    struct quire_error err = {0};
+    enum what what = RUN;
+    int rc = read_arguments(&g, argc, argv, &what, &err), status = 0;
+    if (rc == 0 && what == HELP)
+        print_help();
+    else if (rc == 0 && what == VERSION)
+        printf("quire-gateway %s\n", QUIRE_VERSION_STRING);
+    else if (rc == 0)
+        rc = read_settings(&g, &g.settings, &err);
+    if (rc < 0)
+        status = 2;
+    else if (what == CHECK)
+        printf("the settings can be taken\n");
+    else if (what == PRINT)
+        rc = settings_print(g.settings, stdout, &err);
+    else if (what == RUN) {
+        signal(SIGPIPE, SIG_IGN);
+        raise_files_limit();
+        curl_global_init(CURL_GLOBAL_DEFAULT);
+        rc = run(&g, &err);
+        curl_global_cleanup();
+    }
+    if (rc < 0)
+        fprintf(stderr, "quire-gateway: %s\n", err.message);
+    settings_destroy(g.settings);
+    for (uint32_t i = 0; i < g.n_assigned; i++)
+        free(g.assigned[i]);
+    return status ? status : rc < 0 ? 1 : 0;
+}

@@ -1,0 +1,61 @@
+/*
+ * flow.h - every request that is not the gateway's own: whose it is, whether the cache is asked, and how it is
+ * answered.
+ *
+ * The order of work for one request: credential and limits; /quire/... and /v1/models; for a route of the cache the
+ * body, its keys, its category and the gates; then a flight (flight.h) that is joined or opened. Who opens one sends
+ * an errand: look up in the cache, else ask the upstream, stream the answer to all who have joined, and keep it. All
+ * else is passed on unread (pass.h).
+ *
+ * Fail open: nothing that goes wrong with cache, encoder or judge makes a request fail; the answer's X-Quire-Cache
+ * says `down` and X-Quire-Reason why.
+ */
+#ifndef QUIRE_GATEWAY_FLOW_H
+#define QUIRE_GATEWAY_FLOW_H
+
+#include "quire.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct evbuffer;
+struct event_base;
+struct flow;
+struct http_request;
+struct settings;
+struct telemetry;
+struct upstream_set;
+
+/* How a request ended. Texts are valid during the call of flow_done; "" where there is none. */
+struct flow_end {
+    const char *route; /* "chat", "completions", "embeddings", "responses", "messages", "models", "quire", "other" */
+    const char
+        *cache; /* "hit", "exact", "stale", "miss", "negative", "bypass", "audit", "down"; "" : not a route of it */
+    const char *reason, *category, *model, *upstream;
+    const char *tenant;   /* its scope; never a credential */
+    const char *question; /* for the setting log-texts; "" where that is off */
+    double similarity;    /* -1: none */
+    uint64_t tokens_saved;
+    uint64_t cache_us, embed_us, connect_us, upstream_us; /* 0: was not asked */
+    bool joined;                                          /* it read another request's answer */
+    bool client_gone, upstream_failed;
+};
+
+/* After the answer's end (http_handlers.done), once. */
+typedef void flow_done(void *context, struct http_request *r, const struct flow_end *end);
+
+/* `settings` and the others are borrowed; settings until flow_reload gives others. */
+int flow_create(struct event_base *base, const struct settings *settings, struct upstream_set *upstreams,
+                struct telemetry *telemetry, struct flow **out, struct quire_error *err);
+/* There are no requests any more (http_server_destroy was called). NULL is fine. */
+void flow_destroy(struct flow *flow);
+/* Key file and policies change at once; server, cache, encoder and secret stay as they were at the start. On failure
+ * all is as it was. */
+int flow_reload(struct flow *flow, const struct settings *settings, struct quire_error *err);
+
+/* Owns r from here on; r's head is in, of its body nothing has been asked for yet. */
+void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void *context);
+
+/* Appends members of a JSON object for /health: "server": {...}, "cache": {...}, "encoder": {...}. */
+int flow_describe(const struct flow *flow, struct evbuffer *out);
+
+#endif

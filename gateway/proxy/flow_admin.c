@@ -1,0 +1,282 @@
+/*
+ * flow_admin.c - what applications and operators say about entries.
+ *
+ *     POST   /quire/feedback    {"id": "...", "good": false, "similarity": 0.93}
+ *     DELETE /quire/entries/ID
+ *     POST   /quire/invalidate  {"tags": ["doc:17"]}, {"dry_run": false, ...}; one selector; dry by default
+ *
+ * Feedback is for everybody whose credential is known (key file) or was accepted by the upstream lately: whoever has
+ * the id was given the answer. It makes an answer rarer, never more frequent than its category allows. To delete needs
+ * the admin-key, or a key of the key file with "admin": true.
+ */
+#include "gateway/proxy/flow_admin.h"
+#include "gateway/proxy/flow_priv.h"
+#include "gateway/settings/settings.h"
+#include "io/clock.h"
+#include <event2/buffer.h>
+#include <hiredis/hiredis.h>
+#include <jansson.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BODY_MAX  65536u
+#define WORDS_MAX 1000u
+#define ID_DIGITS 16u
+
+struct admin_work {
+    struct turn *turn;
+    struct sc_call *call;
+    const char *counts; /* name of the number in the answer; NULL: {"ok": true} */
+    bool dry_run;
+};
+
+bool flow_admin_has_key(const struct turn *turn)
+{
+    const char *key = turn->flow->settings->admin_key, *given = http_field(turn->r, "Authorization");
+    return *key && given && strncmp(given, "Bearer ", 7) == 0 && strlen(given + 7) == strlen(key) &&
+           CRYPTO_memcmp(given + 7, key, strlen(key)) == 0;
+}
+
+static void answer_text(struct turn *turn, const char *text)
+{
+    struct fields fields = {0};
+    fields_append(&fields, "Content-Type", "application/json");
+    flow_turn_fields(turn, &fields);
+    http_answer(turn->r, 200, &fields, text, strlen(text));
+    fields_fini(&fields);
+}
+
+static void on_reply(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
+{
+    struct admin_work *work = context;
+    struct turn *turn = work->turn;
+    char text[120];
+    turn->work = NULL;
+    turn->gone = NULL;
+    if (outcome == SC_ERROR) {
+        flow_turn_refuse(turn, 400, "refused", "%s", why);
+    } else if (outcome != SC_REPLY) {
+        flow_turn_refuse(turn, 503, "no_cache", "%s", why);
+    } else if (work->counts) {
+        snprintf(text, sizeof text, "{\"%s\": %lld, \"dry_run\": %s}\n", work->counts,
+                 reply->type == REDIS_REPLY_INTEGER ? (long long)reply->integer : 0, work->dry_run ? "true" : "false");
+        answer_text(turn, text);
+    } else {
+        answer_text(turn, "{\"ok\": true}\n");
+    }
+    free(work);
+}
+
+static void on_gone(struct turn *turn)
+{
+    struct admin_work *work = turn->work;
+    sc_cancel(work->call);
+    turn->work = NULL;
+    turn->gone = NULL;
+    free(work);
+}
+
+static void send_words(struct turn *turn, const char *const *words, unsigned n, const char *counts, bool dry_run)
+{
+    struct flow *flow = turn->flow;
+    struct admin_work *work = calloc(1, sizeof *work);
+    size_t bytes[WORDS_MAX];
+    for (unsigned i = 0; i < n; i++)
+        bytes[i] = strlen(words[i]);
+    if (work) {
+        *work = (struct admin_work){.turn = turn, .counts = counts, .dry_run = dry_run};
+        work->call = sc_call(flow->client, n, words, bytes, 10000, on_reply, work);
+    }
+    if (!work || !work->call) {
+        free(work);
+        flow_turn_refuse(turn, 503, "no_cache", "no memory for a command");
+        return;
+    }
+    turn->work = work;
+    turn->gone = on_gone;
+}
+
+static bool is_id(const char *id)
+{
+    return id && strlen(id) == ID_DIGITS && strspn(id, "0123456789abcdefABCDEF") == ID_DIGITS;
+}
+
+static void feedback(struct turn *turn, const json_t *body)
+{
+    const char *id = json_string_value(json_object_get(body, "id"));
+    const json_t *good = json_object_get(body, "good"), *similarity = json_object_get(body, "similarity");
+    char sim[24];
+    const char *words[6] = {"SC.FEEDBACK", turn->flow->cache, id, json_is_true(good) ? "GOOD" : "BAD", "SIM", sim};
+    if (!is_id(id) || !json_is_boolean(good)) {
+        flow_turn_refuse(turn, 400, "bad_body",
+                         "give {\"id\": \"16 hexadecimal digits of X-Quire-Id\", \"good\": true or "
+                         "false, \"similarity\": that of the answer, where it was a hit}");
+        return;
+    }
+    if (similarity && !json_is_null(similarity) &&
+        (!json_is_number(similarity) || json_number_value(similarity) < 0 || json_number_value(similarity) > 1)) {
+        flow_turn_refuse(turn, 400, "bad_body", "similarity must be a number from 0 to 1");
+        return;
+    }
+    snprintf(sim, sizeof sim, "%.6f", json_number_value(similarity));
+    send_words(turn, words, json_is_number(similarity) ? 6 : 4, NULL, false);
+}
+
+/* The words of a list of texts, or of one text. */
+static bool add_texts(const json_t *value, const char **words, unsigned *n)
+{
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    if (count == 0 || *n + count > WORDS_MAX - 4)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const char *text = json_string_value(json_is_array(value) ? json_array_get(value, i) : value);
+        if (!text || !*text)
+            return false;
+        words[(*n)++] = text;
+    }
+    return true;
+}
+
+static const struct {
+    const char *name, *word;
+} selectors[] = {{"ids", "ID"},          {"tags", "TAG"},    {"category", "CAT"},     {"model", "MODEL"},
+                 {"encoder", "ENCODER"}, {"scope", "SCOPE"}, {"before_ms", "BEFORE"}, {"all", "ALL"}};
+enum { SELECTORS = sizeof selectors / sizeof *selectors };
+
+/* The words of the one selector; false: it is none. */
+static bool add_selector(const char *name, const char *word, const json_t *value, const char **words, unsigned *n,
+                         char number[24])
+{
+    words[(*n)++] = word;
+    if (strcmp(name, "all") == 0)
+        return json_is_true(value);
+    if (strcmp(name, "before_ms") == 0) {
+        snprintf(number, 24, "%lld", (long long)json_integer_value(value));
+        words[(*n)++] = number;
+        return json_is_integer(value) && json_integer_value(value) >= 0;
+    }
+    if (strcmp(name, "scope") == 0) {
+        const char *key;
+        json_t *text;
+        json_object_foreach((json_t *)value, key, text)
+        {
+            words[(*n)++] = key;
+            words[(*n)++] = json_string_value(text);
+            return json_object_size(value) == 1 && words[*n - 1];
+        }
+        return false;
+    }
+    return add_texts(value, words, n);
+}
+
+static void invalidate(struct turn *turn, const json_t *body)
+{
+    const char *words[WORDS_MAX] = {"SC.INVALIDATE", turn->flow->cache}, *name;
+    const json_t *dry = json_object_get(body, "dry_run");
+    char number[24];
+    unsigned n = 2, chosen = 0;
+    bool ok = !dry || json_is_boolean(dry), dry_run = !json_is_false(dry);
+    json_t *value;
+    json_object_foreach((json_t *)body, name, value)
+    {
+        unsigned i = 0;
+        while (i < SELECTORS && strcmp(selectors[i].name, name) != 0)
+            i++;
+        if (strcmp(name, "dry_run") == 0)
+            continue;
+        ok = ok && i < SELECTORS && ++chosen == 1 && add_selector(name, selectors[i].word, value, words, &n, number);
+    }
+    if (!ok || chosen != 1) {
+        flow_turn_refuse(
+            turn, 400, "bad_body",
+            "give exactly one of ids, tags, category, model, encoder, scope {\"key\": \"value\"}, before_ms, all "
+            "(true); it only counts unless \"dry_run\": false is given too");
+        return;
+    }
+    if (dry_run)
+        words[n++] = "DRYRUN";
+    send_words(turn, words, n, "entries", dry_run);
+}
+
+static void with_body(struct turn *turn, void (*act)(struct turn *turn, const json_t *body))
+{
+    struct evbuffer *body = http_body(turn->r);
+    size_t bytes = evbuffer_get_length(body);
+    const char *text = (const char *)evbuffer_pullup(body, -1);
+    json_error_t where;
+    json_t *root;
+    if (!http_body_is_whole(turn->r)) {
+        flow_turn_refuse(turn, 413, "too_large", "the body is larger than %u bytes", BODY_MAX);
+        return;
+    }
+    root = json_loadb(text ? text : "", bytes, JSON_REJECT_DUPLICATES, &where);
+    if (json_is_object(root))
+        act(turn, root);
+    else
+        flow_turn_refuse(turn, 400, "bad_body", "the body must be a JSON object: %s", root ? "it is none" : where.text);
+    json_decref(root);
+}
+
+static bool path_is(const struct turn *turn, const char *method, const char *path)
+{
+    size_t bytes;
+    const char *given = http_path(turn->r, &bytes);
+    return strcmp(http_method(turn->r), method) == 0 && strlen(path) == bytes && memcmp(path, given, bytes) == 0;
+}
+
+static bool may_change(struct turn *turn)
+{
+    if (turn->caller.admin)
+        return true;
+    flow_turn_refuse(turn, 403, "not_allowed",
+                     "this needs the admin-key of the settings, or a key with \"admin\": true in the key file");
+    return false;
+}
+
+static bool may_tell(struct turn *turn)
+{
+    if (turn->caller.admin || turn->caller.in_key_file ||
+        policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000))
+        return true;
+    flow_turn_refuse(turn, 401, "not_accepted", "feedback is for credentials that the upstream accepted lately");
+    return false;
+}
+
+static void body_ready(struct turn *turn)
+{
+    with_body(turn, path_is(turn, "POST", "/quire/feedback") ? feedback : invalidate);
+}
+
+static void forget_entry(struct turn *turn, const char *target)
+{
+    char id[ID_DIGITS + 1];
+    snprintf(id, sizeof id, "%s", target);
+    if (strlen(target) != ID_DIGITS || !is_id(id))
+        flow_turn_refuse(turn, 400, "bad_id",
+                         "DELETE /quire/entries/ID: ID is the 16 hexadecimal digits of X-Quire-Id");
+    else
+        send_words(turn, (const char *[]){"SC.DEL", turn->flow->cache, id}, 3, "removed", false);
+}
+
+void flow_admin_begin(struct turn *turn)
+{
+    size_t bytes;
+    const char *path = http_path(turn->r, &bytes);
+    bool to_tell = path_is(turn, "POST", "/quire/feedback"), to_change = path_is(turn, "POST", "/quire/invalidate");
+    if (!turn->flow->client) {
+        flow_turn_refuse(turn, 503, "no_cache", "the cache is off (cache-on)");
+    } else if (to_tell || to_change) {
+        if (!(to_tell ? may_tell(turn) : may_change(turn)))
+            return;
+        turn->body = body_ready;
+        http_read(turn->r, BODY_MAX);
+    } else if (strcmp(http_method(turn->r), "DELETE") == 0 && bytes > 15 && memcmp(path, "/quire/entries/", 15) == 0) {
+        if (may_change(turn))
+            forget_entry(turn, path + 15);
+    } else {
+        flow_turn_refuse(turn, 404, "not_found",
+                         "there are POST /quire/feedback, DELETE /quire/entries/ID and POST /quire/invalidate");
+    }
+}

@@ -1,0 +1,333 @@
+/*
+ * flow_answer.c - an errand asks the upstream, and its answer goes to the flight as it comes.
+ *
+ * Bytes pass unread where they cannot be kept (another status, another type, compressed). Otherwise streams are cut at
+ * the borders of their events, which is where members may start to differ: the usage chunk is only for those who
+ * asked.
+ *
+ * The head of a stream waits for its first event: an upstream that says 200 and then an error before all else
+ * (llama.cpp and vLLM do) is answered with the error's own status, so that clients raise what they should.
+ *
+ * When the upstream fails (no answer, 429, 5xx) and the category has STALEERROR, the cache is asked for an old answer
+ * before the failure goes to the clients; the upstream's answer is paused meanwhile.
+ */
+#include "gateway/proxy/flow_priv.h"
+#include "gateway/settings/settings.h"
+#include "gateway/telemetry/telemetry.h"
+#include "io/clock.h"
+#include <assert.h>
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- the lease --------------------------------------------------------------------------------------------------- */
+
+static void renew_later(struct errand *e)
+{
+    uint64_t ms = e->lease_ms / 3 > 20 ? e->lease_ms / 3 : 20;
+    struct timeval pause = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+    if (!e->lease)
+        return;
+    e->timer_is = TIMER_RENEW;
+    evtimer_add(&e->timer, &pause);
+}
+
+static void on_renewed(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
+{
+    struct errand *e = context;
+    (void)reply;
+    (void)why;
+    e->sc = NULL;
+    if (outcome ==
+        SC_ERROR) { /* it is over: another may be at it; what is put without it counts if nothing newer is there */
+        flow_errand_drop_lease(e);
+    }
+    renew_later(e);
+}
+
+void flow_answer_renew(struct errand *e)
+{
+    if (!e->lease || e->sc) {
+        renew_later(e);
+        return;
+    }
+    e->sc = flow_words_renew(e, on_renewed);
+    if (!e->sc)
+        renew_later(e);
+}
+
+/* ---- an old answer where the upstream fails ---------------------------------------------------------------------- */
+
+static void go_on_with_failure(struct errand *e);
+
+static void on_old_answer(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
+{
+    struct errand *e = context;
+    struct sc_get get;
+    (void)why;
+    e->sc = NULL;
+    if (outcome == SC_REPLY && sc_reply_get(reply, &get) &&
+        (get.status == SC_STALE || get.status == SC_EXACT || get.status == SC_HIT)) {
+        char failure[160];
+        snprintf(failure, sizeof failure, "%s", e->failure);
+        if (e->call)
+            upstream_cancel(e->call);
+        e->call = NULL;
+        flow_errand_note(e, &get);
+        flow_errand_say(e, sc_reply_status_name(get.status), "an old answer, since %s", failure);
+        e->head->upstream_failed = true;
+        flow_errand_serve(e, &get);
+        return;
+    }
+    go_on_with_failure(e);
+}
+
+/* Whether the cache is asked, and on_old_answer comes. */
+static bool ask_for_old(struct errand *e)
+{
+    if (!e->look || !e->accepted || e->background || e->stale_error_ms == 0 || !e->head)
+        return false;
+    event_del(&e->timer);
+    if (e->sc)
+        sc_cancel(e->sc);
+    flow_errand_fail(e);
+    e->keep = false;
+    e->sc_began_us = clock_us();
+    e->sc = flow_words_get(e, FLOW_GET_ONERROR, on_old_answer);
+    return e->sc != NULL;
+}
+
+/* ---- head -------------------------------------------------------------------------------------------------------- */
+
+static bool is_type(const struct fields *fields, const char *type)
+{
+    const char *value = fields_get(fields, "Content-Type");
+    return value && strncasecmp(value, type, strlen(type)) == 0;
+}
+
+static void note_credential(struct errand *e)
+{
+    struct flow *flow = e->flow;
+    if (e->status == 401 || e->status == 403)
+        policy_accepted_forget(flow->accepted, e->credential);
+    else if (e->status < 300)
+        policy_accepted_add(flow->accepted, e->credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
+}
+
+/* The upstream has failed, and there is no old answer. */
+static void go_on_with_failure(struct errand *e)
+{
+    if (e->failure_status) {
+        e->head->upstream_failed = true;
+        flow_errand_refuse(e, e->failure_status, NULL, "%s", e->failure);
+        return;
+    }
+    flow_errand_give_head(e);
+    upstream_resume(e->call);
+}
+
+static void on_head(void *context, struct upstream_call *call, const struct upstream_head *head)
+{
+    struct errand *e = context;
+    const char *encoding = fields_get(head->fields, "Content-Encoding");
+    bool plain = !encoding || strcasecmp(encoding, "identity") == 0;
+    e->status = e->head->status = head->status;
+    e->head->upstream_us = clock_us() - e->upstream_began_us;
+    snprintf(e->head->upstream, sizeof e->head->upstream, "%s", head->upstream);
+    note_credential(e);
+    e->events = plain && head->status == 200 && is_type(head->fields, "text/event-stream");
+    e->answer_is_json = plain && head->status == 200 && is_type(head->fields, "application/json");
+    e->keep = e->keep && (e->stream ? e->events : e->answer_is_json);
+    e->head->kind = HEAD_UPSTREAM;
+    e->head->events = e->events;
+    e->head->length = e->events ? -1 : head->length;
+    if (!fields_return(head->fields, &e->head->fields)) {
+        flow_errand_refuse(e, 502, "no_memory", "no memory for the upstream's answer");
+        return;
+    }
+    if (e->events) {
+        answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
+                     &e->flow->answer_json);
+        return; /* the head goes with the first event */
+    }
+    if ((head->status == 429 || head->status >= 500) && !e->failure_status) {
+        snprintf(e->failure, sizeof e->failure, "the upstream answered %d", head->status);
+        if (ask_for_old(e)) {
+            upstream_pause(call);
+            return;
+        }
+    }
+    flow_errand_give_head(e);
+}
+
+/* ---- data -------------------------------------------------------------------------------------------------------- */
+
+/* False: the errand is over. */
+static bool append(struct errand *e, const void *bytes, size_t n, unsigned flags)
+{
+    if (e->head)
+        flow_errand_give_head(e);
+    if (!flight_append(e->flight, bytes, n, flags)) {
+        flow_errand_destroy(e);
+        return false;
+    }
+    if (!flight_is_closed(e->flight) && flight_bytes(e->flight) > (size_t)e->flow->settings->join_buffer)
+        flight_close(e->flight);
+    return true;
+}
+
+/* A stream whose first event is an error: that is the answer. */
+static void answer_error(struct errand *e, const struct sse_event *event)
+{
+    struct strict_text text = event->data.bytes ? event->data : event->error;
+    struct head *head = e->head;
+    head->status = e->answer.error_status;
+    head->events = false;
+    head->length = (int64_t)text.bytes;
+    head->upstream_failed = true;
+    if (!fields_set(&head->fields, "Content-Type", "application/json"))
+        head->length = -1;
+    flow_errand_give_head(e);
+    bool whole = flight_append(e->flight, text.data, text.bytes, 0);
+    flight_finish(e->flight, whole ? FLIGHT_WHOLE : FLIGHT_BROKEN);
+    flow_errand_destroy(e);
+}
+
+/* False: the errand is over. */
+static bool take_event(struct errand *e, const struct sse_event *event)
+{
+    unsigned seen = answer_event(&e->answer, event), flags = FLIGHT_KEEP;
+    if (e->head && (seen & ANSWER_SEEN_ERROR) && e->answer.first_is_error && e->answer.error_status >= 400) {
+        answer_error(e, event);
+        return false;
+    }
+    if (seen & ANSWER_SEEN_COMMENT)
+        flags = 0;
+    if (seen & ANSWER_SEEN_USAGE)
+        flags |= FLIGHT_USAGE;
+    return append(e, event->raw.data, event->raw.bytes, flags);
+}
+
+static void on_data(void *context, struct upstream_call *call, const void *bytes, size_t n)
+{
+    struct errand *e = context;
+    const char *at = bytes;
+    struct sse_event event;
+    enum sse_status status;
+    if (!e->events) {
+        if (!append(e, bytes, n, FLIGHT_KEEP))
+            return;
+    } else {
+        while ((status = sse_next(&e->sse, &at, &n, &event)) != SSE_MORE) {
+            if (status == SSE_PART)
+                answer_part(&e->answer);
+            if (!(status == SSE_PART ? append(e, event.raw.data, event.raw.bytes, 0) : take_event(e, &event)))
+                return;
+        }
+    }
+    if (flight_full(e->flight))
+        upstream_pause(call);
+}
+
+/* ---- end --------------------------------------------------------------------------------------------------------- */
+
+static int failure_status(enum upstream_outcome outcome)
+{
+    return outcome == UPSTREAM_TIMEOUT ? 504 : 502;
+}
+
+static void on_failed(struct errand *e, const struct upstream_result *result)
+{
+    if (!e->head) { /* in the middle of the answer: everyone sees that it broke off */
+        flight_finish(e->flight, FLIGHT_BROKEN);
+        flow_errand_destroy(e);
+        return;
+    }
+    snprintf(e->failure, sizeof e->failure, "%s", result->message);
+    snprintf(e->head->upstream, sizeof e->head->upstream, "%s", result->upstream ? result->upstream : "");
+    fields_clear(&e->head->fields);
+    e->failure_status = failure_status(result->outcome);
+    if (!ask_for_old(e))
+        go_on_with_failure(e);
+}
+
+/* Of an answer in JSON, which lies in the flight in pieces. */
+static enum answer_verdict judge_json(struct errand *e)
+{
+    struct flow *flow = e->flow;
+    struct flight_piece piece;
+    uint64_t at = 0;
+    size_t bytes = 0;
+    enum answer_verdict verdict;
+    if (!flight_is_complete(e->flight))
+        return ANSWER_NOT;
+    char *all = malloc(flight_bytes(e->flight) + 1);
+    if (!all)
+        return ANSWER_NOT;
+    while (flight_kept(e->flight, &at, &piece)) {
+        memcpy(all + bytes, piece.data, piece.bytes);
+        bytes += piece.bytes;
+    }
+    answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
+                 &flow->answer_json);
+    verdict = answer_json(&e->answer, all, bytes);
+    free(all);
+    return verdict;
+}
+
+static void on_done(void *context, struct upstream_call *call, const struct upstream_result *result)
+{
+    struct errand *e = context;
+    struct sse_event event;
+    enum sse_status status;
+    enum answer_verdict verdict = ANSWER_NOT;
+    (void)call;
+    e->call = NULL;
+    if (result->outcome != UPSTREAM_WHOLE) {
+        on_failed(e, result);
+        return;
+    }
+    while (e->events && (status = sse_end(&e->sse, &event)) != SSE_MORE) {
+        if (status == SSE_PART)
+            answer_part(&e->answer);
+        if (!(status == SSE_PART ? append(e, event.raw.data, event.raw.bytes, 0) : take_event(e, &event)))
+            return;
+    }
+    if (e->head)
+        flow_errand_give_head(e);
+    flight_close(e->flight); /* who comes now is answered from the cache, with an id of its own */
+    flight_finish(e->flight, FLIGHT_WHOLE);
+    if (e->keep)
+        verdict = e->events ? answer_end(&e->answer) : judge_json(e);
+    flow_keep_begin(e, verdict);
+}
+
+static const struct upstream_events events = {on_head, on_data, NULL, on_done};
+
+void flow_answer_begin(struct errand *e)
+{
+    struct quire_error err = {0};
+    struct upstream_request request = {.method = "POST",
+                                       .target = e->target,
+                                       .fields = &e->fields,
+                                       .model = *e->model ? e->model : NULL,
+                                       .body = e->body,
+                                       .body_whole = true,
+                                       .head_timeout_ms = e->head_timeout_ms};
+    if (e->only_if_cached) {
+        flow_errand_refuse(e, 504, "not_cached", "the request says only-if-cached, and the cache has no answer to it");
+        return;
+    }
+    renew_later(e);
+    if (e->near && e->keep && !e->vector && !e->encoding)
+        flow_errand_want_vector(e);
+    e->upstream_began_us = clock_us();
+    e->call = upstream_start(e->flow->upstreams, &request, &events, e, &err);
+    if (!e->call)
+        flow_errand_refuse(e, err.code == QUIRE_ENOTFOUND ? 404 : 502,
+                           err.code == QUIRE_ENOTFOUND ? "model_not_found" : NULL, "%s", err.message);
+}

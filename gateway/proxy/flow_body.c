@@ -1,0 +1,594 @@
+/*
+ * flow_body.c - what a body asks, and what becomes of it: passed on, joined, or sent on an errand.
+ *
+ * The readers (strict, ask) are the flow's and are used up within this call: what an errand needs is copied into it. A
+ * body that cannot be read strictly is the upstream's business: it is passed on as it is, and never looked up or kept.
+ */
+#include "gateway/policy/policy_diagnosis.h"
+#include "gateway/policy/policy_route.h"
+#include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_vectors.h"
+#include "gateway/settings/settings.h"
+#include "gateway/store/sc_setup.h"
+#include "gateway/telemetry/telemetry_log.h"
+#include "gateway/text/onward.h"
+#include "io/clock.h"
+#include <assert.h>
+#include <event2/buffer.h>
+#include <math.h>
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define SALT_BYTES_MAX 256u
+
+static void bypass(struct turn *turn, const char *reason)
+{
+    flow_turn_say(turn, "bypass", "%s", reason);
+}
+
+static void pass(struct turn *turn)
+{
+    flow_turn_pass(turn, *turn->model ? turn->model : NULL);
+}
+
+/* ---- controls ---------------------------------------------------------------------------------------------------- */
+
+static void shorter(int64_t *ms, double seconds)
+{
+    int64_t given = seconds > 3e8 ? 300000000000 : (int64_t)(seconds * 1000);
+    if (seconds >= 0 && (*ms < 0 || given < *ms))
+        *ms = given;
+}
+
+/* Header fields and LiteLLM's object. False: the request was refused. */
+static bool read_controls(struct turn *turn, const struct ask *ask)
+{
+    const struct fields *fields = http_fields(turn->r);
+    struct policy_controls *c = &turn->controls;
+    struct quire_error err = {0};
+    for (uint32_t i = 0; i < fields->n; i++) {
+        const char *name = fields_name(fields, i), *value = fields_value(fields, i);
+        if (policy_control_field(c, turn->flow->allow, name, strlen(name), value, strlen(value), &err) != 0) {
+            bypass(turn, "a control of the cache cannot be read");
+            flow_turn_refuse(turn, 400, "bad_control", "%s", err.message);
+            return false;
+        }
+    }
+    if (!ask->cache.given)
+        return true;
+    c->no_cache = c->no_cache || ask->cache.no_cache;
+    c->no_store = c->no_store || ask->cache.no_store;
+    shorter(&c->ttl_ms, ask->cache.ttl_s);
+    shorter(&c->max_age_ms, ask->cache.s_maxage_s);
+    if (!ask->cache.name_space.data || ask->cache.name_space.bytes == 0)
+        return true;
+    if (ask->cache.name_space.bytes > POLICY_NAME_BYTES_MAX) {
+        flow_turn_refuse(turn, 400, "bad_control", "cache.namespace has %zu bytes: at most %u",
+                         ask->cache.name_space.bytes, POLICY_NAME_BYTES_MAX);
+        return false;
+    }
+    memcpy(c->space, ask->cache.name_space.data, ask->cache.name_space.bytes);
+    c->space[ask->cache.name_space.bytes] = 0;
+    return true;
+}
+
+/* ---- category ---------------------------------------------------------------------------------------------------- */
+
+struct choice {
+    struct sc_category category;
+    bool near;
+};
+
+/* The one beside a category of near answers that takes what only the same request may answer: "faq.exact", if there is
+ * such a one, else that of the setting exact-category. */
+static const struct sc_category *exact_beside(const struct flow *flow, const char *name)
+{
+    char beside[SC_NAME_BYTES_MAX + 8];
+    const struct sc_category *found;
+    int n = snprintf(beside, sizeof beside, "%s.exact", name);
+    found = n > 0 && (size_t)n < SC_NAME_BYTES_MAX ? sc_setup_category(flow->setup, beside, (size_t)n) : NULL;
+    if (found && strcmp(found->name, beside) == 0)
+        return found;
+    return sc_setup_category(flow->setup, flow->settings->exact_category, strlen(flow->settings->exact_category));
+}
+
+/* Why a category does not serve by nearness at present; NULL: it does. */
+static const char *not_near(const struct flow *flow, const struct sc_category *category)
+{
+    const char *why;
+    if (!category)
+        return "nearness is off: set similarity, or risk and judge";
+    if (!category->near)
+        return "the category's mode is exact";
+    if (!flow->encode)
+        return "no encoder is set: embed-url, embed-file";
+    if (!sc_setup_takes_vectors(flow->setup, &why))
+        return why;
+    if (category->by_risk && flow->settings->judge != SETTINGS_JUDGE_MODEL)
+        return "the category has RISK, which learns nothing without judge: model; or give it SIM";
+    return NULL;
+}
+
+/* False: the request was refused. choice->category.name "": there is none to use. */
+static bool choose_category(struct turn *turn, struct policy_gate *gate, const struct ask *ask, struct choice *choice)
+{
+    struct flow *flow = turn->flow;
+    const struct sc_category *category;
+    const char *name = turn->controls.category, *why, *ruled;
+    struct policy_asked asked = {.path = turn->path,
+                                 .path_bytes = strlen(turn->path),
+                                 .model = ask->model.data,
+                                 .model_bytes = ask->model.bytes,
+                                 .tenant = turn->caller.tenant,
+                                 .tenant_bytes = strlen(turn->caller.tenant),
+                                 .system = ask->system.data,
+                                 .system_bytes = ask->system.bytes};
+    *choice = (struct choice){0};
+    if (*name && !sc_setup_category(flow->setup, name, strlen(name))) {
+        char names[400];
+        sc_setup_names(flow->setup, names, sizeof names);
+        flow_turn_refuse(turn, 400, "unknown_category", "there is no category '%s'; there are: %s", name, names);
+        return false;
+    }
+    if (*name && turn->caller.categories && !policy_in_list(turn->caller.categories, name)) {
+        flow_turn_refuse(turn, 403, "category_not_allowed", "this key may not use category '%s'; it may use: %s", name,
+                         turn->caller.categories);
+        return false;
+    }
+    if (!*name) {
+        ruled = policy_route(flow->rules, flow->settings->n_routes, &asked);
+        name = ruled ? ruled : flow->settings->category;
+    }
+    category = sc_setup_category(flow->setup, name, strlen(name));
+    why = not_near(flow, category);
+    if (!why && ask->question.bytes > (size_t)flow->settings->embed_text_max)
+        why = "the question is longer than the encoder's window (setting embed-text-max)";
+    if (gate->look == POLICY_NEAR && why) {
+        gate->look = POLICY_EXACT;
+        gate->reason = why;
+    }
+    choice->near = gate->look == POLICY_NEAR;
+    if (!choice->near && (!category || category->near)) {
+        category = exact_beside(flow, name);
+        name = category && strcmp(category->name, "*") != 0 ? category->name : flow->settings->exact_category;
+        if (category && category->near)
+            category = NULL; /* nothing can be put there without a vector */
+    }
+    if (category && strlen(name) < sizeof choice->category.name) {
+        choice->category = *category;
+        memcpy(choice->category.name, name, strlen(name) + 1); /* "*" stands for the name that was asked for */
+        memcpy(turn->category, name, strlen(name) + 1);
+    }
+    return true;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static void to_hex(const uint8_t hash[CANONICAL_HASH_BYTES], char out[2 * CANONICAL_HASH_BYTES + 1])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (unsigned i = 0; i < CANONICAL_HASH_BYTES; i++) {
+        out[2 * i] = digits[hash[i] >> 4];
+        out[2 * i + 1] = digits[hash[i] & 15];
+    }
+    out[2 * CANONICAL_HASH_BYTES] = 0;
+}
+
+/* SHA-256 over texts, each with its length before it. */
+struct digest {
+    EVP_MD_CTX *context;
+    bool ok;
+};
+
+static void digest_add(struct digest *digest, const void *text, size_t bytes)
+{
+    uint64_t length = bytes;
+    digest->ok = digest->ok && EVP_DigestUpdate(digest->context, &length, sizeof length) == 1 &&
+                 EVP_DigestUpdate(digest->context, text, bytes) == 1;
+}
+
+static void digest_text(struct digest *digest, const char *text)
+{
+    digest_add(digest, text ? text : "", text ? strlen(text) : 0);
+}
+
+static bool digest_end(struct digest *digest, uint8_t out[32])
+{
+    bool ok = digest->ok && EVP_DigestFinal_ex(digest->context, out, NULL) == 1;
+    EVP_MD_CTX_free(digest->context);
+    return ok;
+}
+
+static struct digest digest_begin(void)
+{
+    struct digest digest = {.context = EVP_MD_CTX_new()};
+    digest.ok = digest.context && EVP_DigestInit_ex(digest.context, EVP_sha256(), NULL) == 1;
+    return digest;
+}
+
+/* X-Quire-Key takes the place of the body: of the same path, model and stream mode. */
+static bool own_key(const struct turn *turn, const struct ask *ask, struct canonical_keys *keys)
+{
+    struct digest digest = digest_begin();
+    const char *group = upstream_group(turn->flow->upstreams, *turn->model ? turn->model : NULL);
+    digest_text(&digest, "X-Quire-Key");
+    digest_text(&digest, turn->path);
+    digest_text(&digest, group);
+    digest_add(&digest, ask->model.data ? ask->model.data : "", ask->model.bytes);
+    digest_text(&digest, ask->features & ASK_STREAM ? "stream" : "");
+    digest_text(&digest, turn->controls.key);
+    if (!digest_end(&digest, keys->hash))
+        return false;
+    memcpy(keys->compat, keys->hash, sizeof keys->compat);
+    return true;
+}
+
+bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err)
+{
+    struct flow *flow = turn->flow;
+    struct canonical_options options = {.path = turn->path,
+                                        .upstream = upstream_group(flow->upstreams, *turn->model ? turn->model : NULL),
+                                        .ignore = (const char *const *)flow->settings->key_ignore.items,
+                                        .n_ignore = flow->settings->key_ignore.n,
+                                        .masks = flow->masks};
+    if (!options.upstream)
+        options.upstream = "";
+    if (canonical_keys(flow->canonical, ask, &options, keys, err) != 0)
+        return false;
+    policy_diagnosis_add(flow->diagnoses, turn->caller.scope, keys->compat, ask->system.data, ask->system.bytes);
+    return !*turn->controls.key || own_key(turn, ask, keys);
+}
+
+/* Requests that may share one flight: the same in all that can make a difference to the answer or to what is kept of
+ * it, and of the same credential, so that nobody reads an answer that the upstream might not have given them. */
+static bool flight_key(const struct turn *turn, const struct errand *e, uint8_t out[FLIGHT_KEY_BYTES])
+{
+    struct digest digest = digest_begin();
+    char numbers[64];
+    snprintf(numbers, sizeof numbers, "%d %d %d %lld", e->near, e->look, e->keep, (long long)e->ttl_ms);
+    digest_add(&digest, turn->caller.credential, sizeof turn->caller.credential);
+    digest_text(&digest, e->scope);
+    digest_text(&digest, e->space);
+    digest_text(&digest, e->user);
+    digest_text(&digest, e->salt);
+    digest_text(&digest, e->category);
+    digest_text(&digest, e->hash);
+    digest_text(&digest, numbers);
+    for (unsigned i = 0; i < turn->controls.n_tags; i++)
+        digest_text(&digest, turn->controls.tags[i]);
+    return digest_end(&digest, out);
+}
+
+/* ---- the errand -------------------------------------------------------------------------------------------------- */
+
+static bool copy_text(char **out, struct strict_text text, size_t max)
+{
+    if (!text.data || text.bytes == 0)
+        return true;
+    /* a text that is too long for a scope still parts those who have different ones: its hash does */
+    if (text.bytes > max || memchr(text.data, 0, text.bytes)) {
+        uint8_t hash[CANONICAL_HASH_BYTES];
+        SHA256((const uint8_t *)text.data, text.bytes, hash);
+        *out = malloc(2 * CANONICAL_HASH_BYTES + 1);
+        if (*out)
+            to_hex(hash, *out);
+    } else {
+        *out = strndup(text.data, text.bytes);
+    }
+    return *out != NULL;
+}
+
+/* The setting user-scope names a field of the body or of the header. */
+static struct strict_text user_of(const struct turn *turn, const struct ask *ask)
+{
+    const char *name = turn->flow->settings->user_scope, *value;
+    if (!*name)
+        return (struct strict_text){NULL, 0};
+    if (strcmp(name, "user") == 0)
+        return ask->user;
+    if (strcmp(name, "safety_identifier") == 0)
+        return ask->safety_identifier;
+    value = http_field(turn->r, name);
+    return value ? (struct strict_text){value, strlen(value)} : (struct strict_text){NULL, 0};
+}
+
+bool flow_body_fields(const struct turn *turn, struct fields *out)
+{
+    const struct fields *in = http_fields(turn->r);
+    bool ok = fields_forward(in, out, true);
+    for (uint32_t i = 0; i < in->n; i++)
+        if (strncasecmp(fields_name(in, i), "X-Quire-", 8) == 0)
+            fields_drop(out, fields_name(in, i));
+    if (turn->caller.upstream_key) {
+        fields_drop(out, "Authorization");
+        fields_drop(out, "api-key");
+        fields_drop(out, "x-api-key");
+        ok = ok &&
+             (turn->kind == ASK_MESSAGES ? fields_append(out, "x-api-key", turn->caller.upstream_key)
+                                         : fields_print(out, "Authorization", "Bearer %s", turn->caller.upstream_key));
+    }
+    return ok;
+}
+
+uint32_t flow_body_timeout(const struct turn *turn)
+{
+    const char *text = http_field(turn->r, "X-Stainless-Timeout");
+    double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 && seconds < 86400 ? (uint32_t)(seconds * 1000) : 0;
+}
+
+/* The body as it goes on: the client's own bytes, edited where that is needed. */
+static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer *out, struct quire_error *err)
+{
+    struct onward onward;
+    struct onward_edits edits = {.drop_cache = true,
+                                 .include_usage = turn->flow->settings->include_usage &&
+                                                  (ask->kind == ASK_CHAT || ask->kind == ASK_COMPLETIONS)};
+    bool ok = onward_plan(&onward, ask, &edits, err) == 0;
+    if (!ok)
+        return false;
+    if (!onward.edited)
+        ok = evbuffer_add_buffer(out, http_body(turn->r)) == 0;
+    for (uint32_t i = 0; onward.edited && i < onward.n_pieces && ok; i++)
+        ok = evbuffer_add(out, onward.pieces[i].data, onward.pieces[i].bytes) == 0;
+    onward_fini(&onward);
+    return ok;
+}
+
+/* Everything of the question that an errand needs; false without memory. */
+static bool fill_errand(struct turn *turn, const struct ask *ask, const struct canonical_keys *keys,
+                        const struct choice *choice, struct errand *e)
+{
+    const struct policy_controls *c = &turn->controls;
+    e->kind = turn->kind;
+    e->stream = (ask->features & ASK_STREAM) != 0;
+    e->n = ask->n;
+    e->items = ask->items;
+    e->near = choice->near;
+    e->stale_error_ms = choice->category.stale_error_ms;
+    e->others_ms = choice->category.lease_ms;
+    e->ttl_ms = c->ttl_ms;
+    e->max_age_ms = c->max_age_ms;
+    e->sim = c->sim;
+    e->explain = c->explain;
+    e->only_if_cached = c->only_if_cached;
+    snprintf(e->category, sizeof e->category, "%s", choice->category.name);
+    memcpy(e->scope, turn->caller.scope, sizeof e->scope);
+    memcpy(e->space, c->space, sizeof e->space);
+    memcpy(e->credential, turn->caller.credential, sizeof e->credential);
+    if (keys) {
+        to_hex(keys->hash, e->hash);
+        to_hex(keys->compat, e->compat);
+    }
+    if (ask->question.data && ask->question.bytes <= 65536) {
+        e->question = malloc(ask->question.bytes + 1);
+        if (!e->question)
+            return false;
+        memcpy(e->question, ask->question.data, ask->question.bytes);
+        e->question[ask->question.bytes] = 0;
+        e->question_bytes = ask->question.bytes;
+    }
+    return copy_text(&e->user, user_of(turn, ask), SALT_BYTES_MAX) &&
+           copy_text(&e->salt, ask->cache_salt, SALT_BYTES_MAX);
+}
+
+/* What goes upstream, which a request that joins does not need. */
+static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand *e, struct quire_error *err)
+{
+    const struct policy_controls *c = &turn->controls;
+    e->target = strdup(http_target(turn->r));
+    e->model = ask->model.data ? strndup(ask->model.data, ask->model.bytes) : strdup("");
+    e->head_timeout_ms = flow_body_timeout(turn);
+    if (c->n_tags) {
+        e->tags = calloc(c->n_tags, sizeof *e->tags);
+        for (unsigned i = 0; e->tags && i < c->n_tags; i++) {
+            if (!(e->tags[i] = strdup(c->tags[i])))
+                return false;
+            e->n_tags = i + 1;
+        }
+    }
+    return e->target && e->model && (e->tags || !c->n_tags) && flow_body_fields(turn, &e->fields) &&
+           take_body(turn, ask, e->body, err);
+}
+
+static void free_question(struct errand *e)
+{
+    free(e->user);
+    free(e->salt);
+    free(e->question);
+}
+
+static void move_question(struct errand *to, struct errand *from)
+{
+    struct errand like = *to;
+    /* the two halves of an errand are filled apart: the question, and what flow_errand_create made */
+    like.kind = from->kind;
+    like.stream = from->stream;
+    like.n = from->n;
+    like.items = from->items;
+    like.near = from->near;
+    like.look = from->look;
+    like.keep = from->keep;
+    like.accepted = from->accepted;
+    like.stale_error_ms = from->stale_error_ms;
+    like.others_ms = from->others_ms;
+    like.ttl_ms = from->ttl_ms;
+    like.max_age_ms = from->max_age_ms;
+    like.sim = from->sim;
+    like.explain = from->explain;
+    like.only_if_cached = from->only_if_cached;
+    like.user = from->user;
+    like.salt = from->salt;
+    like.question = from->question;
+    like.question_bytes = from->question_bytes;
+    memcpy(like.category, from->category, sizeof like.category);
+    memcpy(like.hash, from->hash, sizeof like.hash);
+    memcpy(like.compat, from->compat, sizeof like.compat);
+    memcpy(like.scope, from->scope, sizeof like.scope);
+    memcpy(like.space, from->space, sizeof like.space);
+    memcpy(like.credential, from->credential, sizeof like.credential);
+    *to = like;
+}
+
+/* Sends an errand of this question, or joins one that is under way. Takes the question's texts. */
+static void send_or_join(struct turn *turn, const struct ask *ask, struct errand *question, const char *cache,
+                         const char *reason)
+{
+    struct flow *flow = turn->flow;
+    const struct policy_controls *c = &turn->controls;
+    uint8_t key[FLIGHT_KEY_BYTES];
+    struct quire_error err = {0};
+    /* who asks for something special does not share */
+    bool shared = !c->no_cache && c->max_age_ms < 0 && c->sim < 0 && !c->explain && !c->only_if_cached &&
+                  strcmp(cache, "bypass") != 0 && flight_key(turn, question, key);
+    struct flight *flight = shared ? flight_find(flow->flights, key) : NULL;
+    struct errand *e;
+    turn->wants_usage = (ask->features & ASK_USAGE) != 0 || !flow->settings->include_usage;
+    if (flight) {
+        free_question(question);
+        flight_join(flight, &turn->member);
+        turn->joined = true;
+        flow_turn_follow(turn);
+        return;
+    }
+    e = flow_errand_create(flow, shared ? key : NULL, (size_t)flow->settings->answer_max + 65536, &turn->member);
+    if (!e) {
+        free_question(question);
+        flow_turn_say(turn, "down", "no memory, or too many requests under way");
+        pass(turn);
+        return;
+    }
+    move_question(e, question);
+    if (!fill_onward(turn, ask, e, &err)) {
+        flow_errand_refuse(e, 500, "no_memory", "no memory for the request");
+        flow_turn_follow(turn);
+        return;
+    }
+    flow_errand_say(e, cache, "%s", reason ? reason : "");
+    memcpy(e->head->category, turn->category, sizeof e->head->category);
+    flow_turn_follow(turn); /* there is nothing yet: from now on it is woken */
+    flow_errand_begin(e);
+}
+
+void flow_body_down(struct flow *flow, const char *why)
+{
+    uint64_t now_us = clock_us();
+    if ((!why && !*flow->down) || (flow->down_us && now_us - flow->down_us < 1000000))
+        return; /* a server that comes and goes writes a line a second */
+    if (!why)
+        telemetry_log(TELEMETRY_NOTICE, "the cache is there again");
+    else if (strncmp(flow->down, why, sizeof flow->down - 1) != 0)
+        telemetry_log(TELEMETRY_WARNING, "requests go on without the cache: %s", why);
+    else
+        return;
+    flow->down_us = now_us;
+    snprintf(flow->down, sizeof flow->down, "%s", why ? why : "");
+}
+
+static void begin_cached(struct turn *turn, struct policy_gate gate, const struct ask *ask)
+{
+    struct flow *flow = turn->flow;
+    struct errand question = {.audit = -1};
+    struct canonical_keys keys;
+    struct choice choice = {0};
+    struct quire_error err = {0};
+    const char *cache = "miss", *reason = gate.reason, *why;
+    bool ready = sc_setup_ready(flow->setup, &why);
+    if (!ready)
+        flow_body_down(flow, why);
+    if (!flow_body_keys(turn, ask, &keys, &err)) {
+        flow_turn_say(turn, "bypass", "no key: %s", err.message);
+        pass(turn);
+        return;
+    }
+    if (ready && !choose_category(turn, &gate, ask, &choice))
+        return;
+    reason = gate.reason;
+    if (turn->kind == ASK_EMBEDDINGS && ready && *choice.category.name && !turn->controls.no_cache) {
+        flow_vectors_begin(turn, ask, &keys, gate.keep);
+        return;
+    }
+    if (!fill_errand(turn, ask, &keys, &choice, &question)) {
+        free_question(&question);
+        flow_turn_say(turn, "down", "no memory for the question");
+        pass(turn);
+        return;
+    }
+    question.accepted =
+        turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
+    question.look = question.keep = ready && *choice.category.name;
+    question.keep = question.keep && gate.keep;
+    for (uint32_t i = 0; i < flow->settings->never.n && question.question; i++)
+        if (policy_glob(flow->settings->never.items[i], question.question, question.question_bytes))
+            question.keep = false;
+    if (!question.look) {
+        cache = "down";
+        reason = ready ? "there is no category for exact answers: see exact-category" : why;
+    } else if (turn->controls.no_cache) {
+        question.look = false;
+        reason = "the request says no-cache";
+    } else if (!question.accepted) {
+        reason = "the upstream has not accepted this credential lately";
+    }
+    send_or_join(turn, ask, &question, cache, reason);
+}
+
+/* Passed on, though not kept: as it is, or with the edits that its body needs. */
+static void begin_bypass(struct turn *turn, const struct ask *ask)
+{
+    struct errand question = {.audit = -1};
+    struct choice none = {0};
+    if (!ask->node_cache) {
+        pass(turn);
+        return;
+    }
+    if (!fill_errand(turn, ask, NULL, &none, &question)) {
+        free_question(&question);
+        pass(turn);
+        return;
+    }
+    send_or_join(turn, ask, &question, "bypass", turn->reason);
+}
+
+void flow_body_ready(struct turn *turn)
+{
+    struct flow *flow = turn->flow;
+    struct http_request *r = turn->r;
+    struct evbuffer *body = http_body(r);
+    struct quire_error err = {0};
+    struct policy_gate gate;
+    const char *text;
+    if (!http_body_is_whole(r)) {
+        bypass(turn, "the body is larger than the setting key-body-max");
+        pass(turn);
+        return;
+    }
+    text = (const char *)evbuffer_pullup(body, -1);
+    if (strict_read(&flow->json, text ? text : "", evbuffer_get_length(body), &err) != 0 ||
+        ask_read(&flow->ask, turn->kind, &flow->json, &err) != 0) {
+        bypass(turn, err.message);
+        pass(turn);
+        return;
+    }
+    if (flow->ask.model.data)
+        snprintf(turn->model, sizeof turn->model, "%.*s",
+                 (int)(flow->ask.model.bytes < 127 ? flow->ask.model.bytes : 127), flow->ask.model.data);
+    if (flow->settings->log_texts && flow->ask.question.data)
+        turn->question = strndup(flow->ask.question.data, flow->ask.question.bytes);
+    if (!read_controls(turn, &flow->ask))
+        return;
+    gate = policy_gate_ask(&flow->ask, &(struct policy_gate_options){.temperature_max = flow->settings->temperature_max,
+                                                                     .turns = (uint32_t)flow->settings->turns,
+                                                                     .keep_n = flow->settings->keep_n});
+    gate = policy_gate_narrow(gate, &turn->controls);
+    if (gate.look == POLICY_BYPASS) {
+        bypass(turn, gate.reason);
+        begin_bypass(turn, &flow->ask);
+        return;
+    }
+    begin_cached(turn, gate, &flow->ask);
+}

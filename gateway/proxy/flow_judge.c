@@ -1,0 +1,322 @@
+/*
+ * flow_judge.c - labels for audits.
+ *
+ *   none    an audit waits for SC.AUDIT POP, by hand
+ *   equal   the same words but for white space: strict, right for answers that are facts
+ *   vector  a cosine of JUDGE_SIMILARITY or more between the answers' vectors
+ *   model   a model is asked with one token, at the upstream of the request, by its own credential
+ *
+ * What is compared is what was said: the texts of the choices, of JSON or of a stream's events. No label is better
+ * than a wrong one: whatever fails here leaves the pair to SC.AUDIT POP.
+ */
+#include "gateway/proxy/flow_judge.h"
+#include "gateway/encode/encode.h"
+#include "gateway/proxy/flow_priv.h"
+#include "gateway/settings/settings.h"
+#include "gateway/telemetry/telemetry.h"
+#include "io/clock.h"
+#include <ctype.h>
+#include <event2/buffer.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JUDGE_SIMILARITY 0.9
+#define JUDGE_TEXT_BYTES 8192u /* of each answer that a model reads */
+#define JUDGE_TIMEOUT_MS 30000u
+#define FREE_QUESTIONS   100.0 /* before there are hits to have a share of: labels come first */
+
+struct verdict {
+    struct flow_judge *judge;
+    struct verdict *next, *previous;
+    int64_t audit;
+    char *texts[2];
+    float *first; /* vector of the first text */
+    uint32_t dim;
+    struct encode_call *encoding;
+    struct upstream_call *call;
+    struct evbuffer *answer;
+    int status;
+};
+
+struct flow_judge {
+    struct flow *flow;
+    struct verdict *verdicts;
+    double tokens; /* of the rate */
+    uint64_t filled_us, asked;
+};
+
+struct flow_judge *flow_judge_create(struct flow *flow)
+{
+    struct flow_judge *judge = calloc(1, sizeof *judge);
+    if (!judge)
+        return NULL;
+    judge->flow = flow;
+    judge->tokens = 1;
+    judge->filled_us = clock_us();
+    return judge;
+}
+
+static void free_verdict(struct verdict *v)
+{
+    *(v->previous ? &v->previous->next : &v->judge->verdicts) = v->next;
+    if (v->next)
+        v->next->previous = v->previous;
+    if (v->encoding)
+        encode_cancel(v->encoding);
+    if (v->call)
+        upstream_cancel(v->call);
+    if (v->answer)
+        evbuffer_free(v->answer);
+    free(v->texts[0]);
+    free(v->texts[1]);
+    free(v->first);
+    free(v);
+}
+
+void flow_judge_destroy(struct flow_judge *judge)
+{
+    if (!judge)
+        return;
+    while (judge->verdicts)
+        free_verdict(judge->verdicts);
+    free(judge);
+}
+
+/* ---- what an answer says ----------------------------------------------------------------------------------------- */
+
+/* Adds the texts of the choices of one JSON object. */
+static void add_said(const struct strict *json, struct evbuffer *out)
+{
+    uint32_t choices = strict_member(json, STRICT_ROOT, "choices");
+    if (!choices || strict_kind(json, choices) != STRICT_LIST)
+        return;
+    for (uint32_t i = strict_begin(choices); i < strict_end(json, choices); i = strict_next(json, i)) {
+        uint32_t message = strict_given(json, i, "message"), text;
+        message = message ? message : strict_given(json, i, "delta");
+        text = message ? strict_given(json, message, "content") : strict_given(json, i, "text");
+        if (text && strict_kind(json, text) == STRICT_STRING) {
+            char *decoded = malloc(json->nodes[text].bytes + 1);
+            if (decoded)
+                evbuffer_add(out, decoded, strict_decode(json, text, decoded));
+            free(decoded);
+        }
+    }
+}
+
+/* A NUL-terminated text, to be freed; NULL: nothing was said that could be read. */
+static char *said(const char *answer, size_t bytes, bool events)
+{
+    struct strict json = {0};
+    struct sse sse;
+    struct sse_event event;
+    struct quire_error err;
+    struct evbuffer *out = evbuffer_new();
+    char *text = NULL;
+    size_t n;
+    sse_init(&sse, FLOW_EVENT_BYTES);
+    if (out && !events && strict_read(&json, answer, bytes, &err) == 0)
+        add_said(&json, out);
+    while (out && events && sse_next(&sse, &answer, &bytes, &event) == SSE_EVENT)
+        if (event.has_data && strict_read(&json, event.data.data, event.data.bytes, &err) == 0)
+            add_said(&json, out);
+    n = out ? evbuffer_get_length(out) : 0;
+    if (n > 0 && (text = malloc(n + 1))) {
+        evbuffer_remove(out, text, n);
+        text[n] = 0;
+    }
+    if (out)
+        evbuffer_free(out);
+    sse_fini(&sse);
+    strict_fini(&json);
+    return text;
+}
+
+/* ---- labels ------------------------------------------------------------------------------------------------------ */
+
+static void label(const struct flow_judge *judge, int64_t audit, bool good)
+{
+    struct flow *flow = judge->flow;
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)audit);
+    flow_words_tell(flow, (const char *[]){"SC.AUDIT", "PUT", flow->cache, number, good ? "GOOD" : "BAD"}, 5);
+    telemetry_add(telemetry_counter(flow->telemetry, "quire_gateway_judged_total", "Audits that the judge has labelled",
+                                    good ? "label=\"good\"" : "label=\"bad\""),
+                  1);
+}
+
+static bool same_words(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (isspace((unsigned char)*a))
+            a++;
+        while (isspace((unsigned char)*b))
+            b++;
+        if (*a != *b)
+            return false;
+        if (!*a)
+            return true;
+    }
+}
+
+static void on_vector(void *context, enum encode_outcome outcome, const float *vector, uint32_t dim, const char *why)
+{
+    struct verdict *v = context;
+    double dot = 0, a = 0, b = 0;
+    (void)why;
+    v->encoding = NULL;
+    if (outcome == ENCODE_VECTOR && !v->first) {
+        v->first = malloc(dim * sizeof *vector);
+        if (v->first) {
+            memcpy(v->first, vector, dim * sizeof *vector);
+            v->dim = dim;
+            v->encoding = encode_text(v->judge->flow->encode, v->texts[1], strlen(v->texts[1]), on_vector, v);
+        }
+        if (v->encoding)
+            return;
+    } else if (outcome == ENCODE_VECTOR && dim == v->dim) {
+        for (uint32_t i = 0; i < dim; i++) {
+            dot += (double)vector[i] * v->first[i];
+            a += (double)vector[i] * vector[i];
+            b += (double)v->first[i] * v->first[i];
+        }
+        label(v->judge, v->audit, a > 0 && b > 0 && dot / sqrt(a * b) >= JUDGE_SIMILARITY);
+    }
+    free_verdict(v);
+}
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+static void on_head(void *context, struct upstream_call *call, const struct upstream_head *head)
+{
+    (void)call;
+    ((struct verdict *)context)->status = head->status;
+}
+
+static void on_data(void *context, struct upstream_call *call, const void *bytes, size_t n)
+{
+    struct verdict *v = context;
+    (void)call;
+    if (evbuffer_get_length(v->answer) + n > 65536 || evbuffer_add(v->answer, bytes, n) != 0)
+        v->status = 0;
+}
+
+static void on_done(void *context, struct upstream_call *call, const struct upstream_result *result)
+{
+    struct verdict *v = context;
+    size_t bytes = evbuffer_get_length(v->answer);
+    const char *body = (const char *)evbuffer_pullup(v->answer, -1);
+    char *text = NULL, *word;
+    (void)call;
+    v->call = NULL;
+    if (result->outcome == UPSTREAM_WHOLE && v->status == 200 && body)
+        text = said(body, bytes, false);
+    word = text ? text + strspn(text, " \t\r\n\"'*") : NULL;
+    if (word && strncasecmp(word, "yes", 3) == 0)
+        label(v->judge, v->audit, true);
+    else if (word && strncasecmp(word, "no", 2) == 0)
+        label(v->judge, v->audit, false);
+    free(text);
+    free_verdict(v);
+}
+
+static const struct upstream_events events = {on_head, on_data, NULL, on_done};
+
+/* The question as the body of a chat; NULL without memory, or where the texts are no UTF-8. To be freed. */
+static char *question_for(const struct verdict *v, const char *model, const char *question, size_t question_bytes)
+{
+    char *text = NULL, *body = NULL;
+    json_t *root;
+    if (asprintf(
+            &text,
+            "Two answers to one question. Do they say the same, so that whoever asked could be given either? Answer "
+            "with one word, yes or no.\n\nQuestion:\n%.*s\n\nFirst answer:\n%.*s\n\nSecond answer:\n%.*s",
+            (int)(question_bytes < JUDGE_TEXT_BYTES ? question_bytes : JUDGE_TEXT_BYTES), question ? question : "",
+            (int)JUDGE_TEXT_BYTES, v->texts[0], (int)JUDGE_TEXT_BYTES, v->texts[1]) < 0)
+        return NULL;
+    root = json_pack("{s:s, s:i, s:i, s:[{s:s, s:s}]}", "model", model, "max_tokens", 1, "temperature", 0, "messages",
+                     "role", "user", "content", text);
+    if (root)
+        body = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    free(text);
+    return body;
+}
+
+static bool ask_model(struct verdict *v, const struct errand *e)
+{
+    const struct settings *settings = v->judge->flow->settings;
+    const char *model = *settings->judge_model ? settings->judge_model : e->model;
+    char *text = question_for(v, model, e->question, e->question_bytes);
+    struct evbuffer *body = evbuffer_new();
+    struct fields fields = {0};
+    struct quire_error err;
+    static const char *const credentials[] = {"Authorization", "api-key", "OpenAI-Organization", "OpenAI-Project"};
+    bool ok = text && body && evbuffer_add(body, text, strlen(text)) == 0 &&
+              fields_append(&fields, "Content-Type", "application/json");
+    struct upstream_request request = {.method = "POST",
+                                       .target = "/v1/chat/completions",
+                                       .fields = &fields,
+                                       .model = model,
+                                       .body = body,
+                                       .body_whole = true,
+                                       .total_timeout_ms = JUDGE_TIMEOUT_MS};
+    for (unsigned i = 0; i < 4 && ok; i++)
+        if (fields_get(&e->fields, credentials[i]))
+            ok = fields_append(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
+    v->answer = evbuffer_new();
+    if (ok && v->answer)
+        v->call = upstream_start(v->judge->flow->upstreams, &request, &events, v, &err);
+    free(text);
+    if (body)
+        evbuffer_free(body);
+    fields_fini(&fields);
+    return v->call != NULL;
+}
+
+/* judge-rate a second, with a second's worth at once; and no more than judge-share of what is served by nearness. */
+static bool rate_lets(struct flow_judge *judge)
+{
+    double rate = judge->flow->settings->judge_rate;
+    uint64_t now_us = clock_us();
+    judge->tokens = fmin(fmax(1, rate), judge->tokens + rate * (double)(now_us - judge->filled_us) / 1e6);
+    judge->filled_us = now_us;
+    if (judge->tokens < 1 ||
+        (double)judge->asked > FREE_QUESTIONS + judge->flow->settings->judge_share * (double)judge->flow->near_hits)
+        return false;
+    judge->tokens -= 1;
+    judge->asked++;
+    return true;
+}
+
+void flow_judge_begin(struct flow_judge *judge, const struct errand *e, const char *fresh, size_t bytes)
+{
+    const struct settings *settings = judge->flow->settings;
+    struct verdict *v;
+    bool under_way = false;
+    if (settings->judge == SETTINGS_JUDGE_NONE || !(v = calloc(1, sizeof *v)))
+        return;
+    v->judge = judge;
+    v->next = judge->verdicts;
+    if (judge->verdicts)
+        judge->verdicts->previous = v;
+    judge->verdicts = v;
+    v->audit = e->audit;
+    v->texts[0] = said(e->audited, e->audited_bytes, e->audited_events);
+    v->texts[1] = said(fresh, bytes, e->events);
+    if (!v->texts[0] || !v->texts[1]) {
+        free_verdict(v);
+        return;
+    }
+    if (settings->judge == SETTINGS_JUDGE_EQUAL || same_words(v->texts[0], v->texts[1]))
+        label(judge, v->audit, same_words(v->texts[0], v->texts[1])); /* equal answers need no judge */
+    else if (settings->judge == SETTINGS_JUDGE_VECTOR && judge->flow->encode)
+        under_way =
+            (v->encoding = encode_text(judge->flow->encode, v->texts[0], strlen(v->texts[0]), on_vector, v)) != NULL;
+    else if (settings->judge == SETTINGS_JUDGE_MODEL && rate_lets(judge))
+        under_way = ask_model(v, e);
+    if (!under_way)
+        free_verdict(v);
+}

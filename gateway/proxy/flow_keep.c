@@ -1,0 +1,150 @@
+/*
+ * flow_keep.c - after the answer: it is put into the cache, or the server is told that it will not be.
+ *
+ * The clients have their answer by then, so nothing here is in anybody's way. Whoever asks the same before the server
+ * has the answer finds the lease taken, and looks again a few milliseconds later.
+ */
+#include "gateway/policy/policy_route.h"
+#include "gateway/proxy/flow_judge.h"
+#include "gateway/proxy/flow_priv.h"
+#include "gateway/settings/settings.h"
+#include "gateway/telemetry/telemetry.h"
+#include "gateway/telemetry/telemetry_log.h"
+#include "io/clock.h"
+#include <assert.h>
+#include <event2/event.h>
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void count(struct errand *e, const char *outcome)
+{
+    char labels[200], value[100];
+    snprintf(labels, sizeof labels, "outcome=\"%s\"", telemetry_escape(value, sizeof value, outcome));
+    telemetry_add(telemetry_counter(e->flow->telemetry, "quire_gateway_kept_total",
+                                    "Answers of upstreams by what the cache did with them", labels),
+                  1);
+}
+
+static void on_put(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
+{
+    struct errand *e = context;
+    struct sc_put put;
+    e->sc = NULL;
+    if (outcome == SC_REPLY && sc_reply_put(reply, &put)) {
+        char text[32];
+        snprintf(text, sizeof text, "%.*s", (int)put.outcome.bytes, put.outcome.data);
+        count(e, text);
+        flow_errand_drop_lease(e); /* the put has ended it */
+    } else {
+        count(e, "error");
+        telemetry_log(TELEMETRY_WARNING, "an answer was not kept: %s",
+                      why ? why : "a reply of the server cannot be read");
+    }
+    flow_errand_destroy(e);
+}
+
+static void on_negative(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
+{
+    struct errand *e = context;
+    (void)reply;
+    (void)why;
+    e->sc = NULL;
+    if (outcome == SC_REPLY) {
+        flow_errand_drop_lease(e);
+    }
+    flow_errand_destroy(e);
+}
+
+/* All kept pieces one behind the other, to be freed; NULL without memory. */
+static char *join_pieces(const struct errand *e, size_t *bytes)
+{
+    struct flight_piece piece;
+    uint64_t at = 0;
+    char *all = malloc(flight_bytes(e->flight) + 1);
+    *bytes = 0;
+    while (all && flight_kept(e->flight, &at, &piece)) {
+        memcpy(all + *bytes, piece.data, piece.bytes);
+        *bytes += piece.bytes;
+    }
+    return all;
+}
+
+static bool is_never(const struct errand *e, const char *text, size_t bytes)
+{
+    const struct settings_list *never = &e->flow->settings->never;
+    for (uint32_t i = 0; i < never->n; i++)
+        if (policy_glob(never->items[i], text, bytes))
+            return true;
+    return false;
+}
+
+static void put(struct errand *e)
+{
+    uint64_t llm_ms = (clock_us() - e->upstream_began_us) / 1000;
+    size_t bytes;
+    char *all = join_pieces(e, &bytes);
+    event_del(&e->timer);
+    if (e->sc)
+        sc_cancel(e->sc); /* a renewal */
+    e->sc = NULL;
+    if (!all || bytes > (size_t)e->flow->settings->answer_max)
+        count(e, "too_large");
+    else if (is_never(e, all, bytes))
+        count(e, "never");
+    else
+        e->sc = flow_words_put(e, e->events ? NULL : all, bytes, llm_ms, on_put);
+    free(all);
+    if (!e->sc)
+        flow_errand_destroy(e);
+}
+
+void flow_keep_vector(struct errand *e)
+{
+    if (e->vector) {
+        put(e);
+        return;
+    }
+    count(e, "no_vector");
+    flow_errand_destroy(e);
+}
+
+/* The verdict of somebody else about two answers. */
+static void judge(struct errand *e)
+{
+    size_t bytes;
+    char *fresh;
+    if (e->audit < 0 || !e->audited || !e->flow->judge || !flight_is_complete(e->flight))
+        return;
+    fresh = join_pieces(e, &bytes);
+    if (fresh)
+        flow_judge_begin(e->flow->judge, e, fresh, bytes);
+    free(fresh);
+}
+
+void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
+{
+    assert(flight_ended(e->flight) == FLIGHT_WHOLE && !e->call);
+    if (verdict == ANSWER_KEEP)
+        judge(e);
+    if (verdict == ANSWER_KEEP && e->keep && flight_is_complete(e->flight)) {
+        if (!e->near || e->vector)
+            put(e);
+        else if (e->encoding)
+            e->vector_wanted = true;
+        else
+            flow_keep_vector(e);
+        return;
+    }
+    event_del(&e->timer);
+    if (e->sc)
+        sc_cancel(e->sc);
+    e->sc = NULL;
+    if (e->status == 200)
+        count(e, !e->keep ? "not_asked" : verdict == ANSWER_NEGATIVE ? "negative" : "incomplete");
+    if (verdict == ANSWER_NEGATIVE && e->keep && e->look)
+        e->sc = flow_words_negative(e, on_negative);
+    if (!e->sc)
+        flow_errand_destroy(e);
+}

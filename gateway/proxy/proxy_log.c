@@ -1,0 +1,114 @@
+/*
+ * proxy_log.c - the access log and the metrics of requests.
+ *
+ * A line has no credential and no text of a request or an answer, but the question where the setting log-texts asks for
+ * it. The path is written without its query, which clients may put keys into.
+ */
+#include "gateway/proxy/proxy_log.h"
+#include "gateway/http/http.h"
+#include "gateway/telemetry/telemetry.h"
+#include "gateway/telemetry/telemetry_log.h"
+#include "io/clock.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LINE_BYTES 16384
+
+static void count(struct telemetry *t, const struct http_request *r, const struct flow_end *end, uint64_t now)
+{
+    char labels[200], category[100];
+    telemetry_escape(category, sizeof category, end->category);
+    snprintf(labels, sizeof labels, "route=\"%s\",status=\"%d\",cache=\"%s\",category=\"%s\"", end->route,
+             http_status(r), end->cache, category);
+    telemetry_add(telemetry_counter(t, "quire_gateway_requests_total", "Requests answered", labels), 1);
+    snprintf(labels, sizeof labels, "route=\"%s\",cache=\"%s\"", end->route, end->cache);
+    if (http_first_byte_us(r) != 0)
+        telemetry_observe(
+            telemetry_histogram(t, "quire_gateway_first_byte_seconds", "Seconds until an answer's first byte", labels),
+            http_first_byte_us(r) - http_began_us(r));
+    telemetry_observe(telemetry_histogram(t, "quire_gateway_request_seconds", "Seconds until an answer's end", labels),
+                      now - http_began_us(r));
+    if (end->client_gone)
+        telemetry_add(
+            telemetry_counter(t, "quire_gateway_clients_gone_total", "Clients that left before their answer's end", ""),
+            1);
+    if (end->tokens_saved > 0)
+        telemetry_add(telemetry_counter(t, "quire_gateway_tokens_saved_total",
+                                        "Tokens of answers that no model was asked for", ""),
+                      (int64_t)end->tokens_saved);
+}
+
+/* jansson takes UTF-8 only; what a client sent may be anything. */
+static void add_text(json_t *line, const char *name, const char *text)
+{
+    json_t *value = *text ? json_string(text) : NULL;
+    if (value)
+        json_object_set_new(line, name, value);
+    else if (*text)
+        json_object_set_new(line, name, json_string("(not UTF-8)"));
+}
+
+static void add_ms(json_t *line, const char *name, uint64_t us)
+{
+    if (us > 0)
+        json_object_set_new(line, name, json_real((double)(us / 10) / 100));
+}
+
+static void write_line(const struct http_request *r, const struct flow_end *end, uint64_t now)
+{
+    char time_text[40];
+    size_t path_bytes;
+    struct timespec wall;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    gmtime_r(&wall.tv_sec, &tm);
+    size_t n = strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(time_text + n, sizeof time_text - n, ".%03ldZ", wall.tv_nsec / 1000000);
+    const char *path = http_path(r, &path_bytes);
+    json_t *line =
+        json_pack("{s:s, s:s, s:s, s:s%, s:i, s:I}", "time", time_text, "peer", http_peer(r), "method", http_method(r),
+                  "path", path, path_bytes, "status", http_status(r), "bytes", (json_int_t)http_sent_bytes(r));
+    if (!line)
+        return;
+    add_text(line, "route", end->route);
+    add_text(line, "cache", end->cache);
+    add_text(line, "reason", end->reason);
+    add_text(line, "category", end->category);
+    add_text(line, "tenant", end->tenant);
+    add_text(line, "model", end->model);
+    add_text(line, "upstream", end->upstream);
+    add_text(line, "question", end->question);
+    if (end->similarity >= 0)
+        json_object_set_new(line, "similarity", json_real(end->similarity));
+    if (end->tokens_saved > 0)
+        json_object_set_new(line, "tokens_saved", json_integer((json_int_t)end->tokens_saved));
+    add_ms(line, "cache_ms", end->cache_us);
+    add_ms(line, "embed_ms", end->embed_us);
+    add_ms(line, "upstream_ms", end->upstream_us);
+    add_ms(line, "first_byte_ms", http_first_byte_us(r) ? http_first_byte_us(r) - http_began_us(r) : 0);
+    add_ms(line, "ms", now - http_began_us(r));
+    if (end->joined)
+        json_object_set_new(line, "joined", json_true());
+    if (end->client_gone)
+        json_object_set_new(line, "client_gone", json_true());
+    if (end->upstream_failed)
+        json_object_set_new(line, "upstream_failed", json_true());
+    char text[LINE_BYTES];
+    size_t bytes = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(line);
+    if (bytes > 0 && bytes < sizeof text) {
+        text[bytes] = '\n';
+        telemetry_access(text, bytes + 1);
+    }
+}
+
+void proxy_log_request(struct telemetry *telemetry, const struct http_request *r, const struct flow_end *end)
+{
+    uint64_t now = clock_us();
+    count(telemetry, r, end, now);
+    if (telemetry_access_is_open())
+        write_line(r, end, now);
+}

@@ -1,0 +1,826 @@
+"""flow.py BUILD_DIR [NAME ...] - quire-gateway before a stand-in model, with a real quire-server: what comes from where, who
+shares what, and what happens when a part fails. Prints "ok - ..." or "FAIL - ..." per check; NAMEs choose some.
+"""
+import base64
+import concurrent.futures
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from gateway_process import Gateway, Server, StandIn, ask, chat  # noqa: E402
+
+CHECKS, failed = [], []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def expect(what, wrong=""):
+    if not what:
+        raise AssertionError(wrong or "not so")
+
+
+def equal(got, wanted):
+    expect(got == wanted, "%r, not %r" % (got, wanted))
+
+
+class World:
+    """One server and one model for all checks; gateways by their settings."""
+
+    def __init__(self, build):
+        self.build, self.folder = build, pathlib.Path(tempfile.mkdtemp(prefix="quire-flow-"))
+        (self.folder / "server").mkdir()
+        self.server = Server(build, self.folder / "server")
+        self.model = StandIn()
+        self.gateways, self.number = [], 0
+
+    def gateway(self, ready=True, quire=None, upstream=None, **settings):
+        self.number += 1
+        settings.setdefault("cache", "c%d" % self.number)
+        gateway = Gateway(self.build, self.folder / ("g%d" % self.number), upstream or self.model.url,
+                          quire or "127.0.0.1:%d" % self.server.port, **settings)
+        self.gateways.append(gateway)
+        return gateway.ready("embed_url" in settings) if ready else gateway
+
+    def near(self, **settings):
+        """With vectors, and a fixed similarity."""
+        return self.gateway(embed_url=self.model.url + "/v1", embed_model="encoder", similarity=0.8, **settings)
+
+    def redis(self, *words):
+        from resp_client import Stream
+        return Stream(self.server.port).call(*words)
+
+    def calls(self):
+        """How often the model was asked for an answer."""
+        return sum(self.model.get("/calls").values())
+
+    def end_gateways(self):
+        ended = [gateway.stop() for gateway in self.gateways]
+        logs = "".join(gateway.log() for gateway in self.gateways)
+        self.gateways = []
+        expect(all(ended), "a gateway did not end well: " + logs[-1500:])
+
+    def end(self):
+        self.model.kill()
+        self.server.stop()
+        shutil.rmtree(self.folder)
+
+
+def accepted(gateway, key="sk-one"):
+    """Makes the credential one that the upstream has accepted."""
+    equal(chat(gateway.port, "be so kind as to accept me %s" % key, key=key).status, 200)
+
+
+def keep(gateway, text, **more):
+    """Asks, and waits until the answer is kept: that comes behind the answer."""
+    first = chat(gateway.port, text, **more)
+    for _ in range(200):
+        if chat(gateway.port, text, headers={"Cache-Control": "only-if-cached"}, **more).cache == "exact":
+            return first
+        time.sleep(0.02)
+    raise AssertionError("not kept: " + text)
+
+
+def without_ids(answer):
+    return re.sub(rb'("id": ?"[^"]*"|"created": ?\d+)', b"", answer.body)
+
+
+# ---- hits ------------------------------------------------------------------------------------------------------------
+
+@check
+def the_same_request_is_answered_from_the_cache(w):
+    g = w.gateway()
+    accepted(g)
+    for stream in (False, True):
+        first, second = (chat(g.port, "why is the sky blue", stream=stream) for _ in range(2))
+        equal((first.cache, second.cache), ("miss", "exact"))
+        equal(without_ids(first), without_ids(second))
+        equal(second.headers["Cache-Control"], "private, no-store")
+        equal(second.headers["Vary"], "Authorization")
+        expect(int(second.headers["Age"]) >= 0 and re.fullmatch("[0-9a-f]{16}", second.headers["X-Quire-Id"]))
+        expect(first.headers["X-Request-Id"] and second.headers["X-Request-Id"] != first.headers["X-Request-Id"])
+        expect("cache;dur=" in second.headers["Server-Timing"])
+        ids = [json.loads(re.search(rb'\{.*', a.body)[0].split(b"\n")[0])["id"] for a in (first, second)]
+        expect(ids[0] != ids[1] and len(ids[0]) == len(ids[1]), "ids %s" % ids)
+
+
+@check
+def another_spelling_of_the_same_request_is_the_same(w):
+    g = w.gateway()
+    accepted(g)
+    one = '{"model": "stand-in", "temperature": 1.0, "messages": [{"role": "user", "content": "caf\\u00e9"}], "user": "a"}'
+    two = '{"messages":[{"content":"café","role":"user"}],"temperature":1e0,"model":"stand-in","n":1,"metadata":{"x":1}}'
+    equal(ask(g.port, "/v1/chat/completions", one, key="sk-one").cache, "miss")
+    equal(ask(g.port, "/v1/chat/completions", two.encode(), key="sk-one").cache, "exact")
+
+
+@check
+def near_questions_hit_with_vectors_and_a_fixed_similarity(w):
+    g = w.near()
+    accepted(g)
+    equal(keep(g, "what is the capital of france").cache, "miss")
+    a = chat(g.port, "tell me what the capital of france is please")
+    equal(a.cache, "hit")
+    expect(0.8 <= float(a.header("X-Quire-Similarity")) <= 1 and a.header("X-Quire-Threshold"))
+    b = chat(g.port, "how do whales sleep")
+    equal(b.cache, "miss")
+    expect(b.header("X-Quire-Threshold"), "no threshold on a miss: %s" % b.headers)
+    equal(chat(g.port, "how do whales sleep", headers={"X-Quire-Control": "exact"}).cache, "miss")  # its own category
+
+
+@check
+def an_empty_group_is_not_embedded_before_the_model_is_asked(w):
+    g = w.near()
+    accepted(g)
+    w.model.control(words={"/v1/embeddings": "late=700"})
+    try:
+        begin = time.monotonic()
+        a = chat(g.port, [{"role": "system", "content": "a group of its own"}, {"role": "user", "content": "who are you"}])
+        expect(time.monotonic() - begin < 0.5, "the answer waited for the encoder")
+        equal(a.cache, "miss")
+    finally:
+        w.model.control(words={})
+    time.sleep(1)
+    equal(chat(g.port, [{"role": "system", "content": "a group of its own"},
+                        {"role": "user", "content": "who are you"}]).cache, "exact")
+
+
+@check
+def nearness_is_off_by_default_and_says_so(w):
+    g = w.gateway()
+    accepted(g)
+    a = chat(g.port, "what is the capital of spain")
+    equal((a.cache, a.header("X-Quire-Category")), ("miss", "exact"))
+    chat(g.port, "what is the capital of spain")
+    g2 = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.02)  # learns nothing without a judge
+    accepted(g2)
+    equal(chat(g2.port, "what is the capital of spain").header("X-Quire-Category"), "exact")
+
+
+@check
+def embeddings_are_looked_up_text_by_text(w):
+    g = w.gateway()
+    accepted(g)
+
+    def embed(*texts, **more):
+        return ask(g.port, "/v1/embeddings", {"model": "encoder", "input": list(texts), **more}, key="sk-one")
+    one = embed("a cat", "a dog")
+    time.sleep(0.1)
+    two = embed("a dog", "a cow", "a cat")
+    equal((one.cache, two.cache), ("miss", "miss"))
+    by_text = {i: row["embedding"] for i, row in enumerate(two.json()["data"])}
+    rows = [row["embedding"] for row in one.json()["data"]]
+    equal((by_text[2], by_text[0]), (rows[0], rows[1]))
+    time.sleep(0.1)
+    before = w.model.get("/state")
+    three = embed("a cow", "a cat")
+    equal(three.cache, "exact")
+    equal([row["embedding"] for row in three.json()["data"]], [by_text[1], by_text[2]])
+    equal(w.model.get("/state")["paths"], before["paths"]) if "paths" in before else None
+    equal(embed("a cow", encoding_format="base64").cache, "miss")
+
+
+@check
+def responses_and_messages_are_exact(w):
+    g = w.gateway()
+    accepted(g)
+    body = {"model": "stand-in", "input": "say something", "store": False}
+    for stream in (False, True):
+        body["stream"] = stream
+        equal([ask(g.port, "/v1/responses", body, key="sk-one").cache for _ in range(2)], ["miss", "exact"])
+    del body["store"]
+    a = ask(g.port, "/v1/responses", body, key="sk-one")
+    equal(a.cache, "bypass")
+    body = {"model": "stand-in", "max_tokens": 100, "messages": [{"role": "user", "content": "say something"}]}
+    for stream in (False, True):
+        body["stream"] = stream
+        equal([ask(g.port, "/v1/messages", body, key="sk-one").cache for _ in range(2)], ["miss", "exact"])
+
+
+@check
+def the_list_of_models_is_kept_per_credential(w):
+    g = w.gateway()
+    equal([ask(g.port, "/v1/models", method="GET", key=key).cache for key in ("sk-one", "sk-one", "sk-two")],
+          ["miss", "exact", "miss"])
+    equal(ask(g.port, "/v1/models", method="GET", key="wrong").status, 401)
+
+
+# ---- what is not kept ------------------------------------------------------------------------------------------------
+
+@check
+def truncated_failed_and_half_answers_are_not_kept(w):
+    g = w.gateway()
+    accepted(g)
+    for words in ("length", "tool_calls", "no-done", "error-in-stream", "error-in-stream=done", "empty", "no-finish",
+                  "broken-json", "html", "close=3", "status=500", "status=429", "error-first", "gzip"):
+        for stream in (False, True):
+            if (stream and words in ("broken-json", "html")) or (not stream and words.split("=")[0] in (
+                    "no-done", "error-in-stream", "error-first")):
+                continue
+            text = "an odd ending: %s %s" % (words, stream)
+            for _ in range(2):
+                try:
+                    a = chat(g.port, text, model="stand-in:" + words, stream=stream)
+                except (http.client.HTTPException, ConnectionError):
+                    continue
+                expect(a.cache in ("miss", "bypass"), "%s (stream %s) was kept: %s %s" % (words, stream, a.cache, a.reason))
+
+
+@check
+def a_refused_question_is_negative_for_a_while(w):
+    g = w.gateway()
+    accepted(g)
+    equal([chat(g.port, "refuse this please").cache for _ in range(2)], ["miss", "negative"])
+    equal([chat(g.port, "refuse this please", stream=True).cache for _ in range(2)], ["miss", "negative"])
+
+
+@check
+def a_200_stream_that_begins_with_an_error_gets_its_status(w):
+    g = w.gateway()
+    accepted(g)
+    a = chat(g.port, "begin badly", model="stand-in:error-first", stream=True)
+    expect(a.status >= 400, "status %d" % a.status)
+    expect("error" in a.json())
+
+
+@check
+def errors_of_the_upstream_are_its_own(w):
+    g = w.gateway()
+    accepted(g)
+    for words in ("status=429,retry-after-ms=123", "status=500", "status=404"):
+        direct, through = (chat(port, "fail", model="stand-in:" + words) for port in (w.model.port, g.port))
+        equal((through.status, through.body, through.header("retry-after-ms")),
+              (direct.status, direct.body, direct.header("retry-after-ms")))
+
+
+@check
+def a_stream_that_breaks_off_ends_with_an_error(w):
+    g = w.gateway()
+    accepted(g)
+    a = chat(g.port, "tell me all of it", model="stand-in:close=3,events=10", stream=True)
+    expect(b'"error"' in a.body and b"[DONE]" not in a.body, "it ends with %r" % a.body[-200:])
+
+
+# ---- the complaints of other caches' users ---------------------------------------------------------------------------
+
+@check
+def different_system_prompts_history_tools_and_parameters_are_different_questions(w):
+    g = w.near()
+    accepted(g)
+    user = {"role": "user", "content": "what may I do"}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    variants = [
+        ([{"role": "system", "content": "you are strict"}, user], {}),
+        ([{"role": "system", "content": "you are kind"}, user], {}),
+        ([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}, user], {}),
+        ([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "go away"}, user], {}),
+        ([user], {}), ([user], {"max_tokens": 5}), ([user], {"seed": 1}), ([user], {"seed": 2}),
+        ([user], {"reasoning_effort": "low"}), ([user], {"reasoning_effort": "high"}), ([user], {"top_k": 3}),
+        ([user], {"chat_template_kwargs": {"enable_thinking": False}}), ([user], {"tools": [tool]}),
+        ([user], {"tools": [tool], "tool_choice": "none"}), ([user], {"temperature": 0}), ([user], {"model": "other"}),
+        ([user], {"a_field_that_nobody_knows": 1}), ([user], {"stop": ["x"]})]
+    for messages, more in variants:
+        a = chat(g.port, messages, **more)
+        equal((a.cache, str(more)), ("miss", str(more)))
+
+
+@check
+def a_conversation_does_not_hit_by_accident(w):
+    g = w.near(turns=2)
+    accepted(g)
+
+    def turns(*texts):
+        messages = []
+        for text in texts:
+            messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]
+        return messages[:-1]
+    for last in ("and what is the capital of italy", "please tell me what the capital of italy is"):
+        a = chat(g.port, turns("one", "two", last))
+        equal((a.cache, a.header("X-Quire-Category")), ("miss", "exact"))
+        expect("turns" in a.reason or a.reason, a.reason)
+
+
+@check
+def tenants_do_not_share(w):
+    g = w.gateway()
+    for key in ("sk-a", "sk-b"):
+        accepted(g, key)
+    equal([chat(g.port, "a secret of mine", key=key).cache for key in ("sk-a", "sk-a", "sk-b", "sk-b")],
+          ["miss", "exact", "miss", "exact"])
+    equal(chat(g.port, "a secret of mine", key="sk-a", headers={"OpenAI-Project": "p"}).cache, "miss")
+    equal(chat(g.port, "a secret of mine", key="sk-a", headers={"X-Quire-Namespace": "v2"}).cache, "miss")
+    equal(chat(g.port, "a secret of mine", key="sk-a", cache_salt="s").cache, "miss")
+
+
+@check
+def a_revoked_key_reads_nothing(w):
+    g = w.gateway(auth_ttl="1s", share="all")
+    chat(g.port, "shared by all", key="sk-a")
+    equal(chat(g.port, "shared by all", key="sk-a").cache, "exact")
+    a = chat(g.port, "shared by all", key="wrong")
+    equal((a.status, a.cache), (401, "miss"))
+    equal(chat(g.port, "shared by all", key="wrong").status, 401)
+    w.model.control(revoked=["sk-a"])
+    try:
+        time.sleep(1.1)
+        equal(chat(g.port, "shared by all", key="sk-a").status, 401)
+    finally:
+        w.model.control(revoked=[])
+
+
+@check
+def keys_of_a_file_are_tenants_with_limits(w):
+    def entry(key, **more):
+        return {"sha256": hashlib.sha256(key.encode()).hexdigest(), **more}
+    path = w.folder / "keys.json"
+    path.write_text(json.dumps({"keys": [entry("sk-a1", tenant="a"), entry("sk-a2", tenant="a"),
+                                         entry("sk-b", tenant="b", upstream_key="sk-up", admin=True),
+                                         entry("sk-slow", tenant="slow", rate=1),
+                                         entry("sk-few", tenant="few", categories=["exact"])]}))
+    w.model.reset()
+    g = w.gateway(keys=str(path), share="tenant")
+    equal([chat(g.port, "who shares", key=key).cache for key in ("sk-a1", "sk-a2", "sk-b")], ["miss", "exact", "miss"])
+    a = chat(g.port, "who shares", key="sk-x")
+    equal((a.status, a.json()["error"]["code"]), (401, "invalid_api_key"))
+    equal(ask(g.port, "/v1/files", method="GET", key="sk-x").status, 401)
+    answers = [chat(g.port, "slowly slowly", key="sk-slow") for _ in range(3)]
+    expect([a.status for a in answers].count(429) >= 1, "%s" % [a.status for a in answers])
+    refused = next(a for a in answers if a.status == 429)
+    expect(int(refused.header("Retry-After")) >= 1 and refused.json()["error"]["type"] == "rate_limit_error")
+    sent = w.model.get("/requests")
+    expect(not any("sk-b" in json.dumps(r) for r in sent), "a key of ours went upstream")
+
+
+@check
+def never_hits_and_the_reason_is_said(w):
+    g = w.near()
+    accepted(g)
+    for more, word in (({"temperature": 1.5}, "temperature"), ({"web_search_options": {}}, "upstream runs"),
+                       ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"), ({"n": 2}, "n > 1")):
+        a = chat(g.port, "say why", **more)
+        if a.cache == "bypass":
+            expect(word in a.reason, a.reason)
+    a = chat(g.port, "say why", headers={"X-Quire-Control": "off"})
+    equal(a.cache, "bypass")
+    a = ask(g.port, "/v1/chat/completions", '{"model": "stand-in", "model": "x", "messages": []}', key="sk-one")
+    equal(a.cache, "bypass")
+    expect("twice" in a.reason or "same name" in a.reason or a.reason, a.reason)
+
+
+@check
+def usage_chunks_are_for_those_who_asked(w):
+    g = w.gateway()
+    accepted(g)
+    asked = {"stream_options": {"include_usage": True}}
+    plain = chat(g.port, "count your tokens", stream=True)
+    with_usage = chat(g.port, "count your tokens", stream=True, **asked)
+    again = chat(g.port, "count your tokens", stream=True)
+    equal((plain.cache, with_usage.cache, again.cache), ("miss", "exact", "exact"))
+    expect(all(e == "[DONE]" or e["choices"] for e in plain.events()), "a chunk without choices")
+    expect(all(e == "[DONE]" or e["choices"] for e in again.events()), "a chunk without choices")
+    expect(any(e != "[DONE]" and e["choices"] == [] and e["usage"] for e in with_usage.events()), "no usage")
+
+
+@check
+def one_wrong_answer_can_be_cleared(w):
+    g = w.near(admin_key="adm")
+    accepted(g)
+    keep(g, "what is the capital of peru")
+    near = chat(g.port, "the capital of peru please")
+    equal(near.cache, "hit")
+    body = {"id": near.header("X-Quire-Id"), "good": False, "similarity": float(near.header("X-Quire-Similarity"))}
+    equal(ask(g.port, "/quire/feedback", body, key="sk-one").status, 200)
+    equal(chat(g.port, "the capital of peru please").cache, "miss")
+    exact = chat(g.port, "what is the capital of peru")
+    equal(exact.cache, "exact")
+    path = "/quire/entries/" + exact.header("X-Quire-Id")
+    equal(ask(g.port, path, method="DELETE", key="sk-one").status, 403)
+    equal(ask(g.port, path, method="DELETE", key="adm").json()["removed"], 1)
+    expect(chat(g.port, "what is the capital of peru").cache != "exact")
+
+
+@check
+def invalidation_is_dry_first_and_by_one_selector(w):
+    g = w.gateway(admin_key="adm")
+    accepted(g)
+    chat(g.port, "of document 17", headers={"X-Quire-Tags": "doc:17, doc:18"})
+    time.sleep(0.3)
+    equal(ask(g.port, "/quire/invalidate", {}, key="adm").status, 400)
+    equal(ask(g.port, "/quire/invalidate", {"tags": "doc:17", "all": True}, key="adm").status, 400)
+    equal(ask(g.port, "/quire/invalidate", {"tags": ["doc:17"]}, key="adm").json(), {"entries": 1, "dry_run": True})
+    equal(chat(g.port, "of document 17", headers={"X-Quire-Tags": "doc:17, doc:18"}).cache, "exact")
+    equal(ask(g.port, "/quire/invalidate", {"tags": ["doc:17"], "dry_run": False}, key="adm").json()["entries"], 1)
+    equal(chat(g.port, "of document 17").cache, "miss")
+
+
+# ---- controls --------------------------------------------------------------------------------------------------------
+
+@check
+def controls_of_a_request(w):
+    g = w.gateway()
+    accepted(g)
+
+    def say(text="controls", **headers):
+        return chat(g.port, text, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    equal([say().cache, say().cache], ["miss", "exact"])
+    a = say(Cache_Control="no-cache")
+    equal((a.cache, "no-cache" in a.reason), ("miss", True))
+    expect("answer 2" in a.text())
+    time.sleep(0.1)
+    expect("answer 2" in say().text())
+    equal(say(Cache_Control="no-store").cache, "bypass")
+    time.sleep(1.1)
+    equal(say(Cache_Control="max-age=1").cache, "miss")
+    a = say("never asked", Cache_Control="only-if-cached")
+    equal((a.status, a.json()["error"]["code"]), (504, "not_cached"))
+    equal(say(X_Quire_Control="of").status, 400)
+    a = say(X_Quire_Category="nix")
+    equal((a.status, "exact" in a.json()["error"]["message"]), (400, True))
+    equal([say("one", X_Quire_Key="k").cache, say("two", X_Quire_Key="k").cache], ["miss", "exact"])
+    equal(say("short", X_Quire_Control="ttl=1").cache, "miss")
+    time.sleep(1.2)
+    equal(say("short").cache, "miss")
+
+
+@check
+def litellms_object_is_read_and_taken_out(w):
+    g = w.gateway()
+    accepted(g)
+    equal([chat(g.port, "the object", cache={"namespace": "x"}).cache for _ in range(2)], ["miss", "exact"])
+    equal(chat(g.port, "the object", cache={"no-store": True}).cache, "bypass")
+    sent = [json.loads(base64.b64decode(r["body"])) for r in w.model.get("/requests") if r.get("body")]
+    expect(sent and not any("cache" in body for body in sent), "cache went upstream")
+
+
+# ---- together --------------------------------------------------------------------------------------------------------
+
+def at_once(n, work):
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        return [future.result() for future in [pool.submit(work, i) for i in range(n)]]
+
+
+@check
+def a_thousand_equal_requests_are_one_call(w):
+    g = w.gateway()
+    accepted(g)
+    for stream in (False, True):
+        w.model.reset()
+        text = "slowly all at once %s" % stream
+        answers = at_once(int(os.environ.get("EQUAL", "1000")), lambda _: chat(g.port, text, stream=stream, timeout=60))
+        equal(w.model.get("/calls").get(text), 1)
+        equal(len({without_ids(a) for a in answers}), 1)
+        expect(all(a.status == 200 and not a.broken for a in answers))
+        expect(all(a.cache in ("miss", "exact") for a in answers), str({a.cache for a in answers}))
+
+
+def read_stream(port, text, model, leave_after=None, key="sk-one"):
+    """The events of a stream; leaves after some of them. None: an error before the head."""
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    c.request("POST", "/v1/chat/completions", json.dumps({"model": model, "stream": True, "messages": [
+        {"role": "user", "content": text}]}), {"Content-Type": "application/json", "Authorization": "Bearer " + key})
+    if leave_after == 0:
+        c.close()
+        return None
+    reply = c.getresponse()
+    data = b""
+    while leave_after is None or data.count(b"\n\n") < leave_after:
+        try:
+            part = reply.read1(65536)
+        except (http.client.HTTPException, ConnectionError):
+            break
+        if not part:
+            break
+        data += part
+    if leave_after is not None:
+        c.sock.shutdown(socket.SHUT_RDWR)
+    c.close()
+    return data
+
+
+@check
+def who_joins_reads_the_stream_while_it_runs(w):
+    g = w.gateway()
+    accepted(g)
+    model, text = "stand-in:events=20,pace=30", "a slow story"
+    first = threading.Thread(target=read_stream, args=(g.port, text, model))
+    first.start()
+    time.sleep(0.25)
+    begin = time.monotonic()
+    c = http.client.HTTPConnection("127.0.0.1", g.port)
+    c.request("POST", "/v1/chat/completions", json.dumps({"model": model, "stream": True, "messages": [
+        {"role": "user", "content": text}]}), {"Content-Type": "application/json", "Authorization": "Bearer sk-one"})
+    reply = c.getresponse()
+    part = reply.read1(65536)
+    expect(time.monotonic() - begin < 0.1 and part, "the first byte came late")
+    rest = reply.read()
+    first.join()
+    expect((part + rest).rstrip().endswith(b"[DONE]"))
+    equal(w.model.get("/calls").get(text), 1)
+
+
+@check
+def the_leader_leaves_at_each_event(w):
+    g = w.gateway()
+    accepted(g)
+    model = "stand-in:events=8,pace=12"
+    for after in range(0, 10):
+        text = "the leader leaves after %d" % after
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(read_stream(g.port, text, model))) for _ in range(3)]
+        leader = threading.Thread(target=read_stream, args=(g.port, text, model, after))
+        leader.start()
+        time.sleep(0.01)
+        for thread in threads:
+            thread.start()
+        for thread in [leader, *threads]:
+            thread.join()
+        expect(all(a and a.rstrip().endswith(b"[DONE]") for a in answers), "after %d: %s" % (after, answers))
+        a = chat(g.port, text, model=model, stream=True)
+        equal(a.body.rstrip()[-6:], b"[DONE]")
+
+
+@check
+def a_client_that_leaves_alone_ends_the_upstreams_work(w):
+    g = w.gateway()
+    accepted(g)
+    model = "stand-in:events=50,pace=20"
+    read_stream(g.port, "nobody is left", model, 3)
+    time.sleep(0.4)
+    state = w.model.get("/state")
+    expect(not state.get("streams") and not state.get("running"), "still running: %s" % state)
+    equal(chat(g.port, "nobody is left", model=model, stream=True).cache, "miss")
+
+
+@check
+def with_finish_an_answer_is_kept_that_nobody_waits_for(w):
+    g = w.gateway(finish=True)
+    accepted(g)
+    model = "stand-in:events=10,pace=20"
+    read_stream(g.port, "finish this", model, 3)
+    time.sleep(0.6)
+    equal(chat(g.port, "finish this", model=model, stream=True).cache, "exact")
+
+
+@check
+def a_silent_stream_is_kept_alive_by_comments_that_are_not_kept(w):
+    g = w.gateway(keep_alive="1s")
+    accepted(g)
+    first, second = (chat(g.port, "be silent", model="stand-in:silence=2500", stream=True) for _ in range(2))
+    equal((first.cache, second.cache), ("miss", "exact"))
+    expect(b": quire" in first.body and b": quire" not in second.body, repr(first.body))
+    equal(first.text(), second.text())
+
+
+@check
+def who_comes_after_the_join_buffer_goes_alone(w):
+    g = w.gateway(join_buffer="4kb")
+    accepted(g)
+    model, text = "stand-in:events=60,pace=15", "a long story"
+    first = threading.Thread(target=read_stream, args=(g.port, text, model))
+    first.start()
+    time.sleep(0.6)
+    a = chat(g.port, text, model=model, stream=True)
+    first.join()
+    equal(a.body.rstrip()[-6:], b"[DONE]")
+
+
+@check
+def the_model_is_killed_in_the_middle(w):
+    model = StandIn()
+    g = w.gateway(upstream=model.url)
+    accepted(g)
+    answers = []
+    text, name = "killed in the middle", "stand-in:events=50,pace=20"
+    threads = [threading.Thread(target=lambda: answers.append(read_stream(g.port, text, name))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.4)
+    model.kill()
+    for thread in threads:
+        thread.join()
+    expect(all(a and b'"error"' in a and b"[DONE]" not in a for a in answers), str(answers)[-300:])
+    a = chat(g.port, text, model=name, stream=True)
+    equal(a.status, 502)
+    model.start(model.port)
+    equal(chat(g.port, text, model=name, stream=True).cache, "miss")  # nothing partial was kept
+    model.kill()
+
+
+@check
+def leases_are_renewed_while_the_model_answers(w):
+    g = w.gateway(exact_settings="LEASE 300")
+    accepted(g)
+    model = "stand-in:events=20,pace=60"
+    equal([chat(g.port, "longer than a lease", model=model, stream=True).cache for _ in range(2)], ["miss", "exact"])
+
+
+@check
+def two_gateways_share_one_answer(w):
+    one, two = (w.gateway(cache="shared", secret_file=str(secret(w))) for _ in range(2))
+    for g in (one, two):
+        accepted(g)
+    w.model.reset()
+    text = "slowly asked of two"
+    answers = at_once(20, lambda i: chat((one, two)[i % 2].port, text))
+    equal(w.model.get("/calls").get(text), 1)
+    equal(len({a.text() for a in answers}), 1)
+
+
+def secret(w):
+    path = w.folder / "secret"
+    path.write_text("0123456789abcdef0123456789abcdef")
+    return path
+
+
+# ---- parts that fail -------------------------------------------------------------------------------------------------
+
+@check
+def a_cache_that_is_gone_fails_nothing(w):
+    folder = w.folder / "other-server"
+    folder.mkdir()
+    server = Server(w.build, folder)
+    g = w.gateway(quire="127.0.0.1:%d" % server.port)
+    accepted(g)
+    equal([chat(g.port, "before").cache for _ in range(2)], ["miss", "exact"])
+    server.kill()
+    for i in range(8):
+        begin = time.monotonic()
+        a = chat(g.port, "before", stream=i % 2 == 1)
+        equal((a.status, a.cache), (200, "down"))
+        expect(time.monotonic() - begin < 0.6 and a.reason, "slow without a cache")
+    expect(g.log().count("without the cache") >= 1, g.log())
+    g3 = w.gateway(ready=False, exact_settings="NO SUCH")
+    time.sleep(0.3)
+    equal(chat(g3.port, "settings that are refused").cache, "down")
+    expect("without the cache" in g3.log() and "NO" in g3.health()["cache"]["why"], g3.log())
+    g2 = w.gateway(ready=False, quire="127.0.0.1:1")
+    a = chat(g2.port, "from the start")
+    equal((a.status, a.cache), (200, "down"))
+    expect(not g2.health()["cache"]["ready"] and g2.health()["cache"]["why"])
+
+
+@check
+def the_server_by_tls_with_a_password_and_by_a_unix_socket(w):
+    folder = w.folder / "secure"
+    folder.mkdir()
+    cert, key, path = folder / "cert.pem", folder / "key.pem", folder / "s"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key),
+                    "-out", str(cert)], check=True, capture_output=True)
+    free = socket.create_server(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+    free.close()
+    server = Server(w.build, folder, "--tls-port", str(port), "--tls-cert-file", str(cert), "--tls-key-file", str(key),
+                    "--tls-auth-clients", "no", "--requirepass", "very secret", "--unixsocket", str(path))
+    try:
+        for quire in ("tls://localhost:%d" % port, "unix:%s" % path):
+            g = w.gateway(quire=quire, server_password="very secret", server_ca_file=str(cert))
+            accepted(g)
+            equal([chat(g.port, "in secret").cache for _ in range(2)], ["miss", "exact"])
+        for quire, settings, word in (("tls://localhost:%d" % port, {"server_password": "very secret"}, "TLS"),
+                                      ("unix:%s" % path, {"server_password": "wrong"}, "refuses")):
+            g = w.gateway(ready=False, quire=quire, **settings)
+            time.sleep(0.3)
+            equal(chat(g.port, "in secret").cache, "down")
+            expect(word in g.health()["server"]["last_failure"], str(g.health()["server"]))
+    finally:
+        server.stop()
+
+
+@check
+def a_reload_takes_new_keys_and_keeps_the_old_ones_where_it_fails(w):
+    def write(*keys):
+        path.write_text(json.dumps({"keys": [{"sha256": hashlib.sha256(k.encode()).hexdigest(), "tenant": k} for k in keys]}))
+    path = w.folder / "reloaded.json"
+    write("sk-one")
+    g = w.gateway(keys=str(path))
+    equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [200, 401])
+    write("sk-two")
+    g.process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [401, 200])
+    path.write_text("{")
+    g.process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [401, 200])
+    expect("key file" in g.log(), g.log())
+
+
+@check
+def a_cache_that_hangs_costs_its_deadline_and_no_more(w):
+    listener = socket.create_server(("127.0.0.1", 0))
+    g = w.gateway(ready=False, quire="127.0.0.1:%d" % listener.getsockname()[1], server_timeout="100ms")
+    begin = time.monotonic()
+    equal([chat(g.port, "hangs").status for _ in range(10)], [200] * 10)
+    expect(time.monotonic() - begin < 5)
+    listener.close()
+
+
+@check
+def an_encoder_that_is_slow_gone_or_wrong_fails_nothing(w):
+    encoder = StandIn()
+    g = w.gateway(embed_url=encoder.url + "/v1", embed_model="e", embed_timeout="200ms", similarity=0.8)
+    accepted(g)
+    equal([chat(g.port, "an encoder").cache for _ in range(2)], ["miss", "exact"])
+    for words in ("late=2000", "dim=7", "status=500", "html"):
+        encoder.control(words={"/v1/embeddings": words})
+        begin = time.monotonic()
+        a = chat(g.port, "a question with %s" % words)
+        equal((a.status, a.cache), (200, "miss"))
+        expect("vector" in a.reason and time.monotonic() - begin < 1, "%s: %s" % (words, a.reason))
+        equal(chat(g.port, "an encoder").cache, "exact")
+    encoder.kill()
+    for i in range(10):
+        equal(chat(g.port, "gone %d" % i).status, 200)
+    equal(chat(g.port, "an encoder").cache, "exact")
+
+
+@check
+def an_old_answer_where_the_model_fails_if_the_category_says_so(w):
+    model = StandIn()
+    g = w.gateway(upstream=model.url, exact_settings="STALEERROR 60000 JITTER 0", ttl="1s")
+    accepted(g)
+    keep(g, "an old answer")
+    time.sleep(1.3)
+    model.control(words={"/v1/chat/completions": "status=503"})
+    a = chat(g.port, "an old answer")
+    equal((a.status, a.cache), (200, "stale"))
+    expect("503" in a.reason, a.reason)
+    equal(chat(g.port, "no old answer").status, 503)
+    model.kill()
+    a = chat(g.port, "an old answer")
+    equal((a.status, a.cache), (200, "stale"))
+    equal(chat(g.port, "no old answer").status, 502)
+
+
+@check
+def stale_answers_are_renewed_behind_the_client(w):
+    g = w.gateway(exact_settings="STALE 60000 JITTER 0", ttl="1s")
+    accepted(g)
+    keep(g, "it gets old")
+    time.sleep(1.3)
+    a = chat(g.port, "it gets old")
+    equal((a.cache, "answer 1" in a.text()), ("stale", True))
+    time.sleep(0.6)
+    a = chat(g.port, "it gets old")
+    equal((a.cache, "answer 2" in a.text()), ("exact", True))
+
+
+@check
+def audits_are_labelled(w):
+    g = w.near(judge="equal", category_settings="AUDIT 1")
+    accepted(g)
+    keep(g, "what is the capital of chile")
+    a = chat(g.port, "the capital of chile please")
+    equal(a.cache, "audit")
+    time.sleep(0.5)
+    metrics = ask(g.port, "/metrics", method="GET").body
+    expect(b"quire_gateway_judged_total" in metrics, "nothing was judged")
+
+
+def main():
+    build, names = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2:]
+    w = World(build)
+    try:
+        for function in CHECKS:
+            name = function.__name__.replace("_", " ")
+            if names and not any(part in function.__name__ for part in names):
+                continue
+            w.model.control(words={}, revoked=[])
+            try:
+                function(w)
+                w.end_gateways()
+                print("ok - " + name, flush=True)
+            except (Exception, SystemExit) as e:  # whatever it was, the others are to run
+                failed.append(name)
+                place = traceback.extract_tb(e.__traceback__)
+                line = next((f for f in reversed(place) if f.filename == __file__ and f.name == function.__name__), place[-1])
+                print("FAIL - %s (line %d): %s: %s" % (name, line.lineno, type(e).__name__, e), flush=True)
+                try:
+                    w.end_gateways()
+                except AssertionError as end:
+                    print("       %s" % end)
+    finally:
+        for gateway in w.gateways:
+            gateway.process.kill()
+        w.end()
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""gateway_rig.py - what the Python tests of the gateway share: a quire-server, the stand-in model, gateways; checks."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+failed = 0
+
+
+def check(name, right, seen=""):
+    global failed
+    print(("ok - " if right else "FAIL - ") + name, flush=True)
+    if not right:
+        failed += 1
+        print("    | " + repr(seen)[:900], flush=True)
+
+
+def end():
+    sys.exit(failed > 0)
+
+
+class Rig:
+    """A server, a model, a gateway, and their end."""
+
+    def __init__(self, build, folder, *settings):
+        self.build, self.folder, self.running = build, folder, []
+        self.server = self.begin("server", [os.path.join(build, "quire-server"), "--port", "0", "--unixsocket",
+                                            folder + "/quire.sock", "--dir", folder + "/data"], folder + "/quire.sock")
+        self.begin("model", ["/usr/bin/python3", HERE + "/../e2e/stand_in_model.py"], folder + "/model.out")
+        self.model = "http://127.0.0.1:" + open(folder + "/model.out").read().split()[0]
+        self.port = self.gateway("gateway", *settings)
+
+    def gateway(self, name, *settings):
+        """One more, with words of its command line; its port."""
+        sign = "%s/%s.port" % (self.folder, name)
+        words = [word.replace("MODEL", self.model) for word in settings]
+        self.begin(name, [os.path.join(self.build, "quire-gateway"), "--upstream", self.model, "--listen", "127.0.0.1:0",
+                          "--port-file", sign, "--server", "unix:" + self.folder + "/quire.sock", *words], sign)
+        return int(open(sign).read())
+
+    def begin(self, name, command, sign):
+        out = open("%s/%s.out" % (self.folder, name), "wb")
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        self.running.append(process)
+        until = time.monotonic() + 30
+        while not (os.path.exists(sign) and (sign.endswith(".sock") or os.path.getsize(sign))):
+            if process.poll() is not None or time.monotonic() > until:
+                self.end()
+                sys.exit("%s does not start: %s" % (name, open(out.name).read()[-2000:]))
+            time.sleep(0.05)
+        return process
+
+    def end(self):
+        for process in reversed(self.running):
+            process.send_signal(signal.SIGTERM)
+        for process in self.running:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+    def get(self, path):
+        with urllib.request.urlopen(self.model + path) as reply:
+            return json.load(reply)
+
+    def calls(self, text):
+        return self.get("/calls").get(text, 0)
+
+    def post(self, path, value):
+        body = json.dumps(value).encode()
+        urllib.request.urlopen(urllib.request.Request(self.model + path, body)).close()
