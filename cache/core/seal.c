@@ -487,7 +487,7 @@ static int move_parts(struct seal *s, struct quire_error *err)
 
 static int run(struct seal *s, bool merge, struct quire_error *err)
 {
-    assert(s->group && s->group->pending > 0 && !s->added);
+    assert(s->group && !s->added);
     int rc = merge ? list_parts(s, err) : list_rows(s, err);
     if (rc == 0 && !merge && s->n_rows < least_rows(s->cache))
         return 0; /* they went meanwhile */

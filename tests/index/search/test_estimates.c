@@ -273,7 +273,7 @@ static void test_collections(void **state)
     print_message("recall %.3f, %.2f reads instead of %.2f, %.2f estimates\n", (double)right / (2 * QUERIES * K),
                   (double)reads / (2 * QUERIES), (double)exact_reads / (2 * QUERIES),
                   (double)estimated / (2 * QUERIES));
-    assert_true(right >= 0.93 * 2 * QUERIES * K && reads <= 0.8 * (double)exact_reads && estimated > 0);
+    assert_true((double)right >= 0.93 * 2 * QUERIES * K && (double)reads <= 0.8 * (double)exact_reads && estimated > 0);
     assert_int_equal(quire_collection_close(c, &err), 0);
     free(queries);
     free(path);
