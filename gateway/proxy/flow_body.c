@@ -13,6 +13,7 @@
 #include "gateway/telemetry/telemetry_log.h"
 #include "gateway/text/onward.h"
 #include "io/clock.h"
+#include "io/error.h"
 #include <assert.h>
 #include <event2/buffer.h>
 #include <math.h>
@@ -227,16 +228,47 @@ static bool own_key(const struct turn *turn, const struct ask *ask, struct canon
     return true;
 }
 
+/* The route, and what beside the body chooses how a request is answered: the query, and fields that name a version of
+ * the interface. False without memory. */
+static bool name_route(const struct turn *turn, char *out, size_t room)
+{
+    static const char *const versions[] = {"anthropic-version", "anthropic-beta", "OpenAI-Beta"};
+    const struct fields *fields = http_fields(turn->r);
+    const char *query = strchr(http_target(turn->r), '?');
+    struct digest digest = digest_begin();
+    uint8_t hash[CANONICAL_HASH_BYTES];
+    char hex[2 * CANONICAL_HASH_BYTES + 1] = "";
+    bool some = query && query[1];
+    digest_text(&digest, some ? query : "");
+    for (uint32_t i = 0; i < fields->n; i++)
+        for (size_t v = 0; v < sizeof versions / sizeof *versions; v++)
+            if (strcasecmp(fields_name(fields, i), versions[v]) == 0) {
+                digest_text(&digest, versions[v]);
+                digest_text(&digest, fields_value(fields, i));
+                some = true;
+            }
+    if (!digest_end(&digest, hash))
+        return false;
+    if (some)
+        to_hex(hash, hex);
+    return snprintf(out, room, "%s%s%s", turn->path, some ? "?" : "", hex) < (int)room;
+}
+
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err)
 {
     struct flow *flow = turn->flow;
-    struct canonical_options options = {.path = turn->path,
+    char route[160];
+    struct canonical_options options = {.path = route,
                                         .upstream = upstream_group(flow->upstreams, *turn->model ? turn->model : NULL),
                                         .ignore = (const char *const *)flow->settings->key_ignore.items,
                                         .n_ignore = flow->settings->key_ignore.n,
                                         .masks = flow->masks};
     if (!options.upstream)
         options.upstream = "";
+    if (!name_route(turn, route, sizeof route)) {
+        error_set(err, QUIRE_ENOMEM, "no memory for the key");
+        return false;
+    }
     if (canonical_keys(flow->canonical, ask, &options, keys, err) != 0)
         return false;
     policy_diagnosis_add(flow->diagnoses, turn->caller.scope, keys->compat, ask->system.data, ask->system.bytes);

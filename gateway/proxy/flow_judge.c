@@ -224,6 +224,16 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
 
 static const struct upstream_events events = {on_head, on_data, NULL, on_done};
 
+/* Bytes of a text that a model reads: at most JUDGE_TEXT_BYTES, and no part of a character. */
+static int shown_bytes(const char *text, size_t bytes)
+{
+    if (bytes <= JUDGE_TEXT_BYTES)
+        return (int)bytes;
+    for (bytes = JUDGE_TEXT_BYTES; bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80;)
+        bytes--;
+    return (int)bytes;
+}
+
 /* The question as the body of a chat; NULL without memory, or where the texts are no UTF-8. To be freed. */
 static char *question_for(const struct verdict *v, const char *model, const char *question, size_t question_bytes)
 {
@@ -233,8 +243,9 @@ static char *question_for(const struct verdict *v, const char *model, const char
             &text,
             "Two answers to one question. Do they say the same, so that whoever asked could be given either? Answer "
             "with one word, yes or no.\n\nQuestion:\n%.*s\n\nFirst answer:\n%.*s\n\nSecond answer:\n%.*s",
-            (int)(question_bytes < JUDGE_TEXT_BYTES ? question_bytes : JUDGE_TEXT_BYTES), question ? question : "",
-            (int)JUDGE_TEXT_BYTES, v->texts[0], (int)JUDGE_TEXT_BYTES, v->texts[1]) < 0)
+            shown_bytes(question, question_bytes), question ? question : "",
+            shown_bytes(v->texts[0], strlen(v->texts[0])), v->texts[0], shown_bytes(v->texts[1], strlen(v->texts[1])),
+            v->texts[1]) < 0)
         return NULL;
     root = json_pack("{s:s, s:i, s:i, s:[{s:s, s:s}]}", "model", model, "max_tokens", 1, "temperature", 0, "messages",
                      "role", "user", "content", text);

@@ -9,7 +9,7 @@ X-Stand-In, or for a path by POST /control {"words": {"/v1/embeddings": "late=20
 
     length tool_calls content_filter    how it ends; no-finish: [DONE] without one; no-done: without [DONE]
     usage=always|never                  the chunk of usage, whatever was asked
-    reasoning refusal empty choices=2   what is in it
+    reasoning refusal empty choices=2   what is in it; say=WORD: that and nothing else
     error-first error-in-stream         an error in a stream of status 200 (error-in-stream=done: and goes on to [DONE])
     crlf cr comments split              ends of lines; comments between events; bytes by twos, across characters and events
     events=N pace=MS                    a stream of N pieces, each after MS milliseconds
@@ -256,6 +256,7 @@ class Model(BaseHTTPRequestHandler):
             return
         schema = schema_of(request)
         said = json.dumps(of_schema(schema)) if schema else "answer %d to: %s" % (number, text)
+        said = self.steer.get("say", said)
         if "split" in self.steer:
             said += " naïve café 日本語 🦙🦙 Ω"
         said += "x" * int(self.steer.get("big", 0))

@@ -2,6 +2,7 @@
 shares what, and what happens when a part fails. Prints "ok - ..." or "FAIL - ..." per check; NAMEs choose some.
 """
 import base64
+import collections
 import concurrent.futures
 import hashlib
 import http.client
@@ -297,6 +298,27 @@ def different_system_prompts_history_tools_and_parameters_are_different_question
     for messages, more in variants:
         a = chat(g.port, messages, **more)
         equal((a.cache, str(more)), ("miss", str(more)))
+
+
+@check
+def the_query_and_versions_of_the_interface_are_part_of_the_question(w):
+    g = w.gateway()
+    accepted(g)
+    body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "which version"}]})
+
+    def say(path, headers):
+        return ask(g.port, path, body, key="sk-one", headers=headers).cache
+
+    for path in ("/v1/messages", "/v1/chat/completions"):
+        for target, headers in ((path, {}), (path + "?api-version=1", {}), (path + "?api-version=2", {}),
+                                (path, {"anthropic-version": "2023-06-01"}), (path, {"anthropic-beta": "x"}),
+                                (path, {"OpenAI-Beta": "x"})):
+            equal((target, headers, say(target, headers)), (target, headers, "miss"))
+            for _ in range(100):
+                if say(target, {**headers, "Cache-Control": "only-if-cached"}) == "exact":
+                    break
+                time.sleep(0.02)
+            equal((target, headers, say(target, headers)), (target, headers, "exact"))
 
 
 @check
@@ -781,16 +803,61 @@ def stale_answers_are_renewed_behind_the_client(w):
     equal((a.cache, "answer 2" in a.text()), ("exact", True))
 
 
-@check
-def audits_are_labelled(w):
-    g = w.near(judge="equal", category_settings="AUDIT 1")
+def audited(w, **settings):
+    """The gateway, after one near question whose answer was audited; the audit's label, "" where there is none."""
+    g = w.near(category_settings="AUDIT 1", **settings)
     accepted(g)
     keep(g, "what is the capital of chile")
-    a = chat(g.port, "the capital of chile please")
-    equal(a.cache, "audit")
-    time.sleep(0.5)
-    metrics = ask(g.port, "/metrics", method="GET").body
-    expect(b"quire_gateway_judged_total" in metrics, "nothing was judged")
+    equal(chat(g.port, "the capital of chile please").cache, "audit")
+    for _ in range(100):
+        found = re.findall(rb'quire_gateway_judged_total\{label="(\w+)"\} 1', ask(g.port, "/metrics", method="GET").body)
+        if found:
+            return g, found[0].decode()
+        time.sleep(0.02)
+    return g, ""
+
+
+@check
+def audits_are_labelled_by_equal_words(w):
+    equal(audited(w, judge="equal")[1], "bad")  # the stand-in counts its answers
+    equal(audited(w, judge="none")[1], "")
+
+
+@check
+def audits_are_labelled_by_vectors(w):
+    equal(audited(w, judge="vector")[1], "good")
+
+
+@check
+def audits_are_labelled_by_a_model(w):
+    equal(audited(w, judge="model", judge_model="stand-in:say=Yes")[1], "good")
+    asked = [r for r in w.model.get("/requests") if b"say=Yes" in base64.b64decode(r["body"])][-1]
+    body = json.loads(base64.b64decode(asked["body"]))
+    text = body["messages"][0]["content"]
+    equal((body["max_tokens"], body["temperature"]), (1, 0))
+    for part in ("the capital of chile please", "to: what is the capital of chile", "to: the capital of chile please"):
+        expect(part in text, "the judge is not shown %r: %s" % (part, text))
+    expect("sk-one" in json.dumps(asked), "the judge is not asked by the client's credential")
+    equal(audited(w, judge="model", judge_model="stand-in:say=no")[1], "bad")
+    equal(audited(w, judge="model", judge_model="stand-in:say=perhaps")[1], "")
+    equal(audited(w, judge="model", judge_model="stand-in:status=500")[1], "")
+
+
+@check
+def with_a_risk_and_a_judge_near_questions_hit_once_enough_are_labelled(w):
+    g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.1, judge="model", judge_rate=1000,
+                  judge_share=1, judge_model="stand-in:say=yes")
+    accepted(g)
+    seen = collections.Counter()
+    for i in range(3000):
+        word = "%s%s" % ("abcdefghijklmnopqrst"[i % 20] * 3, "uvwxyz"[i // 20 % 6] * (1 + i // 120))
+        keep(g, "please tell me what the %s of the %s is called" % (word, word))
+        seen[chat(g.port, "tell me what the %s of the %s is called" % (word, word)).cache] += 1
+        if seen["hit"] >= 5:
+            break
+    expect(seen["hit"] >= 5, "never served by nearness: %s" % dict(seen))
+    labels = re.findall(rb'quire_gateway_judged_total\{label="good"\} (\d+)', ask(g.port, "/metrics", method="GET").body)
+    expect(seen["miss"] >= 20 and labels, "served before anything was labelled: %s" % dict(seen))
 
 
 def main():
