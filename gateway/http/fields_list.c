@@ -77,6 +77,7 @@ bool fields_print(struct fields *fields, const char *name, const char *format, .
     char value[PRINTED_BYTES + 1];
     va_list list;
     va_start(list, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was started above */
     int n = vsnprintf(value, sizeof value, format, list);
     va_end(list);
     return n >= 0 && (size_t)n < sizeof value && fields_append(fields, name, value);

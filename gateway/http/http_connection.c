@@ -78,7 +78,7 @@ void http_connection_deadline(struct http_connection *c, uint64_t at_us)
 static void request_done(struct http_connection *c)
 {
     struct http_request *r = c->request;
-    assert(c->stage == HTTP_OWNED);
+    assert(c->stage == HTTP_OWNED && r);
     c->request = NULL;
     c->stage = HTTP_IDLE;
     c->server->n_requests--;
@@ -92,6 +92,7 @@ static void request_gone(struct http_connection *c)
     struct http_request *r = c->request;
     if (c->stage != HTTP_OWNED)
         return;
+    assert(r);
     bool was_open = http_is_open(r);
     r->gone = true;
     if (was_open)

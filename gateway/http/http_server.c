@@ -275,7 +275,7 @@ static int bind_tcp(struct http_server *server, const char *text, int *out, stru
 
 static void note_port(struct http_server *server, int fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t bytes = sizeof address;
     if (server->port != 0 || getsockname(fd, (struct sockaddr *)&address, &bytes) < 0)
         return;

@@ -528,7 +528,7 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     struct canonical_keys keys;
     struct choice choice = {0};
     struct quire_error err = {0};
-    const char *cache = "miss", *reason = gate.reason, *why;
+    const char *cache = "miss", *reason, *why;
     bool ready = sc_setup_ready(flow->setup, &why);
     if (!ready)
         flow_body_down(flow, why);

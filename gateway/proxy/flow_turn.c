@@ -343,7 +343,7 @@ struct turn *flow_turn_create(struct flow *flow, struct http_request *r, flow_do
     policy_control_init(&turn->controls);
     event_assign(&turn->keep_alive, flow->base, -1, EV_PERSIST, on_keep_alive, turn);
     if (id && strlen(id) < sizeof turn->request_id)
-        strcpy(turn->request_id, id);
+        memcpy(turn->request_id, id, strlen(id) + 1);
     else
         snprintf(turn->request_id, sizeof turn->request_id, "req_%016" PRIx64 "%08" PRIx64, clock_wall_ms() * 1000,
                  http_number(r));

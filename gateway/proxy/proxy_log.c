@@ -10,6 +10,7 @@
 #include "gateway/telemetry/telemetry_log.h"
 #include "io/clock.h"
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static void add_text(json_t *line, const char *name, const char *text)
 static void add_ms(json_t *line, const char *name, uint64_t us)
 {
     if (us > 0)
-        json_object_set_new(line, name, json_real((double)(us / 10) / 100));
+        json_object_set_new(line, name, json_real(floor((double)us / 10) / 100));
 }
 
 static void write_line(const struct http_request *r, const struct flow_end *end, uint64_t now)

@@ -204,6 +204,7 @@ static int append_upstream(struct settings *settings, struct settings_upstream *
         upstream_clear(u);
         return rc;
     }
+    assert(all);
     settings->upstreams = all;
     settings->upstreams[settings->n_upstreams++] = *u;
     return 0;

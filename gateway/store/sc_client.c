@@ -577,11 +577,13 @@ static int parse_address(struct sc_client *client, const char *address, struct q
         if (strlen(address + 5) == 0 || strlen(address + 5) >= sizeof client->path)
             return error_set(err, QUIRE_EINVALID, "server is '%s': the path of a unix socket has 1 to %zu bytes",
                              address, sizeof client->path - 1);
-        strcpy(client->path, address + 5);
+        memcpy(client->path, address + 5, strlen(address + 5) + 1);
         return 0;
     }
-    if (!colon || strlen(colon + 1) == 0 || strlen(colon + 1) > 5 ||
-        strspn(colon + 1, "0123456789") != strlen(colon + 1) || atoi(colon + 1) < 1 || atoi(colon + 1) > 65535)
+    long port = colon && strlen(colon + 1) <= 5 && strspn(colon + 1, "0123456789") == strlen(colon + 1)
+                    ? strtol(colon + 1, NULL, 10)
+                    : 0;
+    if (port < 1 || port > 65535)
         return error_set(err, QUIRE_EINVALID, "server is '%s': give host:port, [v6]:port or unix:/path", address);
     end = colon;
     if (*address == '[' && colon > address && colon[-1] == ']') {
@@ -592,7 +594,7 @@ static int parse_address(struct sc_client *client, const char *address, struct q
     if (bytes == 0 || bytes > HOST_BYTES_MAX)
         return error_set(err, QUIRE_EINVALID, "server has a host of %zu bytes: 1 to %u", bytes, HOST_BYTES_MAX);
     memcpy(client->host, address, bytes);
-    strcpy(client->service, colon + 1);
+    memcpy(client->service, colon + 1, strlen(colon + 1) + 1);
     return 0;
 }
 

@@ -44,6 +44,7 @@ void telemetry_log(enum telemetry_level level, const char *format, ...)
     n += (size_t)snprintf(line + n, LINE_BYTES - n, ".%03ldZ %s ", now.tv_nsec / 1000000, names[level]);
     va_list list;
     va_start(list, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was started above */
     int wanted = vsnprintf(line + n, LINE_BYTES - n, format, list);
     va_end(list);
     if (wanted < 0)

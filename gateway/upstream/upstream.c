@@ -482,9 +482,10 @@ void upstream_set_destroy(struct upstream_set *set)
 {
     if (!set)
         return;
-    while (set->calls) {
-        set->calls->events = NULL;
-        free_call(set->calls);
+    for (struct upstream_call *call = set->calls, *next; call; call = next) {
+        next = call->next;
+        call->events = NULL;
+        free_call(call);
     }
     event_del(&set->health);
     upstream_loop_fini(set);
