@@ -83,6 +83,14 @@ bool fields_print(struct fields *fields, const char *name, const char *format, .
     return n >= 0 && (size_t)n < sizeof value && fields_append(fields, name, value);
 }
 
+void fields_printable(char *out, size_t room, const char *text)
+{
+    size_t n = 0;
+    for (; text[n] && n < room - 1; n++)
+        out[n] = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+    out[n] = 0;
+}
+
 bool fields_set(struct fields *fields, const char *name, const char *value)
 {
     /* added first, so that a failure leaves what there was */

@@ -36,6 +36,10 @@ bool fields_set(struct fields *fields, const char *name, const char *value);
 /* Removes all of this name; how many there were. */
 uint32_t fields_drop(struct fields *fields, const char *name);
 
+/* As much of a text as there is room for, with a NUL behind it, fit for a header: what is not printable ASCII becomes
+ * '?'. Texts quote what clients and upstreams sent, which need not even be UTF-8. `out` may be `text`. */
+void fields_printable(char *out, size_t room, const char *text);
+
 /* i < fields->n. Valid until the fields change. */
 const char *fields_name(const struct fields *fields, uint32_t i);
 const char *fields_value(const struct fields *fields, uint32_t i);

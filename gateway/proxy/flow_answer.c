@@ -109,6 +109,12 @@ static bool is_type(const struct fields *fields, const char *type)
     return value && strncasecmp(value, type, strlen(type)) == 0;
 }
 
+static void begin_answer(struct errand *e)
+{
+    answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
+                 &e->flow->answer_json);
+}
+
 static void note_credential(struct errand *e)
 {
     struct flow *flow = e->flow;
@@ -150,8 +156,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
         return;
     }
     if (e->events) {
-        answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
-                     &e->flow->answer_json);
+        begin_answer(e);
         return; /* the head goes with the first event */
     }
     if ((head->status == 429 || head->status >= 500) && !e->failure_status) {
@@ -258,22 +263,14 @@ static void on_failed(struct errand *e, const struct upstream_result *result)
 /* Of an answer in JSON, which lies in the flight in pieces. */
 static enum answer_verdict judge_json(struct errand *e)
 {
-    struct flow *flow = e->flow;
-    struct flight_piece piece;
-    uint64_t at = 0;
-    size_t bytes = 0;
+    size_t bytes;
     enum answer_verdict verdict;
     if (!flight_is_complete(e->flight))
         return ANSWER_NOT;
-    char *all = malloc(flight_bytes(e->flight) + 1);
+    char *all = flow_keep_join(e, &bytes);
     if (!all)
         return ANSWER_NOT;
-    while (flight_kept(e->flight, &at, &piece)) {
-        memcpy(all + bytes, piece.data, piece.bytes);
-        bytes += piece.bytes;
-    }
-    answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
-                 &flow->answer_json);
+    begin_answer(e);
     verdict = answer_json(&e->answer, all, bytes);
     free(all);
     return verdict;

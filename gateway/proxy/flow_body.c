@@ -554,9 +554,8 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
         turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
     question.look = question.keep = ready && *choice.category.name;
     question.keep = question.keep && gate.keep;
-    for (uint32_t i = 0; i < flow->settings->never.n && question.question; i++)
-        if (policy_glob(flow->settings->never.items[i], question.question, question.question_bytes))
-            question.keep = false;
+    question.keep =
+        question.keep && !(question.question && flow_keep_never(flow, question.question, question.question_bytes));
     if (!question.look) {
         cache = "down";
         reason = ready ? "there is no category for exact answers: see exact-category" : why;

@@ -234,8 +234,7 @@ static void note_candidates(struct errand *e, const struct redisReply *candidate
             n += wrote > 0 && (size_t)wrote < sizeof text - n ? (size_t)wrote : 0;
         }
     text[n] = 0;
-    for (size_t i = 0; i < n; i++)
-        text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+    fields_printable(text, sizeof text, text);
     fields_add_bytes(&e->head->fields, "X-Quire-Explain", 15, text, n);
 }
 

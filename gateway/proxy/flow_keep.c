@@ -57,8 +57,7 @@ static void on_negative(void *context, enum sc_outcome outcome, struct redisRepl
     flow_errand_destroy(e);
 }
 
-/* All kept pieces one behind the other, to be freed; NULL without memory. */
-static char *join_pieces(const struct errand *e, size_t *bytes)
+char *flow_keep_join(const struct errand *e, size_t *bytes)
 {
     struct flight_piece piece;
     uint64_t at = 0;
@@ -71,27 +70,32 @@ static char *join_pieces(const struct errand *e, size_t *bytes)
     return all;
 }
 
-static bool is_never(const struct errand *e, const char *text, size_t bytes)
+bool flow_keep_never(const struct flow *flow, const char *text, size_t bytes)
 {
-    const struct settings_list *never = &e->flow->settings->never;
+    const struct settings_list *never = &flow->settings->never;
     for (uint32_t i = 0; i < never->n; i++)
         if (policy_glob(never->items[i], text, bytes))
             return true;
     return false;
 }
 
+static void stop_renewing(struct errand *e)
+{
+    event_del(&e->timer);
+    if (e->sc)
+        sc_cancel(e->sc);
+    e->sc = NULL;
+}
+
 static void put(struct errand *e)
 {
     uint64_t llm_ms = (clock_us() - e->upstream_began_us) / 1000;
     size_t bytes;
-    char *all = join_pieces(e, &bytes);
-    event_del(&e->timer);
-    if (e->sc)
-        sc_cancel(e->sc); /* a renewal */
-    e->sc = NULL;
+    char *all = flow_keep_join(e, &bytes);
+    stop_renewing(e);
     if (!all || bytes > (size_t)e->flow->settings->answer_max)
         count(e, "too_large");
-    else if (is_never(e, all, bytes))
+    else if (flow_keep_never(e->flow, all, bytes))
         count(e, "never");
     else
         e->sc = flow_words_put(e, e->events ? NULL : all, bytes, llm_ms, on_put);
@@ -117,7 +121,7 @@ static void judge(struct errand *e)
     char *fresh;
     if (e->audit < 0 || !e->audited || !e->flow->judge || !flight_is_complete(e->flight))
         return;
-    fresh = join_pieces(e, &bytes);
+    fresh = flow_keep_join(e, &bytes);
     if (fresh)
         flow_judge_begin(e->flow->judge, e, fresh, bytes);
     free(fresh);
@@ -137,10 +141,7 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
             flow_keep_vector(e);
         return;
     }
-    event_del(&e->timer);
-    if (e->sc)
-        sc_cancel(e->sc);
-    e->sc = NULL;
+    stop_renewing(e);
     if (e->status == 200)
         count(e, !e->keep ? "not_asked" : verdict == ANSWER_NEGATIVE ? "negative" : "incomplete");
     if (verdict == ANSWER_NEGATIVE && e->keep && e->look)

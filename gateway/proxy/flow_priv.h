@@ -253,6 +253,10 @@ void flow_answer_renew(struct errand *errand);
 /* flow_keep.c: the answer is whole, the flight finished; ends the errand. */
 void flow_keep_begin(struct errand *errand, enum answer_verdict verdict);
 void flow_keep_vector(struct errand *errand);
+/* All kept pieces of its flight one behind the other, to be freed; NULL without memory. */
+char *flow_keep_join(const struct errand *errand, size_t *bytes);
+/* Whether the setting `never` names this text. */
+bool flow_keep_never(const struct flow *flow, const char *text, size_t bytes);
 
 /* ---- commands (flow_words.c) ---- */
 

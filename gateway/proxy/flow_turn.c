@@ -39,11 +39,7 @@ void flow_turn_say(struct turn *turn, const char *cache, const char *format, ...
 static bool set_text(struct fields *fields, const char *name, const char *text)
 {
     char value[FLOW_REASON_BYTES];
-    size_t n = strlen(text);
-    n = n < sizeof value ? n : sizeof value - 1;
-    for (size_t i = 0; i < n; i++)
-        value[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
-    value[n] = 0;
+    fields_printable(value, sizeof value, text);
     return fields_set(fields, name, value);
 }
 

@@ -21,12 +21,8 @@
 
 int refusal_json(struct evbuffer *out, const char *message, const char *type, const char *param, const char *code)
 {
-    /* a message may quote what a client or an upstream sent, which need not be UTF-8 */
     char ascii[MESSAGE_BYTES];
-    size_t n = 0;
-    for (; message[n] && n < sizeof ascii - 1; n++)
-        ascii[n] = (unsigned char)message[n] >= ' ' && (unsigned char)message[n] < 0x7f ? message[n] : '?';
-    ascii[n] = 0;
+    fields_printable(ascii, sizeof ascii, message);
     json_t *body =
         json_pack("{s:{s:s, s:s, s:s?, s:s?}}", "error", "message", ascii, "type", type, "param", param, "code", code);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
