@@ -20,29 +20,12 @@
 static long fail_after = -1; /* allocations that still succeed; negative: all */
 
 #if !SANITIZED
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t n, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-
 static bool may_allocate(void)
 {
     return fail_after < 0 || fail_after-- > 0;
 }
 
-void *malloc(size_t bytes)
-{
-    return may_allocate() ? __libc_malloc(bytes) : NULL;
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    return may_allocate() ? __libc_calloc(n, bytes) : NULL;
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    return may_allocate() ? __libc_realloc(old, bytes) : NULL;
-}
+#include "tests/allocator.h"
 #endif
 
 static const char *const documents[] = {"1;name;Ann;age;30;town;Bonn;other;x", "2;name;bob;age;25;town;Ulm",

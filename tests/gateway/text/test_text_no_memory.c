@@ -22,31 +22,14 @@ static long long fail_at = -1; /* the allocation that fails, counted down; below
 static bool failed;
 
 #if !SANITIZED
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t n, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-
-static bool fails(void)
+static bool may_allocate(void)
 {
     bool now = fail_at >= 0 && fail_at-- == 0;
     failed |= now;
-    return now;
+    return !now;
 }
 
-void *malloc(size_t bytes)
-{
-    return fails() ? NULL : __libc_malloc(bytes);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    return fails() ? NULL : __libc_calloc(n, bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    return fails() ? NULL : __libc_realloc(old, bytes);
-}
+#include "tests/allocator.h"
 #endif
 
 static const char chat[] =
