@@ -6,6 +6,7 @@
 #include "index/column/columns.h"
 #include "index/format/format.h"
 #include "tests/index/support_index.h"
+#include "tests/sanitized.h"
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { ROWS = 60, DIM = 8, STRIDE = 23, LONG_KEY = 100 };
+enum { ROWS = 60, DIM = 8, STRIDE = SANITIZED_SIZE(23, 199), LONG_KEY = 100 };
 
 static void ignore(void *context, const char *sentence)
 {
