@@ -671,6 +671,7 @@ int main(void)
     const struct CMUnitTest graph[] = {TESTS_OF_BOTH};
     const struct CMUnitTest lists[] = {TESTS_OF_BOTH, cmocka_unit_test(test_flips_in_postings),
                                        cmocka_unit_test(test_search_over_damaged_list)};
+    support_folder_in_memory();
     int failed = cmocka_run_group_tests(graph, set_up_graph, tear_down);
     return failed + cmocka_run_group_tests(lists, set_up_lists, tear_down);
 }

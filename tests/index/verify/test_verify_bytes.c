@@ -110,5 +110,6 @@ static void inverted_lists(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(page_graph), cmocka_unit_test(inverted_lists)};
+    support_folder_in_memory();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
