@@ -280,7 +280,7 @@ static int note_asked(void *context, const char *phase, uint64_t done, uint64_t 
 /* Rows of memory alone, calibrated like that. Returns how many queries were asked. */
 static uint64_t seal_and_prove(bool brief, const struct segment *like)
 {
-    const uint32_t rows[] = {SANITIZED_SIZE(6000, 3000)};
+    const uint32_t rows[] = {6000};
     uint64_t asked = 0;
     struct merge_options options = merge_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO, QUIRE_TYPE_F32, 24);
     options.brief = brief;
@@ -302,7 +302,7 @@ static void seals_are_calibrated_in_brief(void **state)
 {
     (void)state;
     struct merge_options options = merge_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO, QUIRE_TYPE_F32, 24);
-    const uint32_t rows[] = {SANITIZED_SIZE(5000, 2500)};
+    const uint32_t rows[] = {5000};
     struct scene other;
     scene_make(&other, &options, 1, false, rows, 0);
     uint64_t full = seal_and_prove(false, NULL), brief = seal_and_prove(true, NULL);
