@@ -60,7 +60,7 @@ class Server:
         self.process = subprocess.Popen(
             [build / "quire-server", "--port", str(self.port), "--dir", str(folder / "data"), "--appendfsync",
              "everysec"], env=environment, stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600  # it replays what all cycles wrote, on a machine that may be busy
         while True:
             try:
                 self.control = Stream(self.port)
@@ -69,7 +69,8 @@ class Server:
             except OSError:
                 pass
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise Wrong("the server does not start: see %s" % self.log.name)
+                end = Path(self.log.name).read_text(errors="replace").splitlines()[-5:]
+                raise Wrong("the server does not start:\n" + "\n".join(end))
             time.sleep(0.02)
 
     def kill(self):
