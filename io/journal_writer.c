@@ -10,7 +10,8 @@
  * with the operating system within a millisecond or two, however slow the disk is to sync, so a process that is killed
  * has lost no more than that. On a busy machine that is a matter of when the writer gets a processor: it asks for short
  * slices, as lanes do, and who has a processor and finds that frames have waited for too long, while the writer is not
- * at the disk, takes its step (journal_help). Under ALWAYS those who append wait for the sync; the writer does it itself then.
+ * at the disk, takes its step (journal_help). Under ALWAYS those who append wait for the sync; the writer does it
+ * itself then.
  *
  * Rules:
  *   1. A log begins at LSN n only when every frame before n is synced (or, after a failure, was never acknowledged and

@@ -13,9 +13,9 @@
  * So all writes are one frame, which is durable as a whole or not at all, and nobody sees one of them without the
  * others. As in Redis a command that fails does not undo those before it.
  *
- * Step 4 holds everybody up, on all lanes, and cannot be done in slices. Writes are bounded by the commands and the bytes
- * that may be queued, and all of them are made. What only reads may take much longer than its request is long: after READS_MS no
- * further one is run, each answers an error, and none is run for a client that is being closed.
+ * Step 4 holds everybody up, on all lanes, and cannot be done in slices. Writes are bounded by the commands and the
+ * bytes that may be queued, and all of them are made. What only reads may take much longer than its request is long:
+ * after READS_MS no further one is run, each answers an error, and none is run for a client that is being closed.
  *
  * Replies go to a group (client.h) while commands run, so handlers need not know. Those that read the disk are started
  * in step 4 and end later; EXEC's reply leaves when all have. Behind EXEC nothing of the client runs before that.

@@ -65,8 +65,8 @@ static void name_row(struct key_names *names, uint32_t row, const char *format, 
     va_end(args);
 }
 
-/* Of `tenants` tenant t has a share of 1 / t; rows have nothing to do with their tenant. Every 20th row is nobody's, every 15th is
- * granted to others, too, whose names come later in the alphabet. */
+/* Of `tenants` tenant t has a share of 1 / t; rows have nothing to do with their tenant. Every 20th row is nobody's,
+ * every 15th is granted to others, too, whose names come later in the alphabet. */
 static void names_draw(struct key_names *names, uint32_t n, uint32_t tenants, uint64_t seed)
 {
     struct random random;
