@@ -122,11 +122,12 @@ add_executable(bench_cache_load ${cache_load_sources} tools/cli.c tools/cli_file
 target_link_libraries(bench_cache_load PRIVATE quire_index quire_kernels quire_io PkgConfig::JANSSON PkgConfig::HIREDIS)
 quire_compile_options(bench_cache_load)
 
-# tests that are scripts: each gets the build folder and prints "ok - ..." or "FAIL - ..." per check. They wait for
-# processes more than they compute, so one of them runs beside the programs, and they are begun first.
-function(quire_script name script seconds)
+# tests that are scripts: each gets the build folder, and what is given here, and prints "ok - ..." or "FAIL - ..." per
+# check. One of them runs beside the programs, and they are begun first; and one of those that mostly wait, for clients
+# to start and for time to pass, beside that (./check has ctest run one test more than there are processors).
+function(quire_script name script seconds) # and arguments
   if(EXISTS ${PROJECT_SOURCE_DIR}/${script})
-    add_test(NAME ${name} COMMAND bash ${PROJECT_SOURCE_DIR}/${script} ${PROJECT_BINARY_DIR})
+    add_test(NAME ${name} COMMAND bash ${PROJECT_SOURCE_DIR}/${script} ${PROJECT_BINARY_DIR} ${ARGN})
     math(EXPR seconds "${seconds} * ${script_factor}")
     set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} RESOURCE_LOCK scripts COST ${seconds})
     if(QUIRE_SANITIZE)
@@ -145,7 +146,7 @@ quire_script(gateway/http tests/gateway/run.sh 300)
 quire_script(gateway/flow tests/gateway/flow.sh 600)
 quire_script(gateway/clients tests/gateway/clients/run.sh 900)
 quire_script(search/wire tests/search/run.sh 600)
-quire_script(gateway/oracle tests/gateway/oracle/run.sh 180)
+quire_script(gateway/oracle tests/gateway/oracle/run.sh 180 20)
 quire_script(crash/kill_loop tests/crash/run.sh 600)
 quire_script(attack/mixed tests/attack/run.sh 120)
 set_tests_properties(crash/kill_loop PROPERTIES LABELS slow)
@@ -154,3 +155,8 @@ target_link_libraries(slow_sync PRIVATE ${CMAKE_DL_LIBS})
 quire_compile_options(slow_sync)
 quire_script(crash/slow_sync tests/crash/slow_sync.sh 120)
 quire_script(crash/damage tests/crash/damage.sh 600)
+foreach(name gateway/clients gateway/flow gateway/http e2e/clients tools/stop crash/slow_sync)
+  if(TEST ${name})
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK waits)
+  endif()
+endforeach()

@@ -151,8 +151,10 @@ static void link_frame(struct journal *j, struct frame *frame)
         j->last->next = frame;
     else
         j->first = frame;
-    if (!j->unwritten)
+    if (!j->unwritten) {
         j->unwritten = frame;
+        atomic_store(&j->oldest_us, clock_us());
+    }
     j->last = frame;
 }
 

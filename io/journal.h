@@ -106,6 +106,10 @@ int journal_wait(struct journal *journal, uint64_t lsn, struct quire_error *err)
 /* notify runs on the writer's thread whenever journal_durable_lsn has advanced or the journal's health has changed.
  * Before the first append. */
 void journal_on_durable(struct journal *journal, void (*notify)(void *context), void *context);
+/* For those who answer before frames are written (EVERYSEC, NO), each time before answers go out: writes what has
+ * waited for three milliseconds, because the writer has not got a processor. now_us: of clock_us, not long ago. Reads
+ * one number where nothing is late, and does nothing while the writer is at the disk. */
+void journal_help(struct journal *journal, uint64_t now_us);
 /* 0, or why frames are refused at present. Cheap. */
 int journal_health(const struct journal *journal, struct quire_error *err);
 int journal_set_sync(struct journal *journal, enum journal_sync sync);
@@ -115,6 +119,7 @@ int journal_sync(struct journal *journal, struct quire_error *err);
 struct journal_stats {
     uint64_t frames, bytes, writes, syncs, sync_us, sync_us_max;
     uint64_t delayed;              /* appends that were refused since the disk had not taken a write for too long */
+    uint64_t helped;               /* writes in the writer's place */
     uint64_t unwritten_bytes;      /* in memory */
     uint64_t log_bytes, log_files; /* since the checkpoint, on disk */
     uint64_t checkpoint_lsn, checkpoint_bytes, checkpoints, failures;

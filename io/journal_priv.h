@@ -200,17 +200,20 @@ struct journal {
     pthread_cond_t jobs;    /* to the syncer */
     pthread_cond_t changed; /* from both, and from who ends a batch or a quiesce */
     bool writer_waits, stopping;
+    bool stepping; /* the writer, or a helper in its place, carries out a step */
     bool syncer_stops;
     struct job job;
 
-    struct frame *first, *last;   /* in memory, by LSN */
-    struct frame *unwritten;      /* the first of them that is not written */
-    uint64_t written_lsn;         /* to the operating system */
-    uint64_t unwritten_bytes;     /* of closed frames */
-    uint64_t held_bytes;          /* of frames that are written and still needed */
-    uint64_t kept_lsn;            /* frames behind it are needed for the next log; UINT64_MAX: there is none */
-    uint64_t next_lsn_copied;     /* the last frame that next_log has */
-    uint64_t wrote_us;            /* when the last write began */
+    struct frame *first, *last; /* in memory, by LSN */
+    struct frame *unwritten;    /* the first of them that is not written */
+    uint64_t written_lsn;       /* to the operating system */
+    uint64_t unwritten_bytes;   /* of closed frames */
+    uint64_t held_bytes;        /* of frames that are written and still needed */
+    uint64_t kept_lsn;          /* frames behind it are needed for the next log; UINT64_MAX: there is none */
+    uint64_t next_lsn_copied;   /* the last frame that next_log has */
+    uint64_t wrote_us;          /* when the last write began */
+    int write_rc;               /* of the last one: < 0 until the writer has looked at it */
+    struct quire_error write_err;
     uint64_t busy_us;             /* since when the writer waits for the disk; 0: it does not */
     uint64_t sync_lsn;            /* journal_sync wants it synced up to here */
     uint64_t rotate_lsn;          /* a log is to begin at this LSN or later; 0: none is asked for */
@@ -231,6 +234,7 @@ struct journal {
     struct journal_stats stats; /* but for what is computed */
 
     atomic_uint_fast64_t next_lsn, synced_lsn;
+    atomic_uint_fast64_t oldest_us;      /* no unwritten frame came before; 0: there is none */
     atomic_int sync;                     /* enum journal_sync */
     atomic_int health;                   /* 0 or the failure's code */
     atomic_uint_fast64_t recent_sync_us; /* the longest since somebody asked */

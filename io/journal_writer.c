@@ -8,8 +8,10 @@
  * What may take long (a sync, and with it the beginning and the ending of a log) is a job (journal_job.c). Where nobody
  * waits for it, the syncer's thread does it, and the writer goes on writing to the log that it has: what is appended is
  * with the operating system within a millisecond or two, however slow the disk is to sync, so a process that is killed
- * has lost no more than that. On a busy machine that is a matter of when the writer gets a processor, so it asks for
- * short slices, as lanes do. Under ALWAYS those who append wait for the sync; the writer does it itself then.
+ * has lost no more than that. On a busy machine that is a matter of when the writer gets a processor: it asks for short
+ * slices, as lanes do, and who has a processor and finds that frames have waited for too long, while the writer is not
+ * at the disk, takes its step (journal_help). Under ALWAYS those who append wait for the sync; the writer does it
+ * itself then.
  *
  * Rules:
  *   1. A log begins at LSN n only when every frame before n is synced (or, after a failure, was never acknowledged and
@@ -26,7 +28,9 @@
  *      which nobody was told about, from damage to what was acknowledged. A sync that is under way makes nothing known:
  *      when it has succeeded, known is the last LSN that was written before it began. Marks (journal_log.c) say the
  *      same where nothing was written behind it.
- *   4. A file that is ended on purpose gets an end frame, after all else in it was synced; and if the next log is
+ *   4. One thread steps at a time (`stepping`), whoever it is; a helper takes only steps that wait for no sync, and
+ *      leaves what follows from a write that failed to the writer.
+ *   5. A file that is ended on purpose gets an end frame, after all else in it was synced; and if the next log is
  *      there, after that is durable under its name. Frames that both have are cut off the old one then.
  */
 #include "io/clock.h"
@@ -40,6 +44,7 @@
 
 #define GATHER_US      1000u
 #define GATHER_BYTES   (1u << 20)
+#define LATE_US        3000u /* frames that have waited for so long should have been written */
 #define SYNC_EVERY_US  1000000u
 #define RETRY_AFTER_US 100000u
 #define MARK_IDLE_US   20000u     /* without a write after a sync, a mark is written */
@@ -216,12 +221,13 @@ static void mark_written(struct journal *j, const struct frame *last)
     }
     j->written_lsn = last->lsn;
     j->unwritten = last->next;
+    atomic_store(&j->oldest_us, j->unwritten ? j->wrote_us : 0); /* none that is left came before */
     assert(!j->unwritten || j->unwritten->lsn == j->written_lsn + 1);
 }
 
 static void step_write(struct journal *j)
 {
-    struct quire_error err = {0}, full = {0};
+    struct quire_error *err = &j->write_err, full = {0};
     uint64_t room = log_room(j), limit = UINT64_MAX;
     if (j->rotate_lsn > j->written_lsn + 1)
         limit = j->rotate_lsn; /* the log ends there, unless a job holds that up */
@@ -230,15 +236,22 @@ static void step_write(struct journal *j)
     uint64_t known = atomic_load(&j->synced_lsn);
     leave(j);
     j->wrote_us = j->busy_us;
-    int rc = journal_log_write(&j->writer_out, &j->log, from, last, known, &err);
-    int ahead = rc == 0 ? journal_log_reserve_ahead(&j->log, &full) : 0;
+    j->write_rc = journal_log_write(&j->writer_out, &j->log, from, last, known, err);
+    int ahead = j->write_rc == 0 ? journal_log_reserve_ahead(&j->log, &full) : 0;
     come_back(j);
     note_room(j, ahead, &full);
-    if (rc == 0) {
-        mark_written(j, last);
-        journal_release_done(j);
-    }
-    settle(j, rc, &err, true);
+    if (j->write_rc < 0)
+        return; /* STEP_WRITE_FAILED is next */
+    mark_written(j, last);
+    journal_release_done(j);
+    settle(j, 0, NULL, true);
+}
+
+static void step_write_failed(struct journal *j)
+{
+    int rc = j->write_rc;
+    j->write_rc = 0;
+    settle(j, rc, &j->write_err, true);
 }
 
 static void step_reserve(struct journal *j)
@@ -367,6 +380,7 @@ static void step_fail(struct journal *j)
 enum step {
     STEP_WAIT,
     STEP_WRITE,
+    STEP_WRITE_FAILED,
     STEP_SYNC,
     STEP_PREPARE,
     STEP_SWITCH,
@@ -434,6 +448,8 @@ static enum step next_step(const struct journal *j, uint64_t *until_us)
     uint64_t now_us = clock_us();
     bool ready = j->unwritten && j->unwritten->closed;
     *until_us = UINT64_MAX;
+    if (j->write_rc < 0)
+        return STEP_WRITE_FAILED;
     if (atomic_load(&j->health) < 0) {
         *until_us = j->retry_us;
         if (j->stopping)
@@ -501,12 +517,44 @@ static void give_notice(struct journal *j)
     pthread_mutex_lock(&j->lock);
 }
 
+static void take_step(struct journal *j, enum step step)
+{
+    static void (*const steps[])(struct journal *
+                                 j) = {[STEP_WRITE] = step_write,     [STEP_WRITE_FAILED] = step_write_failed,
+                                       [STEP_SYNC] = step_sync,       [STEP_PREPARE] = step_prepare,
+                                       [STEP_SWITCH] = step_switch,   [STEP_PUBLISH] = step_publish,
+                                       [STEP_FAIL] = step_fail,       [STEP_RETRY] = step_retry,
+                                       [STEP_RESERVE] = step_reserve, [STEP_MARK] = step_mark};
+    assert(lock_is_held(&j->lock) && !j->stepping);
+    j->stepping = true;
+    steps[step](j);
+    j->stepping = false;
+}
+
+/* The write itself, and what may be due before it: a mark, and jobs that are the syncer's. */
+static bool may_help(const struct journal *j, enum step step)
+{
+    return step == STEP_WRITE || step == STEP_MARK || ((step == STEP_SYNC || step == STEP_PREPARE) && !is_awaited(j));
+}
+
+void journal_help(struct journal *j, uint64_t now_us)
+{
+    uint64_t oldest_us = atomic_load_explicit(&j->oldest_us, memory_order_relaxed), until_us;
+    if (oldest_us == 0 || now_us < oldest_us + LATE_US || atomic_load(&j->sync) == JOURNAL_ALWAYS)
+        return;
+    pthread_mutex_lock(&j->lock);
+    if (!j->stepping && !j->stopping && clock_us() >= atomic_load(&j->oldest_us) + LATE_US) {
+        uint64_t written = j->written_lsn;
+        for (enum step step; j->written_lsn == written && may_help(j, step = next_step(j, &until_us));)
+            take_step(j, step);
+        j->stats.helped += j->written_lsn != written;
+        pthread_cond_broadcast(&j->changed); /* to the writer */
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
 void *journal_writer(void *context)
 {
-    static void (*const steps[])(struct journal * j) = {
-        [STEP_WRITE] = step_write,   [STEP_SYNC] = step_sync,       [STEP_PREPARE] = step_prepare,
-        [STEP_SWITCH] = step_switch, [STEP_PUBLISH] = step_publish, [STEP_FAIL] = step_fail,
-        [STEP_RETRY] = step_retry,   [STEP_RESERVE] = step_reserve, [STEP_MARK] = step_mark};
     struct journal *j = context;
     uint64_t until_us;
     enum step step;
@@ -514,13 +562,15 @@ void *journal_writer(void *context)
     pthread_mutex_lock(&j->lock);
     do {
         give_notice(j);
+        while (j->stepping) /* a helper is at it */
+            pthread_cond_wait(&j->changed, &j->lock);
         step = next_step(j, &until_us);
         if (step == STEP_WAIT && !notice_is_due(j))
             wait_for_work(j, until_us);
         else if (step == STEP_WRITE && gathers(j))
             gather(j);
         else if (step != STEP_WAIT && step != STEP_STOP)
-            steps[step](j);
+            take_step(j, step);
     } while (step != STEP_STOP);
     assert(j->job.kind == JOB_NONE && !j->next_log.file && !j->old_log.file);
     uint64_t next_lsn = j->written_lsn + 1;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -19,6 +20,12 @@ char *support_path(const char *folder, const char *name)
     char *path;
     assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
     return path;
+}
+
+void support_folder_in_memory(void)
+{
+    if (access("/dev/shm", W_OK | X_OK) == 0)
+        assert_int_equal(setenv("TMPDIR", "/dev/shm", 1), 0);
 }
 
 char *support_folder_make(void)

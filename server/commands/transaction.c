@@ -13,9 +13,9 @@
  * So all writes are one frame, which is durable as a whole or not at all, and nobody sees one of them without the
  * others. As in Redis a command that fails does not undo those before it.
  *
- * Step 4 holds everybody up, on all lanes, and cannot be done in slices. Writes are bounded by the bytes that may be
- * queued, and all of them are made. What only reads may take much longer than its request is long: after READS_MS no
- * further one is run, each answers an error, and none is run for a client that is being closed.
+ * Step 4 holds everybody up, on all lanes, and cannot be done in slices. Writes are bounded by the commands and the
+ * bytes that may be queued, and all of them are made. What only reads may take much longer than its request is long:
+ * after READS_MS no further one is run, each answers an error, and none is run for a client that is being closed.
  *
  * Replies go to a group (client.h) while commands run, so handlers need not know. Those that read the disk are started
  * in step 4 and end later; EXEC's reply leaves when all have. Behind EXEC nothing of the client runs before that.
@@ -133,6 +133,19 @@ static bool has_room(struct client *c, uint64_t bytes)
     return false;
 }
 
+/* Whether one command more may be queued, after an error reply where not. */
+static bool may_have_another(struct client *c)
+{
+    uint64_t most = c->loop->server->service.config->transaction_commands_max;
+    if (c->transaction->n < most)
+        return true;
+    caller_error(&c->caller,
+                 "ERR a transaction of %llu commands: transaction-commands-limit is %llu, for nobody else is served "
+                 "while EXEC runs them; make smaller ones or raise it with CONFIG SET",
+                 (unsigned long long)c->transaction->n + 1, (unsigned long long)most);
+    return false;
+}
+
 /* ---- queueing -----------------------------------------------------------------------------------------------------*/
 
 bool transaction_takes(const struct client *c, unsigned row)
@@ -175,7 +188,7 @@ void transaction_queue(struct client *c, unsigned row, const struct resp_arg *ar
         resp_simple(client_reply(c), "QUEUED");
         return;
     }
-    if (!has_room(c, bytes)) {
+    if (!may_have_another(c) || !has_room(c, bytes)) {
         taint(c);
         return;
     }

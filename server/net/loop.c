@@ -478,6 +478,8 @@ static void poll_engine(struct loop *loop)
     EACH_HOOK(loop, work, busy |= hook->work(lane))
     busy = busy || loop->resting || loop->mail || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
     uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
+    if (lane->service->journal)
+        journal_help(lane->service->journal, lane->now_us); /* what the replies that go out now say is written */
     int rc = engine_poll(lane->engine, busy ? 0 : loop->wanted, busy ? 0 : loop->wanted > 1 ? BATCH_US : UINT64_MAX);
     if (rc < 0) {
         log_line(lane->service->log, LOG_LEVEL_WARNING, "lane %u: the engine failed: %s", lane->index,

@@ -5,7 +5,8 @@ Every cycle: the server is started on the folder that the last one left, with a 
 fdatasync and fsync slow (slow_sync.c). Two connections write, one strings and one vectors, each waiting for every reply;
 every third cycle a third one asks for a checkpoint, so that a log is begun meanwhile. After a random time the server is
 killed with SIGKILL. At the next start all that was acknowledged must be there but for what was acknowledged in the last
-milliseconds before the kill (--within-ms), and what is missing must be the last ones of its connection.
+milliseconds before the kill (--within-ms), and what is missing must be the last ones of its connection. A line per cycle
+says how it went; after --give-up cycles that lost more than that the rest is left out.
 """
 import argparse
 import os
@@ -59,7 +60,7 @@ class Server:
         self.process = subprocess.Popen(
             [build / "quire-server", "--port", str(self.port), "--dir", str(folder / "data"), "--appendfsync",
              "everysec"], env=environment, stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600  # it replays what all cycles wrote, on a machine that may be busy
         while True:
             try:
                 self.control = Stream(self.port)
@@ -68,7 +69,8 @@ class Server:
             except OSError:
                 pass
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise Wrong("the server does not start: see %s" % self.log.name)
+                end = Path(self.log.name).read_text(errors="replace").splitlines()[-5:]
+                raise Wrong("the server does not start:\n" + "\n".join(end))
             time.sleep(0.02)
 
     def kill(self):
@@ -129,6 +131,13 @@ def check(server, writers, killed_at, options):
     return lost, oldest
 
 
+def say(number, options, began, n, lost, oldest, late):
+    print("slow_sync_kill: cycle %d of %d, %.0f s: %d writes acknowledged, %d lost%s; %d cycles lost what was older than "
+          "%g ms" % (number + 1, options.cycles, time.monotonic() - began, n, lost,
+                     ", the oldest from %.1f ms before the kill" % (oldest * 1000) if lost else "", late,
+                     options.within_ms), flush=True)
+
+
 def cycle(server, number, chance, first, options):
     server.flag.touch()
     writers = {}
@@ -155,10 +164,12 @@ def main():
     parser.add_argument("--within-ms", type=float, default=10, help="what may be lost: acknowledged so long before")
     parser.add_argument("--seconds", type=float, default=2.0, help="of writes per cycle, at most")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--give-up", type=int, default=20, help="end early once so many cycles lost more")
     options = parser.parse_args()
+    began = time.monotonic()
     chance = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="quire-slow-sync-"))
-    first = written = lost = late = 0
+    first = written = lost = late = done = 0
     worst = 0.0
     server = None
     try:
@@ -167,11 +178,16 @@ def main():
             writers, killed_at = cycle(server, number, chance, first, options)
             server = Server(options, folder)
             n, oldest = check(server, writers, killed_at, options)
-            written += sum(len(w.acknowledged) for w in writers.values())
+            acknowledged = sum(len(w.acknowledged) for w in writers.values())
+            written += acknowledged
             lost += n
             worst = max(worst, oldest)
             late += oldest * 1000 > options.within_ms
             first += 1 + max(len(w.acknowledged) for w in writers.values())
+            done = number + 1
+            say(number, options, began, acknowledged, n, oldest, late)
+            if late >= options.give_up:
+                break
     except Wrong as wrong:
         print("slow_sync_kill: cycle %d, seed %d: %s" % (number, options.seed, wrong))
         return 1
@@ -181,7 +197,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
     print("slow_sync_kill: %d cycles, syncs slowed by %d ms: %d writes acknowledged, %d lost, the oldest acknowledged "
           "%.1f ms before the kill; %d cycles lost what was older than %g ms" % (
-              options.cycles, options.sync_ms, written, lost, worst * 1000, late, options.within_ms))
+              done, options.sync_ms, written, lost, worst * 1000, late, options.within_ms))
     return 1 if late else 0
 
 

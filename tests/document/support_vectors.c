@@ -3,6 +3,7 @@
 #include "index/vector/space.h"
 #include "io/bytes.h"
 #include "io/random.h"
+#include "tests/sanitized.h"
 #include "tests/support/fault.h"
 #include <math.h>
 #include <setjmp.h>
@@ -22,7 +23,7 @@ struct schema_vector world_field(enum schema_metric metric, enum schema_element 
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
-void world_vector(const struct world *w, uint32_t document, uint32_t version, void *out)
+NO_THREADS void world_vector(const struct world *w, uint32_t document, uint32_t version, void *out)
 {
     struct random random;
     random_init(&random, (uint64_t)document << 32 | version);
@@ -47,7 +48,7 @@ void world_vector(const struct world *w, uint32_t document, uint32_t version, vo
     }
 }
 
-static void floats_of(const struct world *w, const void *vector, float out[WORLD_DIM])
+NO_THREADS static void floats_of(const struct world *w, const void *vector, float out[WORLD_DIM])
 {
     double elements[WORLD_DIM];
     vectors_elements(&w->what, vector, elements);
@@ -61,7 +62,7 @@ void world_floats(const struct world *w, uint32_t document, uint32_t version, fl
     floats_of(w, vector, out);
 }
 
-static double distance_of(const struct world *w, const float *a, const float *b)
+NO_THREADS static double distance_of(const struct world *w, const float *a, const float *b)
 {
     double dot = 0, aa = 0, bb = 0, gap = 0;
     for (uint32_t i = 0; i < WORLD_DIM; i++) {
@@ -301,7 +302,7 @@ struct true_answer {
     uint32_t id;
 };
 
-static int by_distance(const void *left, const void *right)
+NO_THREADS static int by_distance(const void *left, const void *right)
 {
     const struct true_answer *a = left, *b = right;
     if (a->distance != b->distance)
@@ -309,8 +310,8 @@ static int by_distance(const void *left, const void *right)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-uint32_t world_truth(const struct world *w, const void *query, const roaring_bitmap_t *set, uint32_t k, double radius,
-                     uint32_t *ids, double *distances)
+NO_THREADS uint32_t world_truth(const struct world *w, const void *query, const roaring_bitmap_t *set, uint32_t k,
+                                double radius, uint32_t *ids, double *distances)
 {
     struct true_answer *all = malloc(sizeof *all * (w->n + 1));
     float q[WORLD_DIM], x[WORLD_DIM];
@@ -348,7 +349,7 @@ roaring_bitmap_t *world_set(const struct world *w, double share, uint64_t seed)
     return set;
 }
 
-static const struct world_document *document_of(const struct world *w, uint32_t id, uint32_t *document)
+NO_THREADS static const struct world_document *document_of(const struct world *w, uint32_t id, uint32_t *document)
 {
     for (uint32_t i = 0; i < w->n; i++)
         if (w->documents[i].version && w->documents[i].id == id) {

@@ -13,6 +13,7 @@
 #include "index/kernels/kernels.h"
 #include "io/bytes.h"
 #include "io/random.h"
+#include "tests/sanitized.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
@@ -29,7 +30,7 @@
 #define ROWS_PER_CLUSTER 50u
 #define INTEGER_SCALE    30.0f
 
-float support_gauss(uint64_t *state)
+NO_THREADS float support_gauss(uint64_t *state)
 {
     struct random random = {*state};
     double u = ((double)(random_next(&random) >> 11) + 0.5) * 0x1p-53;
@@ -60,7 +61,7 @@ static int clamp_round(float x, int low, int high)
     return rounded < low ? low : rounded > high ? high : (int)rounded;
 }
 
-static void set_element(struct support_data *data, size_t at, float x)
+NO_THREADS static void set_element(struct support_data *data, size_t at, float x)
 {
     switch (data->type) {
     case QUIRE_TYPE_F32:
@@ -81,7 +82,7 @@ static void set_element(struct support_data *data, size_t at, float x)
     }
 }
 
-void support_floats(struct support_data *data)
+NO_THREADS void support_floats(struct support_data *data)
 {
     for (size_t i = 0; i < (size_t)data->rows * data->dim; i++) {
         switch (data->type) {
@@ -104,7 +105,8 @@ void support_floats(struct support_data *data)
     }
 }
 
-void support_clusters(uint32_t rows, uint32_t dim, enum quire_type type, uint64_t seed, struct support_data *out)
+NO_THREADS void support_clusters(uint32_t rows, uint32_t dim, enum quire_type type, uint64_t seed,
+                                 struct support_data *out)
 {
     struct random random;
     random_init(&random, seed);
@@ -123,7 +125,7 @@ void support_clusters(uint32_t rows, uint32_t dim, enum quire_type type, uint64_
     support_floats(out);
 }
 
-float *support_queries(const struct support_data *data, uint32_t n, uint64_t seed)
+NO_THREADS float *support_queries(const struct support_data *data, uint32_t n, uint64_t seed)
 {
     struct random random;
     random_init(&random, seed);
@@ -140,7 +142,7 @@ float *support_queries(const struct support_data *data, uint32_t n, uint64_t see
     return queries;
 }
 
-double support_distance(enum quire_metric metric, const float *query, const float *row, uint32_t dim)
+NO_THREADS double support_distance(enum quire_metric metric, const float *query, const float *row, uint32_t dim)
 {
     double l2 = 0, dot = 0, qq = 0, rr = 0;
     for (uint32_t i = 0; i < dim; i++) {
@@ -158,7 +160,7 @@ struct ranked {
     uint32_t id;
 };
 
-static int compare_ranked(const void *a, const void *b)
+NO_THREADS static int compare_ranked(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
     if (x->distance < y->distance || x->distance > y->distance)
@@ -166,8 +168,8 @@ static int compare_ranked(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query,
-                   uint32_t k, uint32_t *ids, double *distances)
+NO_THREADS void support_truth(enum quire_metric metric, const float *rows, uint32_t n, uint32_t dim, const float *query,
+                              uint32_t k, uint32_t *ids, double *distances)
 {
     struct ranked *ranked = malloc(sizeof *ranked * n);
     assert_non_null(ranked);

@@ -5,6 +5,7 @@
  * Syncs are held until the test lets them go. What a killed process would leave is what the files hold at that moment:
  * they are copied, and the copy is read.
  */
+#include "io/clock.h"
 #include "support_contents.h"
 #include "support_journal.h"
 #include <pthread.h>
@@ -316,6 +317,107 @@ static void promises_end_when_the_disk_takes_no_writes(void **state)
     host_destroy(&host);
 }
 
+/* ---- a writer without a processor -------------------------------------------------------------------------------- */
+
+struct stopped {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stop, stopped; /* the writer is to wait; waits */
+};
+
+/* On the writer's thread, which holds nothing meanwhile. */
+static void wait_for_leave(void *context)
+{
+    struct stopped *s = context;
+    pthread_mutex_lock(&s->lock);
+    s->stopped = s->stop;
+    pthread_cond_broadcast(&s->changed);
+    while (s->stop)
+        pthread_cond_wait(&s->changed, &s->lock);
+    s->stopped = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void set_stopped(struct stopped *s, bool stop)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stop = stop;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The writer is stopped as if it got no processor, with a frame that it has not written. */
+static void stop_writer(struct host *host, struct stopped *s)
+{
+    struct quire_error err = {0};
+    set_stopped(s, true);
+    assert_int_equal(host_append(host, false, false, &err), 0);
+    pthread_mutex_lock(&s->lock);
+    while (!s->stopped)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    assert_int_equal(host_append(host, true, false, &err), 0);
+}
+
+static uint64_t unwritten(struct host *host)
+{
+    struct journal_stats stats;
+    journal_get_stats(host->journal, &stats);
+    return stats.unwritten_bytes;
+}
+
+static void late_frames_are_written_by_who_comes_by(void **state)
+{
+    struct host host;
+    struct quire_error err = {0};
+    struct journal_stats stats;
+    struct stopped s = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    host_create(&host, *(const enum journal_sync *)*state, 1 << 20);
+    journal_on_durable(host.journal, wait_for_leave, &s);
+    for (unsigned round = 0; round < 3; round++) {
+        uint64_t began_us = clock_us();
+        stop_writer(&host, &s);
+        journal_help(host.journal, began_us + 2900); /* not late yet */
+        assert_true(unwritten(&host) > 0);
+        usleep(4000);
+        journal_help(host.journal, clock_us());
+        assert_int_equal(unwritten(&host), 0);
+        assert_kill_loses_nothing(&host);
+        /* a frame that comes now waits for its own time */
+        assert_int_equal(host_append(&host, false, false, &err), 0);
+        journal_help(host.journal, clock_us());
+        set_stopped(&s, false);
+        append(&host, 3);
+        assert_kill_loses_nothing(&host);
+    }
+    journal_get_stats(host.journal, &stats);
+    assert_in_range(stats.helped, 3, 100);
+    host_destroy(&host);
+}
+
+/* Which the writer then gets over. */
+static void a_helpers_write_that_fails(void **state)
+{
+    struct host host;
+    struct quire_error err = {0};
+    struct stopped s = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    host_create(&host, *(const enum journal_sync *)*state, 1 << 20);
+    journal_on_durable(host.journal, wait_for_leave, &s);
+    stop_writer(&host, &s);
+    usleep(4000);
+    fault_fail_nth(host.fs, FAULT_WRITE, 1, QUIRE_EIO, false);
+    journal_help(host.journal, clock_us());
+    journal_help(host.journal, clock_us()); /* nobody writes behind it */
+    assert_true(unwritten(&host) > 0);
+    set_stopped(&s, false);
+    wait_until_written(&host);
+    for (unsigned i = 0; i < PATIENCE && journal_health(host.journal, &err) < 0; i++)
+        usleep(1000);
+    append(&host, 3);
+    assert_kill_loses_nothing(&host);
+    host_destroy(&host);
+}
+
 #define ROW(test, mode)                                                                                                \
     {                                                                                                                  \
 #test "/" #mode, test, NULL, NULL, (void *)(uintptr_t)&lazy_modes[mode]                                        \
@@ -324,10 +426,14 @@ static void promises_end_when_the_disk_takes_no_writes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        ROWS(writes_go_on_while_a_sync_is_under_way),    ROWS(a_sync_vouches_for_what_was_before_it),
-        ROWS(writes_go_on_while_a_log_is_begun),         ROWS(full_logs_do_not_hold_writes_up),
-        ROW(a_sync_that_fails_late_loses_nothing, 0),    cmocka_unit_test(unsynced_frames_are_bounded),
-        ROWS(promises_end_when_the_disk_takes_no_writes)};
+    const struct CMUnitTest tests[] = {ROWS(writes_go_on_while_a_sync_is_under_way),
+                                       ROWS(a_sync_vouches_for_what_was_before_it),
+                                       ROWS(writes_go_on_while_a_log_is_begun),
+                                       ROWS(full_logs_do_not_hold_writes_up),
+                                       ROW(a_sync_that_fails_late_loses_nothing, 0),
+                                       cmocka_unit_test(unsynced_frames_are_bounded),
+                                       ROWS(promises_end_when_the_disk_takes_no_writes),
+                                       ROWS(late_frames_are_written_by_who_comes_by),
+                                       ROWS(a_helpers_write_that_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * and merges in between, ranges, ids that change, numbers that are given again, and folders that are opened again.
  */
 #include "tests/document/support_vectors.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,12 +69,12 @@ static void remove_range(struct world *w, uint32_t first, uint32_t n, uint32_t s
 static void check_shares(struct world *w, const char *when)
 {
     for (uint32_t k = 1; k <= 3; k++) {
-        double recall = world_recall(w, .7, k, 40, 5);
+        double recall = world_recall(w, .7, k, SANITIZED_SIZE(40, 20), 5);
         if (recall < .9)
             fail_msg("%s: recall %.3f of the %u nearest", when, recall, k);
     }
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        double recall = world_recall(w, shares[i], 10, 20, 17 + i);
+        double recall = world_recall(w, shares[i], 10, SANITIZED_SIZE(20, 10), 17 + i);
         double least = shares[i] >= 0 && shares[i] <= .01 ? 1 : .93;
         if (recall < least)
             fail_msg("%s: recall %.3f of a share of %g", when, recall, shares[i]);
@@ -137,11 +138,16 @@ static void products_of_floats(void **state)
 static void other_elements(void **state)
 {
     (void)state;
-    searches_find_what_there_is(SCHEMA_L2, SCHEMA_FLOAT16);
-    searches_find_what_there_is(SCHEMA_COSINE, SCHEMA_BFLOAT16);
-    searches_find_what_there_is(SCHEMA_COSINE, SCHEMA_FLOAT64);
-    searches_find_what_there_is(SCHEMA_L2, SCHEMA_INT8);
-    searches_find_what_there_is(SCHEMA_COSINE, SCHEMA_UINT8);
+    static const struct {
+        enum schema_metric metric;
+        enum schema_element element;
+    } others[] = {{SCHEMA_L2, SCHEMA_FLOAT16},
+                  {SCHEMA_COSINE, SCHEMA_BFLOAT16},
+                  {SCHEMA_COSINE, SCHEMA_FLOAT64},
+                  {SCHEMA_L2, SCHEMA_INT8},
+                  {SCHEMA_COSINE, SCHEMA_UINT8}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i += SANITIZED_SIZE(1, 2))
+        searches_find_what_there_is(others[i].metric, others[i].element);
 }
 
 /* Under IP a table knows how long its rows are; in a batch no other can begin. */

@@ -181,7 +181,7 @@ static void stop_everywhere(uint32_t rows, uint64_t memory_above_least)
     struct contents wanted = build_whole(&job);
     unsigned n = job.n_phases;
     assert_true(n >= 8);
-    for (unsigned at = 1; at <= n; at++) {
+    for (unsigned at = 1; at <= n; at += SANITIZED_SIZE(1, 3)) {
         job.stop_phase = 0;
         job.options.resume = false;
         if (memory_above_least)
@@ -290,6 +290,8 @@ static void prove_in(struct job *job, struct io_fs *fs)
     segment_unref(segment);
 }
 
+#define STEP SANITIZED_SIZE(1, 5) /* every call, or some */
+
 static void fail_each_call(struct job *job, int code, unsigned step)
 {
     struct io_fs *fs = fault_fs_create();
@@ -317,14 +319,14 @@ static void test_each_failing_call(void **state)
     struct job job;
     (void)state;
     job_init(&job, 400, 16);
-    fail_each_call(&job, QUIRE_ENOSPACE, 1);
-    fail_each_call(&job, QUIRE_EIO, 1);
+    fail_each_call(&job, QUIRE_ENOSPACE, STEP);
+    fail_each_call(&job, QUIRE_EIO, STEP);
     job.options.resume = true;
-    fail_each_call(&job, QUIRE_EIO, 1);
+    fail_each_call(&job, QUIRE_EIO, STEP);
     job.streamed = true;
     job.options.resume = false;
     job.small = true;
-    fail_each_call(&job, QUIRE_EIO, 1);
+    fail_each_call(&job, QUIRE_EIO, STEP);
     job_fini(&job);
 }
 
@@ -346,7 +348,7 @@ static void test_no_space(void **state)
     (void)state;
     assert_non_null(fs);
     job_init(&job, 400, 16);
-    for (uint64_t capacity = 0; rc < 0; capacity += 4096) {
+    for (uint64_t capacity = 0; rc < 0; capacity += SANITIZED_SIZE(4096, 5 * 4096)) {
         fault_capacity(fs, capacity);
         rc = job_build_in(&job, fs, "/index");
         assert_true(rc == 0 || (rc == QUIRE_ENOSPACE && files_in(fs) == 0));

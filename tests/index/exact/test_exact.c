@@ -12,6 +12,7 @@
 #include "tests/index/support_spann.h"
 #include "tests/opencl/fail_memory.h"
 #include "tests/opencl/fake_opencl.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@
 #include <cmocka.h>
 
 #define ROWS        2500u
-#define QUERIES     24u
+#define QUERIES     SANITIZED_SIZE(24u, 12u)
 #define K_MOST      100u
 #define CL_MEM_FULL (-4)
 #define CL_GONE     (-2)

@@ -8,6 +8,7 @@
  * most rows tie. The tolerance is that of sums of floats, relative to the lengths that a distance comes from.
  */
 #include "tests/index/support_index.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@
 #define K           10u
 #define QUERIES     6u
 #define BLOCK_BYTES 4096u
+#define LARGEST     16384u
 
 static char *folder;
 
@@ -151,7 +153,8 @@ static void check_dim(uint32_t dim, uint32_t rows)
         struct support_data data;
         make_data(rows, dim, type, &data);
         for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++)
-            if (dim < 16384 || type == QUIRE_TYPE_F32 || m == type % 3) /* the largest take their time */
+            if ((dim < LARGEST && !SANITIZED) || type == QUIRE_TYPE_F32 ||
+                m == type % 3) /* the largest take their time */
                 check(&data, metrics[m], own_slot[type], 1);
         check(&data, metrics[type % 3], QUIRE_SLOT_Q8, 0.9);
         support_data_free(&data);

@@ -9,6 +9,7 @@
  */
 #include "io/random.h"
 #include "tests/index/support_index.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -167,7 +168,7 @@ static void test_duplicates(void **state)
     (void)state;
     make_duplicates(DUPLICATES, 32, 200, &data);
     float *queries = support_queries(&data, QUERIES, 11);
-    for (size_t m = 0; m < SUPPORT_COUNT(metrics); m += 2) { /* cosine is L2 of shorter vectors */
+    for (size_t m = 0; m < SANITIZED_SIZE(3, 1); m += 2) { /* cosine is L2 of shorter vectors */
         struct built built = build(&data, metrics[m]);
         check(&built, &(struct hard){"near 10,000 rows, half of them one", 10, 0.95, false}, queries, QUERIES);
         check(&built, &(struct hard){"the rows that are one", 10, 1, false},
@@ -212,7 +213,7 @@ static void test_outliers(void **state)
 {
     static const float scales[] = {1e2f, 1e4f, 1e6f, 1e17f}; /* beyond, elements' squares are refused */
     (void)state;
-    for (size_t s = 0; s < SUPPORT_COUNT(scales); s++) {
+    for (size_t s = 0; s < SUPPORT_COUNT(scales); s += SANITIZED_SIZE(1, 3)) {
         struct support_data data;
         support_clusters(3000, 32, QUIRE_TYPE_F32, 17, &data);
         float *queries = support_queries(&data, QUERIES, 11);
@@ -360,7 +361,7 @@ static void check_zeros(enum quire_slot slot, enum quire_index_kind kind, uint32
     struct quire_hit hits[K_MOST];
     struct quire_error err = {0};
     float zero[ZERO_DIM] = {0}, x[ZERO_DIM];
-    uint32_t n, at, found = 0, asked = 0;
+    uint32_t n, at, found = 0, asked = 0, looked_up = 0;
     char *path;
     support_clusters(ZERO_ROWS, ZERO_DIM, QUIRE_TYPE_F32, 6, &data);
     for (uint32_t row = 0; row < ZERO_ROWS; row++) {
@@ -396,7 +397,8 @@ static void check_zeros(enum quire_slot slot, enum quire_index_kind kind, uint32
     assert_true(found > 0.9 * asked);
     found = 0;
     usual.k = 1;
-    for (uint32_t row = 0; row < ZERO_ROWS; row++) { /* rows have keys of their number, and numbers of the index */
+    for (uint32_t row = 0; row < ZERO_ROWS;
+         row += SANITIZED_SIZE(1, 3), looked_up++) { /* rows have keys of their number, and numbers of the index */
         struct quire_hit hit;
         assert_int_equal(quire_lookup(index, key_of(row), (size_t)strlen(key_of(row)), &at, &err), 0);
         assert_int_equal(quire_vector(index, at, x, &err), 0);
@@ -406,7 +408,7 @@ static void check_zeros(enum quire_slot slot, enum quire_index_kind kind, uint32
             assert_true(length == 0 && hit.distance == 1);
         found += hit.distance < 1e-3f;
     }
-    assert_true(found > 0.95 * (ZERO_ROWS - ZERO_ROWS / every));
+    assert_true(found > 0.95 * (looked_up - looked_up / every));
     quire_close(index);
     support_folder_remove(path);
     support_folder_remove(folder);
@@ -419,7 +421,8 @@ static void test_zero_vectors(void **state)
     (void)state;
     for (size_t s = 0; s < SUPPORT_COUNT(slots); s++) {
         check_zeros(slots[s], s % 2 ? QUIRE_INDEX_SPANN : QUIRE_INDEX_PAGEGRAPH, 100);
-        check_zeros(slots[s], s % 2 ? QUIRE_INDEX_PAGEGRAPH : QUIRE_INDEX_SPANN, 2);
+        if (!SANITIZED || s < 2) /* each kind of index */
+            check_zeros(slots[s], s % 2 ? QUIRE_INDEX_PAGEGRAPH : QUIRE_INDEX_SPANN, 2);
     }
 }
 

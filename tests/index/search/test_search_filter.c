@@ -342,6 +342,8 @@ static void test_every_selection(void **state)
         open_subject(&o, &subjects[i], 0);
         for (size_t size = 0; size < SUPPORT_COUNT(sizes); size++)
             for (enum shape shape = SCATTERED; shape < SHAPES; shape++) {
+                if (SANITIZED && (i + size + shape) % SHAPES != 0) /* each size in each shape, not of each subject */
+                    continue;
                 struct selection *s = select_rows(&o, sizes[size], shape, 100 * size + shape);
                 ask_selection(&o, s, NULL, &sum, &n);
                 if (size % SHAPES == shape)
@@ -397,7 +399,7 @@ static void test_bounds_and_exact(void **state)
     for (size_t i = 0; i < SUPPORT_COUNT(subjects); i++) {
         struct opened o;
         open_subject(&o, &subjects[i], 0);
-        for (size_t size = 0; size < SUPPORT_COUNT(sizes); size++) {
+        for (size_t size = i % SANITIZED_SIZE(1, 2); size < SUPPORT_COUNT(sizes); size += SANITIZED_SIZE(1, 2)) {
             struct selection *s = select_rows(&o, sizes[size], size % SHAPES, 7 * size + 1);
             ask_bounded(&o, s, size % 2 ? dead : NULL);
             selection_unref(s);

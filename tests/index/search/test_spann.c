@@ -8,6 +8,7 @@
 #include "index/segment/segment_view.h"
 #include "io/random.h"
 #include "tests/index/support_spann.h"
+#include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,9 @@
 
 #define QUERIES 60u
 #define ALL     UINT32_MAX /* effort: every list */
+
+/* Of the rows of one in `n` is asked for. */
+#define EVERY(n) ((n)*SANITIZED_SIZE(1u, 4u))
 
 struct bench {
     char *folder, *path;
@@ -134,8 +138,8 @@ static void test_recall_of_types(void **state)
                                             QUIRE_TYPE_I8};
     (void)state;
     for (unsigned m = 0; m < SUPPORT_COUNT(metrics); m++)
-        for (unsigned t = 0; t < SUPPORT_COUNT(types); t++)
-            check_recall(metrics[m], types[t], QUIRE_SLOT_AUTO, 24);
+        for (unsigned t = m; t < m + SUPPORT_COUNT(types); t += SANITIZED_SIZE(1, 3)) /* each metric, each type */
+            check_recall(metrics[m], types[t % SUPPORT_COUNT(types)], QUIRE_SLOT_AUTO, 24);
 }
 
 static void test_recall_of_slots(void **state)
@@ -157,7 +161,7 @@ static void test_recall_of_bits(void **state)
         options.code_bits = bits[i];
         struct bench *b = bench_make(data, &options);
         assert_int_equal(segment_info(b->segments[SPANN_CODES])->code_bits, bits[i]);
-        check_rows(b, 97, 1, "bits");
+        check_rows(b, EVERY(97), 1, "bits");
         bench_free(b);
     }
 }
@@ -231,7 +235,7 @@ static void test_more_lists_than_blocks(void **state)
     struct bench *b = bench_make(data, &options);
     const struct segment_info *info = segment_info(b->segments[0]);
     assert_true(info->n_lists > 8 * info->n_blocks);
-    check_rows(b, 29, 20, "small lists");
+    check_rows(b, EVERY(29), 20, "small lists");
     bench_free(b);
 }
 
@@ -288,7 +292,7 @@ static void test_identical_rows(void **state)
     struct support_data data;
     struct quire_build_options options = spann_options(QUIRE_METRIC_L2, 0);
     (void)state;
-    support_data_alloc(100000, 16, QUIRE_TYPE_U8, &data);
+    support_data_alloc(SANITIZED_SIZE(100000, 15000), 16, QUIRE_TYPE_U8, &data);
     memset(data.vectors, 77, (size_t)data.rows * data.dim);
     support_floats(&data);
     struct bench *b = bench_make(data, &options);
@@ -319,7 +323,7 @@ static void test_unequal_clusters(void **state)
             }
         support_floats(&data);
         struct bench *b = bench_make(data, &options);
-        check_rows(b, 211, 10, shape ? "nine of ten" : "powers of two");
+        check_rows(b, EVERY(211), 10, shape ? "nine of ten" : "powers of two");
         bench_free(b);
     }
 }
@@ -346,7 +350,7 @@ static void test_dimensions(void **state)
     (void)state;
     for (unsigned m = 0; m < SUPPORT_COUNT(metrics); m++) {
         options.metric = metrics[m];
-        support_clusters(300, 4096, QUIRE_TYPE_F16, 8, &data);
+        support_clusters(SANITIZED_SIZE(300, 100), 4096, QUIRE_TYPE_F16, 8, &data);
         struct bench *b = bench_make(data, &options);
         check_rows(b, 67, 5, "4096 dimensions");
         bench_free(b);
@@ -425,13 +429,14 @@ static void test_dead_rows(void **state)
     static const uint32_t nears[] = {0, 10, 700, 2900, 3000}, everies[] = {0, 2, 50, 2000}, ks[] = {1, 10, 200};
     struct support_data data;
     (void)state;
+    const uint32_t nears_step = SANITIZED_SIZE(1, 2);
     for (uint32_t list_rows = 12; list_rows <= 1500; list_rows += 1488) {
         struct quire_build_options options = spann_options(QUIRE_METRIC_L2, list_rows);
         support_clusters(3000, 24, QUIRE_TYPE_F32, 8, &data);
         struct bench *b = bench_make(data, &options);
-        for (unsigned n = 0; n < SUPPORT_COUNT(nears); n++)
+        for (unsigned n = 0; n < SUPPORT_COUNT(nears); n += nears_step)
             for (unsigned e = 0; e < SUPPORT_COUNT(everies); e++)
-                for (unsigned i = 0; i < SUPPORT_COUNT(ks); i++)
+                for (unsigned i = e % SANITIZED_SIZE(1, 3); i < SUPPORT_COUNT(ks); i += SANITIZED_SIZE(1, 3))
                     check_dead(b, b->data.floats + (size_t)(n * 131 + e * 7 + i) * 24, nears[n], everies[e], ks[i]);
         bench_free(b);
     }

@@ -378,7 +378,7 @@ static void every_cut_recovers(void **state)
 {
     const char *text = getenv("QUIRE_CRASH_STEP");
     const uint64_t seeds[] = {0, UINT64_MAX, 1, 2};
-    uint64_t calls = count_calls(), chosen = text ? strtoull(text, NULL, 10) : calls / (SANITIZED ? 12 : 60) + 1;
+    uint64_t calls = count_calls(), chosen = text ? strtoull(text, NULL, 10) : calls / SANITIZED_SIZE(60, 6) + 1;
     (void)state;
     assert_true(chosen > 0);
     for (uint64_t n = 1; n <= calls; n += chosen)

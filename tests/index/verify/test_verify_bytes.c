@@ -6,6 +6,7 @@
 #include "index/column/columns.h"
 #include "index/format/format.h"
 #include "tests/index/support_index.h"
+#include "tests/sanitized.h"
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { ROWS = 60, DIM = 8, STRIDE = 23, LONG_KEY = 100 };
+enum { ROWS = 60, DIM = 8, STRIDE = SANITIZED_SIZE(23, 199), LONG_KEY = 100 };
 
 static void ignore(void *context, const char *sentence)
 {
@@ -109,5 +110,6 @@ static void inverted_lists(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(page_graph), cmocka_unit_test(inverted_lists)};
+    support_folder_in_memory();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -805,6 +805,44 @@ static void queue_many(struct connection *c, const struct resp_buffer *request, 
     }
 }
 
+/* What EXEC runs while nobody else is served is bounded, and how far can be changed while the server runs. */
+static void test_commands_limit(void **state)
+{
+    enum { LIMIT = 16384 };
+    struct test_server *s = support_server((const char *const[]){NULL});
+    struct resp_buffer out = {.protocol = 2};
+    struct connection c;
+    (void)state;
+    connect_to(&c, s->port);
+    resp_array(&out, 2);
+    resp_text(&out, "INCR");
+    resp_text(&out, "k");
+    for (unsigned round = 0; round < 2; round++) {
+        expect_text(&c, "MULTI", "OK");
+        queue_many(&c, &out, LIMIT);
+        if (round == 0) {
+            expect_error(&c, "INCR k", "ERR a transaction of 16385 commands: transaction-commands-limit is 16384,");
+            queue(&c, "INCR k"); /* accepted, and not kept */
+            expect_error(&c, "EXEC", EXECABORT);
+            expect_integer(&c, "EXISTS k", 0);
+        } else {
+            struct reply r = ask(&c, "EXEC");
+            assert_int_equal(r.n, LIMIT);
+            assert_int_equal(r.items[LIMIT - 1].integer, LIMIT);
+            reply_free(&r);
+        }
+    }
+    expect_text(&c, "CONFIG SET transaction-commands-limit 2", "OK");
+    expect_text(&c, "MULTI", "OK");
+    queue(&c, "INCR k");
+    queue(&c, "INCR k");
+    expect_error(&c, "INCR k", "ERR a transaction of 3 commands: transaction-commands-limit is 2,");
+    expect_text(&c, "DISCARD", "OK");
+    resp_buffer_fini(&out);
+    disconnect(&c);
+    support_server_end(s);
+}
+
 /* Thousands of commands that take milliseconds each: after a second those that only read are not run any more, and what
  * writes is written, also behind them. */
 static void test_reads_of_a_transaction_end(void **state)
@@ -906,6 +944,7 @@ int main(void)
                                        cmocka_unit_test(test_errors),
                                        cmocka_unit_test(test_permissions_are_asked_twice),
                                        cmocka_unit_test(test_limit),
+                                       cmocka_unit_test(test_commands_limit),
                                        cmocka_unit_test(test_watch),
                                        cmocka_unit_test(test_watch_ends),
                                        cmocka_unit_test(test_watch_race),
