@@ -19,7 +19,7 @@ X-Stand-In, or for a path by POST /control {"words": {"/v1/embeddings": "late=20
     status=N retry-after-ms=N           an error; fails=N: only the first N times
     gzip                                compressed, whether that was asked for or not
     close=N                             the connection breaks after N events, or N bytes of a body
-    html broken-json big=BYTES echo-key what a body holds; echo-key: the credential that came
+    html broken-json big=BYTES echo-key what a body holds, or each of a stream's N events; echo-key: the credential that came
     dim=N                               of vectors
 
 The last text steers, too: "fail with 429" answers that status, "break off" ends a stream after two events, "be cut" ends with
