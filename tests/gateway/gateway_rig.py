@@ -50,7 +50,17 @@ class Rig:
         words = patient + [word.replace("MODEL", self.model) for word in settings]
         self.begin(name, [os.path.join(self.build, "quire-gateway"), "--upstream", self.model, "--listen", "127.0.0.1:0",
                           "--port-file", sign, "--server", "unix:" + self.folder + "/quire.sock", *words], sign)
-        return int(open(sign).read())
+        port = int(open(sign).read())
+        if not until(lambda: self.is_ready(port, "--embed-url" in words), 60):
+            self.end()
+            sys.exit("%s: its cache is not ready" % name)
+        return port
+
+    def is_ready(self, port, vectors):
+        """The cache is opened behind the start: until then requests go on without it."""
+        with urllib.request.urlopen("http://127.0.0.1:%d/health" % port) as reply:
+            cache = json.load(reply)["cache"]
+        return cache["ready"] and (cache["vectors"] or not vectors)
 
     def begin(self, name, command, sign):
         out = open("%s/%s.out" % (self.folder, name), "wb")

@@ -52,11 +52,19 @@ model() { # NAME: sets model_url
     model_url=http://127.0.0.1:$port
 }
 
-gateway() { # NAME SETTINGS...: before the model of model_url: sets port
-    local name=$1
-    shift
+# The cache is opened behind the start; until then requests go on without it.
+is_ready() { # PATTERN
+    curl -sS --max-time 10 "http://127.0.0.1:$port/health" | grep -q "$1"
+}
+
+gateway() { # NAME READY SETTINGS...: before the model of model_url, until /health matches READY: sets port
+    local name=$1 ready=$2
+    shift 2
     begun "gateway-$name" "$work/gateway-$name.port" "$build/quire-gateway" --upstream "$model_url" --listen 127.0.0.1:0 \
         --port-file "$work/gateway-$name.port" "$@"
+    wait_until 60 is_ready "$ready" && return 0
+    fail "gateway $name is ready" "$(curl -sS --max-time 10 "http://127.0.0.1:$port/health" 2>&1)"
+    exit 1
 }
 
 # A machine may stop for a while: where no test is about times, they are generous.
@@ -82,14 +90,14 @@ direct() {
 
 off() {
     model off
-    gateway off --set cache-on=false
+    gateway off '"status":"ok"' --set cache-on=false
     target off
 }
 
 cache() {
     server_start cache --unixsocket "$work/cache.sock" || return 1
     model cache
-    gateway cache --server "unix:$work/cache.sock" --set cache=clients "${patient[@]}"
+    gateway cache '"ready":true' --server "unix:$work/cache.sock" --set cache=clients "${patient[@]}"
     target cache
 }
 
@@ -99,9 +107,9 @@ near() {
     server_start near --unixsocket "$work/near.sock" || return 1
     model near
     words+=(--embed-url "$model_url/v1")
-    gateway near "${words[@]}" --set cache=near "${patient[@]}"
+    gateway near '"vectors":true' "${words[@]}" --set cache=near "${patient[@]}"
     export TARGET=near MODEL_URL=$model_url BASE_URL=http://127.0.0.1:$port/v1
-    gateway hasty "${words[@]}" --set cache=hasty --embed-timeout 300ms
+    gateway hasty '"vectors":true' "${words[@]}" --set cache=hasty --embed-timeout 300ms
     export HASTY_URL=http://127.0.0.1:$port/v1 SERVER_PID=$server_pid SERVER_SOCKET=$work/near.sock
     part near /usr/bin/python3 "$here/near_client.py"
 }
