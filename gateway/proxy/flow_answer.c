@@ -89,13 +89,13 @@ static void on_old_answer(void *context, enum sc_outcome outcome, struct redisRe
 /* Whether the cache is asked, and on_old_answer comes. */
 static bool ask_for_old(struct errand *e)
 {
-    if (!e->look || !e->accepted || e->background || e->stale_error_ms == 0 || !e->head)
+    if (!e->asked.look || !e->asked.accepted || e->background || e->asked.stale_error_ms == 0 || !e->head)
         return false;
     event_del(&e->timer);
     if (e->sc)
         sc_cancel(e->sc);
     flow_errand_fail(e);
-    e->keep = false;
+    e->asked.keep = false;
     e->sc_began_us = clock_us();
     e->sc = flow_words_get(e, FLOW_GET_ONERROR, on_old_answer);
     return e->sc != NULL;
@@ -111,7 +111,7 @@ static bool is_type(const struct fields *fields, const char *type)
 
 static void begin_answer(struct errand *e)
 {
-    answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
+    answer_begin(&e->answer, &(struct answer_options){.kind = e->asked.kind, .n = e->asked.n, .items = e->asked.items},
                  &e->flow->answer_json);
 }
 
@@ -119,9 +119,9 @@ static void note_credential(struct errand *e)
 {
     struct flow *flow = e->flow;
     if (e->status == 401 || e->status == 403)
-        policy_accepted_forget(flow->accepted, e->credential);
+        policy_accepted_forget(flow->accepted, e->asked.credential);
     else if (e->status < 300)
-        policy_accepted_add(flow->accepted, e->credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
+        policy_accepted_add(flow->accepted, e->asked.credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
 }
 
 /* The upstream has failed, and there is no old answer. */
@@ -147,7 +147,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     note_credential(e);
     e->events = plain && head->status == 200 && is_type(head->fields, "text/event-stream");
     e->answer_is_json = plain && head->status == 200 && is_type(head->fields, "application/json");
-    e->keep = e->keep && (e->stream ? e->events : e->answer_is_json);
+    e->asked.keep = e->asked.keep && (e->asked.stream ? e->events : e->answer_is_json);
     e->head->kind = HEAD_UPSTREAM;
     e->head->events = e->events;
     e->head->length = e->events ? -1 : head->length;
@@ -298,7 +298,7 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
         flow_errand_give_head(e);
     flight_close(e->flight); /* who comes now is answered from the cache, with an id of its own */
     flight_finish(e->flight, FLIGHT_WHOLE);
-    if (e->keep)
+    if (e->asked.keep)
         verdict = e->events ? answer_end(&e->answer) : judge_json(e);
     flow_keep_begin(e, verdict);
 }
@@ -315,12 +315,12 @@ void flow_answer_begin(struct errand *e)
                                        .body = e->body,
                                        .body_whole = true,
                                        .head_timeout_ms = e->head_timeout_ms};
-    if (e->only_if_cached) {
+    if (e->asked.only_if_cached) {
         flow_errand_refuse(e, 504, "not_cached", "the request says only-if-cached, and the cache has no answer to it");
         return;
     }
     renew_later(e);
-    if (e->near && e->keep && !e->vector && !e->encoding)
+    if (e->asked.near && e->asked.keep && !e->vector && !e->encoding)
         flow_errand_want_vector(e);
     e->upstream_began_us = clock_us();
     e->call = upstream_start(e->flow->upstreams, &request, &events, e, &err);

@@ -277,18 +277,18 @@ bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_k
 
 /* Requests that may share one flight: the same in all that can make a difference to the answer or to what is kept of
  * it, and of the same credential, so that nobody reads an answer that the upstream might not have given them. */
-static bool flight_key(const struct turn *turn, const struct errand *e, uint8_t out[FLIGHT_KEY_BYTES])
+static bool flight_key(const struct turn *turn, const struct question *asked, uint8_t out[FLIGHT_KEY_BYTES])
 {
     struct digest digest = digest_begin();
     char numbers[64];
-    snprintf(numbers, sizeof numbers, "%d %d %d %lld", e->near, e->look, e->keep, (long long)e->ttl_ms);
+    snprintf(numbers, sizeof numbers, "%d %d %d %lld", asked->near, asked->look, asked->keep, (long long)asked->ttl_ms);
     digest_add(&digest, turn->caller.credential, sizeof turn->caller.credential);
-    digest_text(&digest, e->scope);
-    digest_text(&digest, e->space);
-    digest_text(&digest, e->user);
-    digest_text(&digest, e->salt);
-    digest_text(&digest, e->category);
-    digest_text(&digest, e->hash);
+    digest_text(&digest, asked->scope);
+    digest_text(&digest, asked->space);
+    digest_text(&digest, asked->user);
+    digest_text(&digest, asked->salt);
+    digest_text(&digest, asked->category);
+    digest_text(&digest, asked->hash);
     digest_text(&digest, numbers);
     for (unsigned i = 0; i < turn->controls.n_tags; i++)
         digest_text(&digest, turn->controls.tags[i]);
@@ -372,40 +372,40 @@ static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer 
 }
 
 /* Everything of the question that an errand needs; false without memory. */
-static bool fill_errand(struct turn *turn, const struct ask *ask, const struct canonical_keys *keys,
-                        const struct choice *choice, struct errand *e)
+static bool fill_question(struct turn *turn, const struct ask *ask, const struct canonical_keys *keys,
+                          const struct choice *choice, struct question *asked)
 {
     const struct policy_controls *c = &turn->controls;
-    e->kind = turn->kind;
-    e->stream = (ask->features & ASK_STREAM) != 0;
-    e->n = ask->n;
-    e->items = ask->items;
-    e->near = choice->near;
-    e->stale_error_ms = choice->category.stale_error_ms;
-    e->others_ms = choice->category.lease_ms;
-    e->ttl_ms = c->ttl_ms;
-    e->max_age_ms = c->max_age_ms;
-    e->sim = c->sim;
-    e->explain = c->explain;
-    e->only_if_cached = c->only_if_cached;
-    snprintf(e->category, sizeof e->category, "%s", choice->category.name);
-    memcpy(e->scope, turn->caller.scope, sizeof e->scope);
-    memcpy(e->space, c->space, sizeof e->space);
-    memcpy(e->credential, turn->caller.credential, sizeof e->credential);
+    asked->kind = turn->kind;
+    asked->stream = (ask->features & ASK_STREAM) != 0;
+    asked->n = ask->n;
+    asked->items = ask->items;
+    asked->near = choice->near;
+    asked->stale_error_ms = choice->category.stale_error_ms;
+    asked->others_ms = choice->category.lease_ms;
+    asked->ttl_ms = c->ttl_ms;
+    asked->max_age_ms = c->max_age_ms;
+    asked->sim = c->sim;
+    asked->explain = c->explain;
+    asked->only_if_cached = c->only_if_cached;
+    snprintf(asked->category, sizeof asked->category, "%s", choice->category.name);
+    memcpy(asked->scope, turn->caller.scope, sizeof asked->scope);
+    memcpy(asked->space, c->space, sizeof asked->space);
+    memcpy(asked->credential, turn->caller.credential, sizeof asked->credential);
     if (keys) {
-        to_hex(keys->hash, e->hash);
-        to_hex(keys->compat, e->compat);
+        to_hex(keys->hash, asked->hash);
+        to_hex(keys->compat, asked->compat);
     }
     if (ask->question.data && ask->question.bytes <= 65536) {
-        e->question = malloc(ask->question.bytes + 1);
-        if (!e->question)
+        asked->text = malloc(ask->question.bytes + 1);
+        if (!asked->text)
             return false;
-        memcpy(e->question, ask->question.data, ask->question.bytes);
-        e->question[ask->question.bytes] = 0;
-        e->question_bytes = ask->question.bytes;
+        memcpy(asked->text, ask->question.data, ask->question.bytes);
+        asked->text[ask->question.bytes] = 0;
+        asked->text_bytes = ask->question.bytes;
     }
-    return copy_text(&e->user, user_of(turn, ask), SALT_BYTES_MAX) &&
-           copy_text(&e->salt, ask->cache_salt, SALT_BYTES_MAX);
+    return copy_text(&asked->user, user_of(turn, ask), SALT_BYTES_MAX) &&
+           copy_text(&asked->salt, ask->cache_salt, SALT_BYTES_MAX);
 }
 
 /* What goes upstream, which a request that joins does not need. */
@@ -427,47 +427,8 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
            take_body(turn, ask, e->body, err);
 }
 
-static void free_question(struct errand *e)
-{
-    free(e->user);
-    free(e->salt);
-    free(e->question);
-}
-
-static void move_question(struct errand *to, struct errand *from)
-{
-    struct errand like = *to;
-    /* the two halves of an errand are filled apart: the question, and what flow_errand_create made */
-    like.kind = from->kind;
-    like.stream = from->stream;
-    like.n = from->n;
-    like.items = from->items;
-    like.near = from->near;
-    like.look = from->look;
-    like.keep = from->keep;
-    like.accepted = from->accepted;
-    like.stale_error_ms = from->stale_error_ms;
-    like.others_ms = from->others_ms;
-    like.ttl_ms = from->ttl_ms;
-    like.max_age_ms = from->max_age_ms;
-    like.sim = from->sim;
-    like.explain = from->explain;
-    like.only_if_cached = from->only_if_cached;
-    like.user = from->user;
-    like.salt = from->salt;
-    like.question = from->question;
-    like.question_bytes = from->question_bytes;
-    memcpy(like.category, from->category, sizeof like.category);
-    memcpy(like.hash, from->hash, sizeof like.hash);
-    memcpy(like.compat, from->compat, sizeof like.compat);
-    memcpy(like.scope, from->scope, sizeof like.scope);
-    memcpy(like.space, from->space, sizeof like.space);
-    memcpy(like.credential, from->credential, sizeof like.credential);
-    *to = like;
-}
-
 /* Sends an errand of this question, or joins one that is under way. Takes the question's texts. */
-static void send_or_join(struct turn *turn, const struct ask *ask, struct errand *question, const char *cache,
+static void send_or_join(struct turn *turn, const struct ask *ask, struct question *question, const char *cache,
                          const char *reason)
 {
     struct flow *flow = turn->flow;
@@ -481,20 +442,20 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct errand
     struct errand *e;
     turn->wants_usage = (ask->features & ASK_USAGE) != 0 || !flow->settings->include_usage;
     if (flight) {
-        free_question(question);
+        flow_errand_forget(question);
         flight_join(flight, &turn->member);
         turn->joined = true;
         flow_turn_follow(turn);
         return;
     }
-    e = flow_errand_create(flow, shared ? key : NULL, (size_t)flow->settings->answer_max + 65536, &turn->member);
+    e = flow_errand_create(flow, question, shared ? key : NULL, (size_t)flow->settings->answer_max + 65536,
+                           &turn->member);
     if (!e) {
-        free_question(question);
+        flow_errand_forget(question);
         flow_turn_say(turn, "down", "no memory, or too many requests under way");
         pass(turn);
         return;
     }
-    move_question(e, question);
     if (!fill_onward(turn, ask, e, &err)) {
         flow_errand_refuse(e, 500, "no_memory", "no memory for the request");
         flow_turn_follow(turn);
@@ -524,7 +485,7 @@ void flow_body_down(struct flow *flow, const char *why)
 static void begin_cached(struct turn *turn, struct policy_gate gate, const struct ask *ask)
 {
     struct flow *flow = turn->flow;
-    struct errand question = {.audit = -1};
+    struct question question = {.sim = -1, .max_age_ms = -1, .ttl_ms = -1};
     struct canonical_keys keys;
     struct choice choice = {0};
     struct quire_error err = {0};
@@ -544,8 +505,8 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
         flow_vectors_begin(turn, ask, &keys, gate.keep);
         return;
     }
-    if (!fill_errand(turn, ask, &keys, &choice, &question)) {
-        free_question(&question);
+    if (!fill_question(turn, ask, &keys, &choice, &question)) {
+        flow_errand_forget(&question);
         flow_turn_say(turn, "down", "no memory for the question");
         pass(turn);
         return;
@@ -554,8 +515,7 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
         turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
     question.look = question.keep = ready && *choice.category.name;
     question.keep = question.keep && gate.keep;
-    question.keep =
-        question.keep && !(question.question && flow_keep_never(flow, question.question, question.question_bytes));
+    question.keep = question.keep && !(question.text && flow_keep_never(flow, question.text, question.text_bytes));
     if (!question.look) {
         cache = "down";
         reason = ready ? "there is no category for exact answers: see exact-category" : why;
@@ -571,14 +531,14 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
 /* Passed on, though not kept: as it is, or with the edits that its body needs. */
 static void begin_bypass(struct turn *turn, const struct ask *ask)
 {
-    struct errand question = {.audit = -1};
+    struct question question = {.sim = -1, .max_age_ms = -1, .ttl_ms = -1};
     struct choice none = {0};
     if (!ask->node_cache) {
         pass(turn);
         return;
     }
-    if (!fill_errand(turn, ask, NULL, &none, &question)) {
-        free_question(&question);
+    if (!fill_question(turn, ask, NULL, &none, &question)) {
+        flow_errand_forget(&question);
         pass(turn);
         return;
     }

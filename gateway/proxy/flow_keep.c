@@ -132,8 +132,8 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
     assert(flight_ended(e->flight) == FLIGHT_WHOLE && !e->call);
     if (verdict == ANSWER_KEEP)
         judge(e);
-    if (verdict == ANSWER_KEEP && e->keep && flight_is_complete(e->flight)) {
-        if (!e->near || e->vector)
+    if (verdict == ANSWER_KEEP && e->asked.keep && flight_is_complete(e->flight)) {
+        if (!e->asked.near || e->vector)
             put(e);
         else if (e->encoding)
             e->vector_wanted = true;
@@ -143,8 +143,8 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
     }
     stop_renewing(e);
     if (e->status == 200)
-        count(e, !e->keep ? "not_asked" : verdict == ANSWER_NEGATIVE ? "negative" : "incomplete");
-    if (verdict == ANSWER_NEGATIVE && e->keep && e->look)
+        count(e, !e->asked.keep ? "not_asked" : verdict == ANSWER_NEGATIVE ? "negative" : "incomplete");
+    if (verdict == ANSWER_NEGATIVE && e->asked.keep && e->asked.look)
         e->sc = flow_words_negative(e, on_negative);
     if (!e->sc)
         flow_errand_destroy(e);

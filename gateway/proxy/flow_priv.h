@@ -166,31 +166,35 @@ struct head {
 
 /* ---- an errand (flow_errand.c, flow_answer.c, flow_keep.c) ---- */
 
-struct errand {
-    struct flow *flow;
-    struct errand *next, *previous;
-    struct flight *flight;
-    /* the question */
+/* What is asked of the cache; texts are owned, and copied or taken with it (flow_body.c fills it). */
+struct question {
     enum ask_kind kind;
     bool stream;
     char category[POLICY_NAME_BYTES_MAX + 1];
     char hash[2 * CANONICAL_HASH_BYTES + 1], compat[2 * CANONICAL_HASH_BYTES + 1];
     char scope[FLOW_SCOPE_BYTES], space[POLICY_NAME_BYTES_MAX + 1];
-    char *user, *salt; /* owned; NULL: none */
-    char *question;    /* owned; NULL: exact only */
-    size_t question_bytes;
-    uint32_t n, items; /* choices, embeddings */
-    double sim;
-    int64_t max_age_ms, ttl_ms;
-    bool explain, only_if_cached;
-    unsigned n_tags;
-    char **tags;                        /* owned */
+    uint8_t credential[POLICY_HASH_BYTES];
+    char *user, *salt; /* NULL: none */
+    char *text;        /* NULL: exact only */
+    size_t text_bytes;
+    uint32_t n, items;                  /* choices, embeddings */
+    double sim;                         /* -1: the category's */
+    int64_t max_age_ms, ttl_ms;         /* -1: the category's */
     uint64_t stale_error_ms, others_ms; /* others_ms: how long the lease of somebody else is waited for */
+    bool explain, only_if_cached;
     /* what may be done */
     bool look, near, keep;
     bool accepted; /* the credential was, lately: only then an answer of the cache is given */
-    uint8_t credential[POLICY_HASH_BYTES];
+};
+
+struct errand {
+    struct flow *flow;
+    struct errand *next, *previous;
+    struct flight *flight;
+    struct question asked;
     /* the request as it goes on */
+    unsigned n_tags;
+    char **tags; /* owned */
     char *target, *model;
     struct fields fields;
     struct evbuffer *body;
@@ -221,8 +225,12 @@ struct errand {
     int status;
 };
 
-/* A new one of this question, with its flight, which the turn has joined; NULL without memory. Fills nothing else. */
-struct errand *flow_errand_create(struct flow *flow, const uint8_t *key, size_t limit, struct flight_member *member);
+/* A new one of this question, whose texts it takes, with its flight, which the turn has joined; NULL without memory: then
+ * the question is still the caller's. */
+struct errand *flow_errand_create(struct flow *flow, struct question *asked, const uint8_t *key, size_t limit,
+                                  struct flight_member *member);
+/* Frees the texts. */
+void flow_errand_forget(struct question *asked);
 /* Cancels what is under way; the flight is finished as broken if it is open, and released. */
 void flow_errand_destroy(struct errand *errand);
 /* Looks up, or asks the upstream. */
