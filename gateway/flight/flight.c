@@ -164,6 +164,11 @@ unsigned flight_members(const struct flight *flight)
     return flight->n_members;
 }
 
+struct flight_member *flight_first(const struct flight *flight)
+{
+    return flight->first;
+}
+
 void flight_close(struct flight *flight)
 {
     struct flight_place like = {.key = flight->key};

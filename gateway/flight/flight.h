@@ -73,6 +73,8 @@ struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_
 void flight_join(struct flight *flight, struct flight_member *member);
 void flight_leave(struct flight_member *member);
 unsigned flight_members(const struct flight *flight);
+/* The one of those that read it who came first; NULL: nobody does. */
+struct flight_member *flight_first(const struct flight *flight);
 
 /* ---- for the source, until flight_release ---- */
 

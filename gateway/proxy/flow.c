@@ -13,6 +13,7 @@
 #include "gateway/proxy/flow_judge.h"
 #include "gateway/proxy/flow_models.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
@@ -414,7 +415,9 @@ static int create_parts(struct flow *flow, struct quire_error *err)
     flow->diagnoses = policy_diagnoses_create(FLOW_DIAGNOSES_MAX);
     flow->models = flow_models_create(flow);
     flow->judge = flow_judge_create(flow);
-    if (!flow->flights || !flow->accepted || !flow->limits || !flow->diagnoses || !flow->models || !flow->judge)
+    flow->promises = flow_promises_create();
+    if (!flow->flights || !flow->accepted || !flow->limits || !flow->diagnoses || !flow->models || !flow->judge ||
+        !flow->promises)
         return error_set(err, QUIRE_ENOMEM, "no memory for the cache's tables");
     return 0;
 }
@@ -452,9 +455,12 @@ void flow_destroy(struct flow *flow)
 {
     if (!flow)
         return;
+    while (flow->puts_first)
+        flow_errand_destroy(flow->puts_first);
     while (flow->errands)
         flow_errand_destroy(flow->errands);
     flow_judge_destroy(flow->judge);
+    flow_promises_destroy(flow->promises);
     flow_models_destroy(flow->models);
     event_del(&flow->first_vector_timer);
     encode_destroy(flow->encode);
@@ -475,6 +481,11 @@ void flow_destroy(struct flow *flow)
     free(flow->scratch);
     explicit_bzero(flow->secret, sizeof flow->secret);
     free(flow);
+}
+
+unsigned flow_keeping(const struct flow *flow)
+{
+    return flow->n_puts + flow->n_puts_waiting;
 }
 
 /* ---- health ------------------------------------------------------------------------------------------------------ */

@@ -55,6 +55,8 @@ int flow_reload(struct flow *flow, const struct settings *settings, struct quire
 /* Owns r from here on; r's head is in, of its body nothing has been asked for yet. */
 void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void *context);
 
+/* Answers that are being put, or wait for it. */
+unsigned flow_keeping(const struct flow *flow);
 /* Appends members of a JSON object for /health: "server": {...}, "cache": {...}, "encoder": {...}. */
 int flow_describe(const struct flow *flow, struct evbuffer *out);
 

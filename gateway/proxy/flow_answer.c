@@ -10,8 +10,12 @@
  *
  * When the upstream fails (no answer, 429, 5xx) and the category has STALEERROR, the cache is asked for an old answer
  * before the failure goes to the clients; the upstream's answer is paused meanwhile.
+ *
+ * Where no byte has come, who led gets the failure, as without a cache, and the next of those who joined leads on: one
+ * call more for all of them, up to FLOW_LEADERS_MAX.
  */
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "gateway/telemetry/telemetry.h"
 #include "io/clock.h"
@@ -19,6 +23,7 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,15 +129,55 @@ static void note_credential(struct errand *e)
         policy_accepted_add(flow->accepted, e->asked.credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
 }
 
+/* The head that goes to the clients: the request is not needed again. With the id that the answer will have, if it is
+ * kept: who asked may name it in feedback. */
+static void give_head(struct errand *e)
+{
+    evbuffer_drain(e->body, evbuffer_get_length(e->body));
+    if (e->asked.keep && e->status == 200 && !e->background && !fields_get(&e->head->fields, "X-Quire-Id") &&
+        (e->promise = flow_promise_make(e->flow->promises)))
+        fields_print(&e->head->fields, "X-Quire-Id", "%016" PRIx64, e->promise);
+    flow_errand_give_head(e);
+}
+
+/* True: somebody else leads now. */
+static bool lead_on(struct errand *e)
+{
+    struct flight_member *leader = flight_first(e->flight), *next;
+    uint32_t given = e->head_timeout_ms;
+    bool own_time = given > 0 && given < (uint64_t)e->flow->settings->answer_timeout;
+    if (flight_members(e->flight) < 2 || ++e->n_failed >= FLOW_LEADERS_MAX || (e->failure_status == 504 && !own_time))
+        return false;
+    flow_turn_fail((struct turn *)leader, e->failure_status, e->failure);
+    next = flight_first(e->flight);
+    e->head_timeout_ms = flow_body_timeout((struct turn *)next);
+    e->failure_status = 0;
+    e->status = 0;
+    e->events = e->answer_is_json = false;
+    e->asked.keep = e->may_keep;
+    sse_fini(&e->sse);
+    sse_init(&e->sse, FLOW_EVENT_BYTES);
+    fields_clear(&e->head->fields);
+    if (e->lease || !e->asked.look) {
+        flow_answer_begin(e);
+    } else { /* the lease was given up for the sake of an old answer */
+        e->poll_until_us = 0;
+        flow_errand_begin(e);
+    }
+    return true;
+}
+
 /* The upstream has failed, and there is no old answer. */
 static void go_on_with_failure(struct errand *e)
 {
     if (e->failure_status) {
+        if (lead_on(e))
+            return;
         e->head->upstream_failed = true;
         flow_errand_refuse(e, e->failure_status, NULL, "%s", e->failure);
         return;
     }
-    flow_errand_give_head(e);
+    give_head(e);
     upstream_resume(e->call);
 }
 
@@ -166,7 +211,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
             return;
         }
     }
-    flow_errand_give_head(e);
+    give_head(e);
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
@@ -175,7 +220,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
 static bool append(struct errand *e, const void *bytes, size_t n, unsigned flags)
 {
     if (e->head)
-        flow_errand_give_head(e);
+        give_head(e);
     if (!flight_append(e->flight, bytes, n, flags)) {
         flow_errand_destroy(e);
         return false;
@@ -295,7 +340,7 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
             return;
     }
     if (e->head)
-        flow_errand_give_head(e);
+        give_head(e);
     flight_close(e->flight); /* who comes now is answered from the cache, with an id of its own */
     flight_finish(e->flight, FLIGHT_WHOLE);
     if (e->asked.keep)
@@ -307,15 +352,18 @@ static const struct upstream_events events = {on_head, on_data, NULL, on_done};
 
 void flow_answer_begin(struct errand *e)
 {
-    struct quire_error err = {0};
+    struct quire_error err = {.message = "no memory for the request"};
+    struct evbuffer *body = evbuffer_new(); /* shares the bytes of e->body, which somebody else may need again */
     struct upstream_request request = {.method = "POST",
                                        .target = e->target,
                                        .fields = &e->fields,
                                        .model = *e->model ? e->model : NULL,
-                                       .body = e->body,
+                                       .body = body,
                                        .body_whole = true,
                                        .head_timeout_ms = e->head_timeout_ms};
     if (e->asked.only_if_cached) {
+        if (body)
+            evbuffer_free(body);
         flow_errand_refuse(e, 504, "not_cached", "the request says only-if-cached, and the cache has no answer to it");
         return;
     }
@@ -323,7 +371,10 @@ void flow_answer_begin(struct errand *e)
     if (e->asked.near && e->asked.keep && !e->vector && !e->encoding)
         flow_errand_want_vector(e);
     e->upstream_began_us = clock_us();
-    e->call = upstream_start(e->flow->upstreams, &request, &events, e, &err);
+    if (body && evbuffer_add_buffer_reference(body, e->body) == 0)
+        e->call = upstream_start(e->flow->upstreams, &request, &events, e, &err);
+    if (body)
+        evbuffer_free(body);
     if (!e->call)
         flow_errand_refuse(e, err.code == QUIRE_ENOTFOUND ? 404 : 502,
                            err.code == QUIRE_ENOTFOUND ? "model_not_found" : NULL, "%s", err.message);

@@ -17,6 +17,7 @@
  */
 #include "gateway/encode/encode.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
 #include "io/clock.h"
@@ -99,6 +100,7 @@ struct errand *flow_errand_create(struct flow *flow, struct question *asked, con
     }
     e->flow = flow;
     e->asked = *asked;
+    e->may_keep = asked->keep;
     asked->user = asked->salt = asked->text = NULL;
     e->audit = -1;
     e->head->similarity = -1;
@@ -133,7 +135,9 @@ static void cancel_all(struct errand *e)
 void flow_errand_destroy(struct errand *e)
 {
     cancel_all(e);
+    flow_keep_leave(e);
     flow_errand_fail(e);
+    flow_promise_end(e->flow->promises, e->promise, NULL, 0);
     if (flight_ended(e->flight) == FLIGHT_OPEN)
         flight_finish(e->flight, FLIGHT_BROKEN);
     flight_release(e->flight);
@@ -295,7 +299,7 @@ static void renew_in_background(struct errand *e)
     other->fields = e->fields;
     e->fields = (struct fields){0};
     evbuffer_add_buffer(other->body, e->body);
-    other->asked.look = other->asked.keep = other->asked.accepted = true;
+    other->asked.look = other->asked.keep = other->asked.accepted = other->may_keep = true;
     other->asked.sim = -1;
     other->asked.max_age_ms = -1;
     other->asked.stale_error_ms = 0;

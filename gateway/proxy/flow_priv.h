@@ -32,6 +32,9 @@
 #define FLOW_DIAGNOSES_MAX 64u
 #define FLOW_EVENT_BYTES   (1u << 20)
 #define FLOW_MODELS_MAX    1024u
+#define FLOW_LEADERS_MAX   3u
+#define FLOW_PUTS_AT_ONCE  32u
+#define FLOW_PUTS_WAITING  20000u
 #define FLOW_SCOPE_BYTES   (POLICY_TENANT_BYTES_MAX + 8)
 
 struct encode;
@@ -45,6 +48,7 @@ struct policy_limits;
 struct sc_setup;
 struct flow_models;
 struct flow_judge;
+struct flow_promises;
 
 struct flow {
     struct event_base *base;
@@ -62,6 +66,7 @@ struct flow {
     struct policy_diagnoses *diagnoses;
     struct flow_models *models;
     struct flow_judge *judge;
+    struct flow_promises *promises;
     char cache[128];
     uint8_t secret[FLOW_SECRET_BYTES];
     unsigned allow, masks;     /* of the settings */
@@ -76,9 +81,13 @@ struct flow {
     size_t scratch_capacity;
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
-    unsigned n_leases; /* that they hold */
-    char down[320];    /* why the cache is not there, as it was logged last; "" : it is */
-    uint64_t down_us;  /* when that was */
+    unsigned n_leases;                     /* that they hold */
+    unsigned n_puts;                       /* under way */
+    struct errand *puts_first, *puts_last; /* that wait for their turn */
+    unsigned n_puts_waiting;
+    bool starting_puts;
+    char down[320];   /* why the cache is not there, as it was logged last; "" : it is */
+    uint64_t down_us; /* when that was */
     uint64_t near_hits;
     struct encode_call *first_vector;
     struct event first_vector_timer;
@@ -133,6 +142,8 @@ struct turn {
 void flow_turn_follow(struct turn *turn);
 /* X-Request-Id, Cache-Control, Vary and the X-Quire fields into `fields`; false without memory. */
 bool flow_turn_fields(const struct turn *turn, struct fields *fields);
+/* One of those who read a flight gets an error and leaves it; others stay. */
+void flow_turn_fail(struct turn *turn, int status, const char *reason);
 /* Answers with an error and says so in X-Quire-*. */
 void flow_turn_refuse(struct turn *turn, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -192,6 +203,9 @@ struct errand {
     struct errand *next, *previous;
     struct flight *flight;
     struct question asked;
+    bool may_keep;     /* as it was asked: asked.keep goes when something speaks against it */
+    unsigned n_failed; /* of those who led */
+    uint64_t promise;  /* the id that clients were given; 0: none */
     /* the request as it goes on */
     unsigned n_tags;
     char **tags; /* owned */
@@ -222,6 +236,8 @@ struct errand {
     struct sse sse;
     struct answer answer;
     bool events, answer_is_json, vector_wanted, background, told;
+    enum { PUT_NONE, PUT_WAITS, PUT_RUNS } put;
+    struct errand *next_put;
     int status;
 };
 
@@ -261,6 +277,8 @@ void flow_answer_renew(struct errand *errand);
 /* flow_keep.c: the answer is whole, the flight finished; ends the errand. */
 void flow_keep_begin(struct errand *errand, enum answer_verdict verdict);
 void flow_keep_vector(struct errand *errand);
+/* The errand ends: its place among the puts is another's. */
+void flow_keep_leave(struct errand *errand);
 /* All kept pieces of its flight one behind the other, to be freed; NULL without memory. */
 char *flow_keep_join(const struct errand *errand, size_t *bytes);
 /* Whether the setting `never` names this text. */

@@ -90,6 +90,16 @@ static void leave(struct turn *turn)
     event_del(&turn->keep_alive);
 }
 
+void flow_turn_fail(struct turn *turn, int status, const char *reason)
+{
+    assert(!turn->head_sent && flight_members(turn->member.flight) > 1);
+    leave(turn);
+    turn->head_sent = true;
+    turn->upstream_failed = true;
+    flow_turn_say(turn, "miss", "%s", reason);
+    flow_turn_refuse(turn, status, NULL, "%s", reason);
+}
+
 static void note_head(struct turn *turn, const struct head *head)
 {
     turn->cache = head->cache;

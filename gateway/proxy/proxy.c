@@ -4,8 +4,8 @@
  * The gateway's own paths are /health and /metrics, on the clients' listeners, or on one of their own (metrics-listen):
  * then an upstream's paths of these names can be reached again. All else is the flow's (flow.h).
  *
- * A stop: no new connections; requests may go on for stop-timeout; then streams get an error in them, what has no head
- * yet a 503; a second later what is left is closed.
+ * A stop: no new connections; requests may go on for stop-timeout, and answers be put; then streams get an error in them,
+ * what has no head yet a 503; a second later what is left is closed.
  */
 #include "gateway/proxy/proxy.h"
 #include "gateway/http/http.h"
@@ -340,7 +340,8 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
         http_server_each(proxy->server, end_request, proxy);
     }
     bool late = proxy->ended && now >= end + STOP_AFTER_MS * 1000;
-    if (left == 0 || late) {
+    bool keeping = flow_keeping(proxy->flow) > 0 && now < end;
+    if ((left == 0 && !keeping) || late) {
         proxy->drained(proxy->drained_context);
         return;
     }

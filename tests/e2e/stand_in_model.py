@@ -19,6 +19,7 @@ X-Stand-In, or for a path by POST /control {"words": {"/v1/embeddings": "late=20
     status=N retry-after-ms=N           an error; fails=N: only the first N times
     gzip                                compressed, whether that was asked for or not
     close=N                             the connection breaks after N events, or N bytes of a body
+    drop                                bytes that are no HTTP, and the end of the connection; fails=N: only the first N times
     html broken-json big=BYTES echo-key what a body holds, or each of a stream's N events; echo-key: the credential that came
     dim=N                               of vectors
 
@@ -211,9 +212,9 @@ class Model(BaseHTTPRequestHandler):
         else:
             self.reply(200, {"path": self.path, "echo": request})
 
-    def fails(self, key):
+    def fails(self, key, status=None):
         """Whether this request is one that fails: its status, or 0."""
-        status = int(self.steer.get("status", 0))
+        status = int(self.steer.get("status", 0)) if status is None else status
         with lock:
             failures[key] += 1
             return status if "fails" not in self.steer or failures[key] <= int(self.steer["fails"]) else 0
@@ -261,6 +262,12 @@ class Model(BaseHTTPRequestHandler):
             time.sleep(0.5)
         if status:
             self.error(status)
+            return
+        if "drop" in self.steer and self.fails("drop " + text, 1):
+            if "gate" in self.steer:
+                self.pass_gate(text)
+            self.wfile.write(b"no HTTP\r\n\r\n")
+            self.close_connection = True
             return
         schema = schema_of(request)
         said = json.dumps(of_schema(schema)) if schema else "answer %d to: %s" % (number, text)

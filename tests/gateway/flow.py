@@ -443,6 +443,28 @@ def one_wrong_answer_can_be_cleared(w):
 
 
 @check
+def the_answer_of_a_miss_can_be_named_and_cleared(w):
+    g = w.gateway(admin_key="adm")
+    accepted(g)
+    for stream in (False, True):
+        first = keep(g, "what is new %s" % stream, stream=stream)
+        id = first.header("X-Quire-Id")
+        expect(re.fullmatch("[0-9a-f]{16}", id or ""), "no id on a miss: %s" % first.headers)
+        equal(ask(g.port, "/quire/feedback", {"id": id, "good": False}, key="sk-one").status, 200)
+        equal(chat(g.port, "what is new %s" % stream, stream=stream).cache, "miss")
+        again = keep(g, "what is newer %s" % stream, stream=stream)
+        equal(ask(g.port, "/quire/entries/" + again.header("X-Quire-Id"), method="DELETE", key="adm").json()["removed"], 1)
+        other = keep(g, "what is newest %s" % stream, stream=stream)
+        body = {"ids": [other.header("X-Quire-Id")], "dry_run": False}
+        equal(ask(g.port, "/quire/invalidate", body, key="adm").json()["entries"], 1)
+        cut = chat(g.port, "be cut %s" % stream, stream=stream)
+        told = lambda: ask(g.port, "/quire/feedback", {"id": cut.header("X-Quire-Id"), "good": False}, key="sk-one")  # noqa: E731
+        expect(until(lambda: told().status == 404), "%d: what was cut was not kept" % told().status)
+    refused = chat(g.port, "fail with 500")
+    expect(refused.header("X-Quire-Id") is None and chat(g.port, "x", temperature=1.5).header("X-Quire-Id") is None)
+
+
+@check
 def invalidation_is_dry_first_and_by_one_selector(w):
     g = w.gateway(admin_key="adm")
     accepted(g)
@@ -583,6 +605,31 @@ def the_leader_leaves_at_each_event(w):
         expect(all(a and a.rstrip().endswith(b"[DONE]") for a in answers), "after %d: %s" % (after, answers))
         a = chat(g.port, text, model=model, stream=True)
         equal(a.body.rstrip()[-6:], b"[DONE]")
+
+
+@check
+def a_leader_that_fails_before_a_byte_is_followed_by_another(w):
+    g = w.gateway()
+    accepted(g)
+    for stream in (False, True):
+        for fails, calls, whole in ((1, 2, 4), (2, 3, 3), (9, 3, 0)):
+            text, model = "led by %d, %s" % (fails + 1, stream), "stand-in:gate,drop,fails=%d" % fails
+            answers = []
+            threads = [threading.Thread(target=lambda: answers.append(chat(g.port, text, model=model, stream=stream)))
+                       for _ in range(5)]
+            for thread in threads:
+                thread.start()
+            expect(until(lambda: running(g) == 5), "they are not all there")
+            w.model.open(text)
+            for thread in threads:
+                thread.join()
+            equal((fails, w.model.asked(text)), (fails, calls))
+            equal((fails, sorted(a.status for a in answers)), (fails, [200] * whole + [502] * (5 - whole)))
+            expect(all(text in a.text() for a in answers if a.status == 200))
+            if whole:
+                wait_kept(g, text, model=model, stream=stream)
+            else:
+                equal(chat(g.port, text, model="stand-in", stream=stream).cache, "miss")
 
 
 @check
