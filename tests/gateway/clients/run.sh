@@ -22,6 +22,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/quire-gateway-clients.XXXXXX") || exit 2
 export QUIRE_BUILD=$build QUIRE_WORK=$work PYTHONDONTWRITEBYTECODE=1
 node_folder=$here/node
 node_installed=gateway-node
+part_seconds=800
 . "$here/../../e2e/lib.sh"
 . "$here/../../e2e/parts.sh"
 lane_pids=()
