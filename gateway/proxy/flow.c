@@ -162,7 +162,8 @@ static void begin_cache(struct turn *turn)
 {
     const struct settings *settings = turn->flow->settings;
     const char *encoding = http_field(turn->r, "Content-Encoding");
-    if (!turn->flow->client || !settings->cache_on) {
+    bool off = !turn->flow->client || !settings->cache_on;
+    if (off && settings->model_alias.n == 0) {
         flow_turn_pass(turn, NULL);
     } else if (encoding && strcasecmp(encoding, "identity") != 0) {
         flow_turn_say(turn, "bypass", "a compressed body is passed on unread");
@@ -219,6 +220,13 @@ static int read_words(struct flow *flow, const struct settings *settings, unsign
                              "sim, off, only-if-cached, category, namespace, tags, key, explain",
                              settings->controls.items[i]);
         *allow |= bit;
+    }
+    for (uint32_t i = 0; i < settings->model_alias.n; i++) {
+        const char *alias = settings->model_alias.items[i], *equals = strchr(alias, '=');
+        if (!equals || equals == alias || !equals[1] || strlen(equals + 1) >= FLOW_MODEL_BYTES)
+            return error_set(err, QUIRE_EINVALID,
+                             "model-alias has '%.200s': give name=name of the upstream, the second of 1 to %u bytes",
+                             alias, FLOW_MODEL_BYTES - 1);
     }
     for (uint32_t i = 0; i < settings->mask.n; i++) {
         unsigned bit = mask_named(settings->mask.items[i]);

@@ -7,6 +7,7 @@
 #include "gateway/policy/policy_diagnosis.h"
 #include "gateway/policy/policy_route.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_proof.h"
 #include "gateway/proxy/flow_vectors.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
@@ -216,10 +217,11 @@ static bool own_key(const struct turn *turn, const struct ask *ask, struct canon
 {
     struct digest digest = digest_begin();
     const char *group = upstream_group(turn->flow->upstreams, *turn->model ? turn->model : NULL);
+    struct strict_text model = turn->renamed ? (struct strict_text){turn->model, strlen(turn->model)} : ask->model;
     digest_text(&digest, "X-Quire-Key");
     digest_text(&digest, turn->path);
     digest_text(&digest, group);
-    digest_add(&digest, ask->model.data ? ask->model.data : "", ask->model.bytes);
+    digest_add(&digest, model.data ? model.data : "", model.bytes);
     digest_text(&digest, ask->features & ASK_STREAM ? "stream" : "");
     digest_text(&digest, turn->controls.key);
     if (!digest_end(&digest, keys->hash))
@@ -265,6 +267,8 @@ bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_k
                                         .masks = flow->masks};
     if (!options.upstream)
         options.upstream = "";
+    if (turn->renamed)
+        options.model = (struct strict_text){turn->model, strlen(turn->model)};
     if (!name_route(turn, route, sizeof route)) {
         error_set(err, QUIRE_ENOMEM, "no memory for the key");
         return false;
@@ -360,6 +364,8 @@ static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer 
     struct onward_edits edits = {.drop_cache = true,
                                  .include_usage = turn->flow->settings->include_usage &&
                                                   (ask->kind == ASK_CHAT || ask->kind == ASK_COMPLETIONS)};
+    if (turn->renamed)
+        edits.model = (struct strict_text){turn->model, strlen(turn->model)};
     bool ok = onward_plan(&onward, ask, &edits, err) == 0;
     if (!ok)
         return false;
@@ -413,7 +419,10 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
 {
     const struct policy_controls *c = &turn->controls;
     e->target = strdup(http_target(turn->r));
-    e->model = ask->model.data ? strndup(ask->model.data, ask->model.bytes) : strdup("");
+    if (turn->renamed || !ask->model.data)
+        e->model = strdup(turn->renamed ? turn->model : "");
+    else
+        e->model = strndup(ask->model.data, ask->model.bytes);
     e->head_timeout_ms = flow_body_timeout(turn);
     if (c->n_tags) {
         e->tags = calloc(c->n_tags, sizeof *e->tags);
@@ -482,6 +491,29 @@ void flow_body_down(struct flow *flow, const char *why)
     snprintf(flow->down, sizeof flow->down, "%s", why ? why : "");
 }
 
+/* Passed on, though not kept: as it is, or with the edits that its body needs. */
+static void begin_bypass(struct turn *turn, const struct ask *ask)
+{
+    struct question question = {.sim = -1, .max_age_ms = -1, .ttl_ms = -1};
+    struct choice none = {0};
+    if (!turn->renamed && (!ask->node_cache || !*turn->cache)) {
+        pass(turn);
+        return;
+    }
+    if (!fill_question(turn, ask, NULL, &none, &question)) {
+        flow_errand_forget(&question);
+        pass(turn);
+        return;
+    }
+    send_or_join(turn, ask, &question, "bypass", turn->reason);
+}
+
+bool flow_body_accepted(const struct turn *turn)
+{
+    return turn->caller.in_key_file ||
+           policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000);
+}
+
 static void begin_cached(struct turn *turn, struct policy_gate gate, const struct ask *ask)
 {
     struct flow *flow = turn->flow;
@@ -493,9 +525,13 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     bool ready = sc_setup_ready(flow->setup, &why);
     if (!ready)
         flow_body_down(flow, why);
+    else if (flow->settings->prove && !turn->proved && !turn->controls.no_cache && !flow_body_accepted(turn)) {
+        flow_proof_begin(turn);
+        return;
+    }
     if (!flow_body_keys(turn, ask, &keys, &err)) {
         flow_turn_say(turn, "bypass", "no key: %s", err.message);
-        pass(turn);
+        begin_bypass(turn, ask);
         return;
     }
     if (ready && !choose_category(turn, &gate, ask, &choice))
@@ -511,8 +547,7 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
         pass(turn);
         return;
     }
-    question.accepted =
-        turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
+    question.accepted = flow_body_accepted(turn);
     question.look = question.keep = ready && *choice.category.name;
     question.keep = question.keep && gate.keep;
     question.keep = question.keep && !(question.text && flow_keep_never(flow, question.text, question.text_bytes));
@@ -528,21 +563,19 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     send_or_join(turn, ask, &question, cache, reason);
 }
 
-/* Passed on, though not kept: as it is, or with the edits that its body needs. */
-static void begin_bypass(struct turn *turn, const struct ask *ask)
+/* The setting model-alias: "name=the upstream's name". */
+static void rename_model(struct turn *turn)
 {
-    struct question question = {.sim = -1, .max_age_ms = -1, .ttl_ms = -1};
-    struct choice none = {0};
-    if (!ask->node_cache) {
-        pass(turn);
-        return;
+    const struct settings_list *aliases = &turn->flow->settings->model_alias;
+    const struct strict_text given = turn->flow->ask.model;
+    for (uint32_t i = 0; i < aliases->n && given.data && !turn->renamed; i++) {
+        const char *name = aliases->items[i], *equals = strchr(name, '=');
+        assert(equals); /* flow_reload has looked */
+        if ((size_t)(equals - name) == given.bytes && memcmp(name, given.data, given.bytes) == 0) {
+            snprintf(turn->model, sizeof turn->model, "%s", equals + 1);
+            turn->renamed = true;
+        }
     }
-    if (!fill_question(turn, ask, NULL, &none, &question)) {
-        flow_errand_forget(&question);
-        pass(turn);
-        return;
-    }
-    send_or_join(turn, ask, &question, "bypass", turn->reason);
 }
 
 void flow_body_ready(struct turn *turn)
@@ -553,22 +586,33 @@ void flow_body_ready(struct turn *turn)
     struct quire_error err = {0};
     struct policy_gate gate;
     const char *text;
+    bool off = !flow->client || !flow->settings->cache_on;
     if (!http_body_is_whole(r)) {
-        bypass(turn, "the body is larger than the setting key-body-max");
+        if (!off)
+            bypass(turn, "the body is larger than the setting key-body-max");
         pass(turn);
         return;
     }
     text = (const char *)evbuffer_pullup(body, -1);
     if (strict_read(&flow->json, text ? text : "", evbuffer_get_length(body), &err) != 0 ||
         ask_read(&flow->ask, turn->kind, &flow->json, &err) != 0) {
-        bypass(turn, err.message);
+        if (!off)
+            bypass(turn, err.message);
         pass(turn);
         return;
     }
+    turn->renamed = false;
     if (flow->ask.model.data)
         snprintf(turn->model, sizeof turn->model, "%.*s",
                  (int)(flow->ask.model.bytes < 127 ? flow->ask.model.bytes : 127), flow->ask.model.data);
-    if (flow->settings->log_texts && flow->ask.question.data)
+    rename_model(turn);
+    if (off && turn->renamed)
+        bypass(turn, "the cache is off (cache-on)");
+    if (off) {
+        begin_bypass(turn, &flow->ask);
+        return;
+    }
+    if (flow->settings->log_texts && flow->ask.question.data && !turn->question)
         turn->question = strndup(flow->ask.question.data, flow->ask.question.bytes);
     if (!read_controls(turn, &flow->ask))
         return;

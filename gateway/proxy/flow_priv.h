@@ -33,6 +33,7 @@
 #define FLOW_EVENT_BYTES   (1u << 20)
 #define FLOW_MODELS_MAX    1024u
 #define FLOW_LEADERS_MAX   3u
+#define FLOW_MODEL_BYTES   128u
 #define FLOW_PUTS_AT_ONCE  32u
 #define FLOW_PUTS_WAITING  20000u
 #define FLOW_SCOPE_BYTES   (POLICY_TENANT_BYTES_MAX + 8)
@@ -49,6 +50,7 @@ struct sc_setup;
 struct flow_models;
 struct flow_judge;
 struct flow_promises;
+struct flow_proof;
 
 struct flow {
     struct event_base *base;
@@ -67,6 +69,7 @@ struct flow {
     struct flow_models *models;
     struct flow_judge *judge;
     struct flow_promises *promises;
+    struct flow_proof *proofs; /* under way */
     char cache[128];
     uint8_t secret[FLOW_SECRET_BYTES];
     unsigned allow, masks;     /* of the settings */
@@ -121,18 +124,22 @@ struct turn {
     const char *path; /* the route's one spelling */
     struct policy_controls controls;
     bool wants_usage, head_sent, joined, client_gone, upstream_failed;
+    bool renamed;  /* `model` is the upstream's name, which the body does not have */
+    bool proved;   /* its credential, or that was tried */
     bool in_event; /* what was sent last does not end an event */
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
     struct replay_options replay;
-    struct fields extra;             /* of an answer that is passed on */
-    void (*body)(struct turn *turn); /* the body is there */
-    void (*gone)(struct turn *turn); /* besides leaving the flight; NULL: nothing */
-    void *work;                      /* of embeddings, models, /quire: theirs */
+    struct fields extra;                 /* of an answer that is passed on */
+    void (*body)(struct turn *turn);     /* the body is there */
+    void (*gone)(struct turn *turn);     /* besides leaving the flight; NULL: nothing */
+    void (*writable)(struct turn *turn); /* where it reads no flight; NULL: nothing */
+    void *work;                          /* of embeddings, models, /quire: theirs */
     /* for the end */
     const char *route;
     const char *cache;
-    char category[POLICY_NAME_BYTES_MAX + 1], model[128], upstream[64], reason[FLOW_REASON_BYTES], request_id[80];
+    char category[POLICY_NAME_BYTES_MAX + 1], model[FLOW_MODEL_BYTES], upstream[64], reason[FLOW_REASON_BYTES],
+        request_id[80];
     char *question; /* for the log */
     double similarity;
     uint64_t tokens_saved, cache_us, embed_us, connect_us, upstream_us;
@@ -300,8 +307,10 @@ void flow_words_tell(struct flow *flow, const char *const *words, unsigned n);
 /* Logs why the cache is not there, or (NULL) that it is again, once for each change. */
 void flow_body_down(struct flow *flow, const char *why);
 
-/* The body is there: keys, category, gates, flight. */
+/* The body is there: keys, category, gates, flight. Once more after a proof of the credential. */
 void flow_body_ready(struct turn *turn);
+/* Whether the upstream has accepted the credential lately, or the key file has it. */
+bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err);
 /* The header fields as they go on; false without memory. */

@@ -278,6 +278,8 @@ static void on_writable(void *context, struct http_request *r)
     (void)r;
     if (turn->member.flight)
         pump(turn);
+    else if (turn->writable)
+        turn->writable(turn);
 }
 
 static void on_gone(void *context, struct http_request *r)

@@ -206,6 +206,28 @@ def embeddings_are_looked_up_text_by_text(w):
 
 
 @check
+def many_embeddings_are_looked_up_as_well(w):
+    g = w.gateway()
+    accepted(g)
+
+    def embed(first, n, **more):
+        return ask(g.port, "/v1/embeddings", {"model": "encoder", "input": ["text %d" % i for i in range(first, first + n)]},
+                   key="sk-one", **more)
+    equal(embed(0, 1000).cache, "miss")
+    expect(until(lambda: embed(0, 1000, headers={"Cache-Control": "only-if-cached"}).cache == "exact"), "not kept")
+    w.model.reset()
+    joined = embed(500, 1000)
+    equal((joined.cache, len(joined.json()["data"])), ("miss", 1000))
+    equal((w.model.asked("embed: text 999"), w.model.asked("embed: text 1000")), (0, 1))
+    equal([row["index"] for row in joined.json()["data"]], list(range(1000)))
+    many = embed(0, 2049)
+    equal((many.cache, len(many.json()["data"])), ("bypass", 2049))
+    large = ask(g.port, "/v1/embeddings", {"model": "encoder:dim=4096", "input": ["a %d" % i for i in range(1000)]}, key="sk-one")
+    expect(len(large.body) > 64 << 20, "%d bytes are not enough for this" % len(large.body))
+    equal(len(large.json()["data"]), 1000)
+
+
+@check
 def responses_and_messages_are_exact(w):
     g = w.gateway()
     accepted(g)
@@ -369,6 +391,43 @@ def a_revoked_key_reads_nothing(w):
         equal(chat(g.port, "shared by all", key="sk-a").status, 401)
     finally:
         w.model.control(revoked=[])
+
+
+@check
+def an_unknown_credential_is_proved_where_that_is_set(w):
+    g = w.gateway(prove=True, share="all")
+    equal(keep(g, "who has the key", key="sk-a").cache, "miss")
+    w.model.reset()
+    answers = at_once(20, lambda _: chat(g.port, "who has the key", key="sk-b"))
+    equal({a.cache for a in answers}, {"exact"})
+    paths = w.model.get("/state")["paths"]
+    expect(1 <= paths.get("/v1/models", 0) <= 20 and "/v1/chat/completions" not in paths, str(paths))
+    a = chat(g.port, "who has the key", key="wrong")
+    equal((a.status, a.cache), (401, "miss"))
+    w.model.reset()
+    equal(ask(g.port, "/v1/embeddings", {"model": "e", "input": "x"}, key="sk-c", headers={"X-Quire-Tags": "a"}).status, 200)
+    equal(w.model.get("/state")["paths"], {"/v1/models": 1, "/v1/embeddings": 1})
+    gone = w.gateway(prove=True, share="all", upstream="http://127.0.0.1:1")
+    equal(chat(gone.port, "nobody is there").status, 502)
+
+
+@check
+def models_have_the_names_that_the_settings_give_them(w):
+    g = w.gateway(model_alias=["fast=stand-in", "small=encoder", "other=stand-in-2"])
+    accepted(g)
+    equal(keep(g, "by its own name").json()["model"], "stand-in")
+    for more in ({"model": "fast"}, {"model": "fast", "cache": {"ttl": 60}}):
+        a = chat(g.port, "by its own name", **more)
+        equal((a.cache, a.json()["model"]), ("exact", "stand-in"))
+    equal(chat(g.port, "by its own name", model="other").json()["model"], "stand-in-2")
+    for headers, body in (({"X-Quire-Control": "off"}, {}), ({}, {"temperature": 1.7}), ({}, {"stream": True})):
+        chat(g.port, "under another", model="fast", headers=headers, **body)
+    ask(g.port, "/v1/embeddings", {"model": "small", "input": "x"}, key="sk-one")
+    off = w.gateway(cache_on=False, ready=False, model_alias=["fast=stand-in"])
+    a, b = (chat(off.port, "without a cache", model=model) for model in ("fast", "stand-in"))
+    equal((a.status, b.status, b.cache), (200, 200, None))
+    sent = {json.loads(base64.b64decode(r["body"]))["model"] for r in w.model.get("/requests") if r.get("body")}
+    expect(not sent & {"fast", "small", "other"}, str(sent))
 
 
 @check
