@@ -410,6 +410,29 @@ def operation(up):
     os.rmdir(sockets)
 
 
+def systemd(up):
+    folder = tempfile.mkdtemp(prefix="quire-gateway.")
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(folder + "/notify")
+    manager.settimeout(30)
+    os.environ.update(NOTIFY_SOCKET=folder + "/notify", WATCHDOG_USEC="400000")
+    try:
+        gateway = Gateway(build, [{"name": "up", "url": up.url}])
+    finally:
+        del os.environ["NOTIFY_SOCKET"], os.environ["WATCHDOG_USEC"]
+    equal("systemd hears that it is ready", manager.recv(100), b"READY=1")
+    equal("and that it lives", [manager.recv(100) for _ in range(3)], [b"WATCHDOG=1"] * 3)
+    gateway.process.send_signal(signal.SIGTERM)
+    said = b""
+    while said in (b"", b"WATCHDOG=1"):
+        said = manager.recv(100)
+    equal("and that it stops", said, b"STOPPING=1")
+    equal("with 0", gateway.stop(), 0)
+    manager.close()
+    os.unlink(folder + "/notify")
+    os.rmdir(folder)
+
+
 def tls(up):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-gateway."))
 
@@ -524,6 +547,7 @@ def main():
     several_upstreams()
     operation(up)
     tls(up)
+    systemd(up)
     return 1 if checks.failed else 0
 
 
