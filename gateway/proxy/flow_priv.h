@@ -248,8 +248,8 @@ struct errand {
     int status;
 };
 
-/* A new one of this question, whose texts it takes, with its flight, which the turn has joined; NULL without memory: then
- * the question is still the caller's. */
+/* A new one of this question, whose texts it takes, with its flight, which the turn has joined; NULL without memory:
+ * then the question is still the caller's. */
 struct errand *flow_errand_create(struct flow *flow, struct question *asked, const uint8_t *key, size_t limit,
                                   struct flight_member *member);
 /* Frees the texts. */

@@ -28,8 +28,8 @@ void flow_promises_destroy(struct flow_promises *promises);
 
 /* A new one, never 0; 0: there are no random bytes. */
 uint64_t flow_promise_make(struct flow_promises *promises);
-/* Its answer is kept as the entry of this id (in hexadecimal digits; NULL: none). A promise of 0, or a forgotten one, is
- * left alone. */
+/* Its answer is kept as the entry of this id (in hexadecimal digits; NULL: none). A promise of 0, or a forgotten one,
+ * is left alone. */
 void flow_promise_end(struct flow_promises *promises, uint64_t promise, const char *id, size_t bytes);
 /* What an id in a request stands for; FLOW_PROMISE_KEPT: *entry is the entry's. */
 enum flow_promise_state flow_promise_find(const struct flow_promises *promises, uint64_t id, uint64_t *entry);

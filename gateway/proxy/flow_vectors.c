@@ -6,7 +6,7 @@
  * on with the missing texts alone; what comes is put, text by text, and joined with the rest. If none was there, the
  * upstream's own answer is passed on unchanged.
  *
- * An answer of more than ANSWER_BYTES_MAX is not kept: it is passed on as it comes, unless some of its vectors come from
+ * An answer of more than ANSWER_BYTES_MAX is not kept: it is passed on as it comes, unless some of its vectors are of
  * the cache.
  *
  * A kept value is the vector as the upstream spelled it: a list, or base64 in quotes.

@@ -4,8 +4,8 @@
  * The gateway's own paths are /health and /metrics, on the clients' listeners, or on one of their own (metrics-listen):
  * then an upstream's paths of these names can be reached again. All else is the flow's (flow.h).
  *
- * A stop: no new connections; requests may go on for stop-timeout, and answers be put; then streams get an error in them,
- * what has no head yet a 503; a second later what is left is closed.
+ * A stop: no new connections; requests may go on for stop-timeout, and answers be put; then streams get an error in
+ * them, what has no head yet a 503; a second later what is left is closed.
  */
 #include "gateway/proxy/proxy.h"
 #include "gateway/http/http.h"
