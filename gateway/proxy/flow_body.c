@@ -436,6 +436,13 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
            take_body(turn, ask, e->body, err);
 }
 
+/* It is not needed again: what goes on is the errand's. A stream may wait for minutes. */
+static void drop_body(struct turn *turn)
+{
+    struct evbuffer *body = http_body(turn->r);
+    evbuffer_drain(body, evbuffer_get_length(body));
+}
+
 /* Sends an errand of this question, or joins one that is under way. Takes the question's texts. */
 static void send_or_join(struct turn *turn, const struct ask *ask, struct question *question, const char *cache,
                          const char *reason)
@@ -451,6 +458,7 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct questi
     struct errand *e;
     turn->wants_usage = (ask->features & ASK_USAGE) != 0 || !flow->settings->include_usage;
     if (flight) {
+        drop_body(turn);
         flow_errand_forget(question);
         flight_join(flight, &turn->member);
         turn->joined = true;
@@ -470,6 +478,7 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct questi
         flow_turn_follow(turn);
         return;
     }
+    drop_body(turn);
     flow_errand_say(e, cache, "%s", reason ? reason : "");
     memcpy(e->head->category, turn->category, sizeof e->head->category);
     flow_turn_follow(turn); /* there is nothing yet: from now on it is woken */
