@@ -100,6 +100,8 @@ void flight_release(struct flight *flight);
  * was dropped. */
 bool flight_is_complete(const struct flight *flight);
 bool flight_kept(const struct flight *flight, uint64_t *at, struct flight_piece *out);
+/* The same as one piece, where all of them are kept: nothing is copied. False: they are not, or some were dropped. */
+bool flight_whole(const struct flight *flight, struct flight_piece *out);
 size_t flight_bytes(const struct flight *flight);
 
 /* ---- for members ---- */

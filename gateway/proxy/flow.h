@@ -20,6 +20,7 @@
 struct evbuffer;
 struct event_base;
 struct flow;
+struct json_t;
 struct http_request;
 struct settings;
 struct telemetry;
@@ -57,7 +58,7 @@ void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void
 
 /* Answers that are being put, or wait for it. */
 unsigned flow_keeping(const struct flow *flow);
-/* Appends members of a JSON object for /health: "server": {...}, "cache": {...}, "encoder": {...}. */
-int flow_describe(const struct flow *flow, struct evbuffer *out);
+/* Adds members for /health to an object: "server": {...}, "cache": {...}, "encoder": {...}. */
+int flow_describe(const struct flow *flow, struct json_t *out);
 
 #endif

@@ -305,19 +305,17 @@ static void on_failed(struct errand *e, const struct upstream_result *result)
         go_on_with_failure(e);
 }
 
-/* Of an answer in JSON, which lies in the flight in pieces. */
 static enum answer_verdict judge_json(struct errand *e)
 {
     size_t bytes;
+    char *owned;
+    const char *all = flow_keep_join(e, &bytes, &owned);
     enum answer_verdict verdict;
-    if (!flight_is_complete(e->flight))
-        return ANSWER_NOT;
-    char *all = flow_keep_join(e, &bytes);
     if (!all)
         return ANSWER_NOT;
     begin_answer(e);
     verdict = answer_json(&e->answer, all, bytes);
-    free(all);
+    free(owned);
     return verdict;
 }
 

@@ -62,12 +62,20 @@ static void on_negative(void *context, enum sc_outcome outcome, struct redisRepl
     flow_errand_destroy(e);
 }
 
-char *flow_keep_join(const struct errand *e, size_t *bytes)
+const char *flow_keep_join(const struct errand *e, size_t *bytes, char **owned)
 {
     struct flight_piece piece;
     uint64_t at = 0;
-    char *all = malloc(flight_bytes(e->flight) + 1);
+    char *all;
+    *owned = NULL;
     *bytes = 0;
+    if (!flight_is_complete(e->flight))
+        return NULL;
+    if (flight_whole(e->flight, &piece)) {
+        *bytes = piece.bytes;
+        return piece.data ? piece.data : "";
+    }
+    *owned = all = malloc(flight_bytes(e->flight) + 1);
     while (all && flight_kept(e->flight, &at, &piece)) {
         memcpy(all + *bytes, piece.data, piece.bytes);
         *bytes += piece.bytes;
@@ -96,7 +104,8 @@ static void send_put(struct errand *e)
 {
     uint64_t llm_ms = (clock_us() - e->upstream_began_us) / 1000;
     size_t bytes;
-    char *all = flow_keep_join(e, &bytes);
+    char *owned;
+    const char *all = flow_keep_join(e, &bytes, &owned);
     stop_renewing(e);
     if (!all || bytes > (size_t)e->flow->settings->answer_max)
         count(e, "too_large");
@@ -104,7 +113,7 @@ static void send_put(struct errand *e)
         count(e, "never");
     else
         e->sc = flow_words_put(e, e->events ? NULL : all, bytes, llm_ms, on_put);
-    free(all);
+    free(owned);
     if (!e->sc)
         flow_errand_destroy(e);
 }
@@ -179,13 +188,13 @@ void flow_keep_vector(struct errand *e)
 static void judge(struct errand *e)
 {
     size_t bytes;
-    char *fresh;
-    if (e->audit < 0 || !e->audited || !e->flow->judge || !flight_is_complete(e->flight))
-        return;
-    fresh = flow_keep_join(e, &bytes);
+    char *owned = NULL;
+    const char *fresh = NULL;
+    if (e->audit >= 0 && e->audited && e->flow->judge)
+        fresh = flow_keep_join(e, &bytes, &owned);
     if (fresh)
         flow_judge_begin(e->flow->judge, e, fresh, bytes);
-    free(fresh);
+    free(owned);
 }
 
 void flow_keep_begin(struct errand *e, enum answer_verdict verdict)

@@ -427,7 +427,7 @@ def systemd(up):
     while said in (b"", b"WATCHDOG=1"):
         said = manager.recv(100)
     equal("and that it stops", said, b"STOPPING=1")
-    equal("with 0", gateway.stop(), 0)
+    equal("with 0", gateway.process.wait(60), 0)
     manager.close()
     os.unlink(folder + "/notify")
     os.rmdir(folder)
