@@ -116,8 +116,9 @@ static bool is_type(const struct fields *fields, const char *type)
 
 static void begin_answer(struct errand *e)
 {
-    answer_begin(&e->answer, &(struct answer_options){.kind = e->asked.kind, .n = e->asked.n, .items = e->asked.items},
-                 &e->flow->answer_json);
+    const struct answer_options options = {
+        .kind = e->asked.kind, .n = e->asked.n, .tools = e->flow->settings->keep_tools, .items = e->asked.items};
+    answer_begin(&e->answer, &options, &e->flow->answer_json);
 }
 
 static void note_credential(struct errand *e)

@@ -357,7 +357,8 @@ uint32_t flow_body_timeout(const struct turn *turn)
     return seconds > 0 && seconds < 86400 ? (uint32_t)(seconds * 1000) : 0;
 }
 
-/* The body as it goes on: the client's own bytes, edited where that is needed. */
+/* The body as it goes on: the client's own bytes, edited where that is needed. A copy: what came stays with the request,
+ * and counts for bodies-max, until the answer begins and nobody can need it again. */
 static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer *out, struct quire_error *err)
 {
     struct onward onward;
@@ -369,9 +370,7 @@ static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer 
     bool ok = onward_plan(&onward, ask, &edits, err) == 0;
     if (!ok)
         return false;
-    if (!onward.edited)
-        ok = evbuffer_add_buffer(out, http_body(turn->r)) == 0;
-    for (uint32_t i = 0; onward.edited && i < onward.n_pieces && ok; i++)
+    for (uint32_t i = 0; i < onward.n_pieces && ok; i++)
         ok = evbuffer_add(out, onward.pieces[i].data, onward.pieces[i].bytes) == 0;
     onward_fini(&onward);
     return ok;
@@ -436,13 +435,6 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
            take_body(turn, ask, e->body, err);
 }
 
-/* It is not needed again: what goes on is the errand's. A stream may wait for minutes. */
-static void drop_body(struct turn *turn)
-{
-    struct evbuffer *body = http_body(turn->r);
-    evbuffer_drain(body, evbuffer_get_length(body));
-}
-
 /* Sends an errand of this question, or joins one that is under way. Takes the question's texts. */
 static void send_or_join(struct turn *turn, const struct ask *ask, struct question *question, const char *cache,
                          const char *reason)
@@ -458,7 +450,6 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct questi
     struct errand *e;
     turn->wants_usage = (ask->features & ASK_USAGE) != 0 || !flow->settings->include_usage;
     if (flight) {
-        drop_body(turn);
         flow_errand_forget(question);
         flight_join(flight, &turn->member);
         turn->joined = true;
@@ -478,7 +469,6 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct questi
         flow_turn_follow(turn);
         return;
     }
-    drop_body(turn);
     flow_errand_say(e, cache, "%s", reason ? reason : "");
     memcpy(e->head->category, turn->category, sizeof e->head->category);
     flow_turn_follow(turn); /* there is nothing yet: from now on it is woken */

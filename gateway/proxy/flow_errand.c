@@ -20,6 +20,7 @@
 #include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
+#include "gateway/telemetry/telemetry.h"
 #include "io/clock.h"
 #include <assert.h>
 #include <event2/buffer.h>
@@ -407,6 +408,9 @@ static void look_again(struct errand *e)
             wait_ms = e->asked.others_ms > wait_ms ? e->asked.others_ms : wait_ms;
         e->poll_until_us = now_us + wait_ms * 1000;
         e->poll_ms = POLL_FIRST_MS;
+        telemetry_add(telemetry_counter(e->flow->telemetry, "quire_gateway_waited_total",
+                                        "Requests that waited for an answer whose lease somebody else had", ""),
+                      1);
     }
     /* that takes too long; or the server has no more leases to give, and nobody is at it */
     if (now_us >= e->poll_until_us || e->flow->n_leases >= LEASES_MANY) {

@@ -134,7 +134,9 @@ static void begin_replay(struct turn *turn)
 static bool send_head(struct turn *turn, const struct head *head)
 {
     struct fields fields = {0};
+    struct evbuffer *body = http_body(turn->r);
     bool ok = true;
+    evbuffer_drain(body, evbuffer_get_length(body)); /* a stream may wait for minutes */
     note_head(turn, head);
     turn->head_sent = true;
     if (head->kind == HEAD_REFUSAL) {

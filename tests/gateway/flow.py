@@ -274,6 +274,19 @@ def truncated_failed_and_half_answers_are_not_kept(w):
 
 
 @check
+def calls_of_tools_are_kept_where_that_is_set(w):
+    g = w.gateway(keep_tools=True)
+    accepted(g)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    for stream in (False, True):
+        text = "call the tool %s" % stream
+        first = keep(g, text, tools=[tool], stream=stream)
+        second = chat(g.port, text, tools=[tool], stream=stream)
+        equal((second.cache, without_ids(second)), ("exact", without_ids(first)))
+        equal(chat(g.port, text + " please", tools=[tool], stream=stream).cache, "miss")
+
+
+@check
 def a_refused_question_is_negative_for_a_while(w):
     g = w.gateway()
     accepted(g)
@@ -643,6 +656,8 @@ def who_joins_reads_the_stream_while_it_runs(w):
     first.join()
     expect((part + rest).rstrip().endswith(b"[DONE]"))
     equal(w.model.asked(text), 1)
+    metrics = ask(g.port, "/metrics", method="GET").body.decode()
+    expect("\nquire_gateway_joined_total 1\n" in metrics and "quire_gateway_cache_seconds_count{" in metrics, metrics)
 
 
 @check
