@@ -357,8 +357,8 @@ uint32_t flow_body_timeout(const struct turn *turn)
     return seconds > 0 && seconds < 86400 ? (uint32_t)(seconds * 1000) : 0;
 }
 
-/* The body as it goes on: the client's own bytes, edited where that is needed. A copy: what came stays with the request,
- * and counts for bodies-max, until the answer begins and nobody can need it again. */
+/* The body as it goes on: the client's own bytes, edited where that is needed. A copy: what came stays with the
+ * request, and counts for bodies-max, until the answer begins and nobody can need it again. */
 static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer *out, struct quire_error *err)
 {
     struct onward onward;

@@ -286,8 +286,8 @@ void flow_keep_begin(struct errand *errand, enum answer_verdict verdict);
 void flow_keep_vector(struct errand *errand);
 /* The errand ends: its place among the puts is another's. */
 void flow_keep_leave(struct errand *errand);
-/* All kept pieces of its flight one behind the other. They lie so already where none is left out; else they are copied to
- * *owned, which is to be freed. NULL: no memory, or not all is there. */
+/* All kept pieces of its flight one behind the other. They lie so already where none is left out; else they are copied
+ * to *owned, which is to be freed. NULL: no memory, or not all is there. */
 const char *flow_keep_join(const struct errand *errand, size_t *bytes, char **owned);
 /* Whether the setting `never` names this text. */
 bool flow_keep_never(const struct flow *flow, const char *text, size_t bytes);

@@ -47,7 +47,7 @@
 #define CHAT_BYTES      2048
 #define ARGUMENTS       64
 #define DIM             64
-#define NEAR_MAX        500 /* more questions with one answer, and the category's breaker says that this cannot be right */
+#define NEAR_MAX        500 /* more questions with one answer open the category's breaker: this cannot be right */
 #define CHUNK(delta, finish)                                                                                           \
     "data: {\"id\":\"c-1\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"m\",\"choices\":[{" \
     "\"index\":0,\"delta\":" delta ",\"finish_reason\":" finish "}]}\n\n"
