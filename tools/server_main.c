@@ -7,6 +7,8 @@
  */
 #include "io/error.h"
 #include "io/notify.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
 #include "server/server.h"
 #include <errno.h>
 #include <poll.h>
