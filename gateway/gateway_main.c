@@ -4,11 +4,14 @@
  * SIGHUP reads the settings again; a file that cannot be taken leaves the old ones in force. SIGTERM and SIGINT stop:
  * requests that run may end, at most for stop-timeout; a second one ends the process at once. Exit status: 0 after a
  * stop, 1 when the gateway could not start, 2 for wrong arguments and settings.
+ *
+ * systemd hears when it is ready, that its loop turns (WatchdogSec), and that it stops.
  */
 #include "gateway/proxy/proxy.h"
 #include "gateway/settings/settings.h"
 #include "gateway/telemetry/telemetry_log.h"
 #include "io/error.h"
+#include "io/notify.h"
 #include <curl/curl.h>
 #include <errno.h>
 #include <event2/event.h>
@@ -28,6 +31,7 @@ struct gateway {
     char *assigned[ASSIGNED_MAX]; /* "name=value" of the command line */
     uint32_t n_assigned;
     bool stopping;
+    struct event *watchdog; /* NULL: nobody wants to hear it */
 };
 
 static void print_help(void)
@@ -105,6 +109,34 @@ static int read_settings(const struct gateway *g, struct settings **out, struct 
     return settings_read(g->file, (const char *const *)g->assigned, g->n_assigned, out, err);
 }
 
+/* ---- systemd ---- */
+
+static void notify(const char *lines)
+{
+    struct quire_error err = {0};
+    if (notify_send(lines, &err) < 0)
+        telemetry_log(TELEMETRY_WARNING, "%s", err.message);
+}
+
+static void on_watchdog(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    (void)context;
+    notify("WATCHDOG=1");
+}
+
+static int begin_watchdog(struct gateway *g, struct quire_error *err)
+{
+    uint64_t us = notify_watchdog_us();
+    struct timeval pause = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+    if (us == 0)
+        return 0;
+    g->watchdog = event_new(g->base, -1, EV_PERSIST, on_watchdog, g);
+    return g->watchdog && event_add(g->watchdog, &pause) == 0 ? 0
+                                                              : error_set(err, QUIRE_ENOMEM, "no memory for a timer");
+}
+
 /* ---- signals ---- */
 
 static void on_hangup(evutil_socket_t signal_number, short what, void *context)
@@ -139,6 +171,7 @@ static void on_stop_signal(evutil_socket_t signal_number, short what, void *cont
         return;
     }
     g->stopping = true;
+    notify("STOPPING=1");
     telemetry_log(TELEMETRY_NOTICE, "received signal %d: requests under way may end", (int)signal_number);
     proxy_stop(g->proxy, on_drained, g);
 }
@@ -196,7 +229,10 @@ static int run(struct gateway *g, struct quire_error *err)
     }
     if (rc == 0 && *port_file)
         rc = write_port(port_file, proxy_port(g->proxy), err);
+    if (rc == 0)
+        rc = begin_watchdog(g, err);
     if (rc == 0) {
+        notify("READY=1");
         telemetry_log(TELEMETRY_NOTICE, "quire-gateway %s accepts connections on port %u", QUIRE_VERSION_STRING,
                       proxy_port(g->proxy));
         event_base_dispatch(g->base);
@@ -208,6 +244,8 @@ static int run(struct gateway *g, struct quire_error *err)
         if (signals[i])
             event_free(signals[i]);
     }
+    if (g->watchdog)
+        event_free(g->watchdog);
     proxy_destroy(g->proxy);
     if (g->base)
         event_base_free(g->base);

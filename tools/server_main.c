@@ -6,7 +6,9 @@
  * once. Exit status: 0 after a graceful stop, 1 when the server could not start, 2 for wrong arguments and settings.
  */
 #include "io/error.h"
-#include "server/process/notify.h"
+#include "io/notify.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
 #include "server/server.h"
 #include <errno.h>
 #include <poll.h>

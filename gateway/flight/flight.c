@@ -29,6 +29,7 @@ struct flight {
     struct flight_table *table;
     uint8_t key[FLIGHT_KEY_BYTES];
     bool in_table, released, closed, dropped, walking, again, was_full;
+    bool mixed; /* some pieces are not kept */
     enum flight_end end;
     struct flight_source source;
     size_t limit;
@@ -164,6 +165,11 @@ unsigned flight_members(const struct flight *flight)
     return flight->n_members;
 }
 
+struct flight_member *flight_first(const struct flight *flight)
+{
+    return flight->first;
+}
+
 void flight_close(struct flight *flight)
 {
     struct flight_place like = {.key = flight->key};
@@ -262,6 +268,7 @@ bool flight_append(struct flight *flight, const void *data, size_t bytes, unsign
         (struct piece_record){.at = flight->data_from + flight->data_bytes, .bytes = (uint32_t)bytes, .flags = flags};
     memcpy(flight->data + flight->data_bytes, data, bytes);
     flight->data_bytes += bytes;
+    flight->mixed = flight->mixed || !(flags & FLIGHT_KEEP);
     wake_all(flight);
     return true;
 }
@@ -303,6 +310,14 @@ bool flight_is_complete(const struct flight *flight)
 static void fill(const struct flight *flight, const struct piece_record *piece, struct flight_piece *out)
 {
     *out = (struct flight_piece){flight->data + (piece->at - flight->data_from), piece->bytes, piece->flags};
+}
+
+bool flight_whole(const struct flight *flight, struct flight_piece *out)
+{
+    if (flight->dropped || flight->mixed)
+        return false;
+    *out = (struct flight_piece){flight->data, flight->data_bytes, FLIGHT_KEEP};
+    return true;
 }
 
 bool flight_kept(const struct flight *flight, uint64_t *at, struct flight_piece *out)

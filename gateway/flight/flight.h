@@ -73,6 +73,8 @@ struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_
 void flight_join(struct flight *flight, struct flight_member *member);
 void flight_leave(struct flight_member *member);
 unsigned flight_members(const struct flight *flight);
+/* The one of those that read it who came first; NULL: nobody does. */
+struct flight_member *flight_first(const struct flight *flight);
 
 /* ---- for the source, until flight_release ---- */
 
@@ -98,6 +100,8 @@ void flight_release(struct flight *flight);
  * was dropped. */
 bool flight_is_complete(const struct flight *flight);
 bool flight_kept(const struct flight *flight, uint64_t *at, struct flight_piece *out);
+/* The same as one piece, where all of them are kept: nothing is copied. False: they are not, or some were dropped. */
+bool flight_whole(const struct flight *flight, struct flight_piece *out);
 size_t flight_bytes(const struct flight *flight);
 
 /* ---- for members ---- */

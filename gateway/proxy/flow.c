@@ -13,6 +13,7 @@
 #include "gateway/proxy/flow_judge.h"
 #include "gateway/proxy/flow_models.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
@@ -21,9 +22,9 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include <errno.h>
-#include <event2/buffer.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <openssl/err.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
@@ -161,7 +162,8 @@ static void begin_cache(struct turn *turn)
 {
     const struct settings *settings = turn->flow->settings;
     const char *encoding = http_field(turn->r, "Content-Encoding");
-    if (!turn->flow->client || !settings->cache_on) {
+    bool off = !turn->flow->client || !settings->cache_on;
+    if (off && settings->model_alias.n == 0) {
         flow_turn_pass(turn, NULL);
     } else if (encoding && strcasecmp(encoding, "identity") != 0) {
         flow_turn_say(turn, "bypass", "a compressed body is passed on unread");
@@ -218,6 +220,13 @@ static int read_words(struct flow *flow, const struct settings *settings, unsign
                              "sim, off, only-if-cached, category, namespace, tags, key, explain",
                              settings->controls.items[i]);
         *allow |= bit;
+    }
+    for (uint32_t i = 0; i < settings->model_alias.n; i++) {
+        const char *alias = settings->model_alias.items[i], *equals = strchr(alias, '=');
+        if (!equals || equals == alias || !equals[1] || strlen(equals + 1) >= FLOW_MODEL_BYTES)
+            return error_set(err, QUIRE_EINVALID,
+                             "model-alias has '%.200s': give name=name of the upstream, the second of 1 to %u bytes",
+                             alias, FLOW_MODEL_BYTES - 1);
     }
     for (uint32_t i = 0; i < settings->mask.n; i++) {
         unsigned bit = mask_named(settings->mask.items[i]);
@@ -414,7 +423,9 @@ static int create_parts(struct flow *flow, struct quire_error *err)
     flow->diagnoses = policy_diagnoses_create(FLOW_DIAGNOSES_MAX);
     flow->models = flow_models_create(flow);
     flow->judge = flow_judge_create(flow);
-    if (!flow->flights || !flow->accepted || !flow->limits || !flow->diagnoses || !flow->models || !flow->judge)
+    flow->promises = flow_promises_create();
+    if (!flow->flights || !flow->accepted || !flow->limits || !flow->diagnoses || !flow->models || !flow->judge ||
+        !flow->promises)
         return error_set(err, QUIRE_ENOMEM, "no memory for the cache's tables");
     return 0;
 }
@@ -452,9 +463,12 @@ void flow_destroy(struct flow *flow)
 {
     if (!flow)
         return;
+    while (flow->puts_first)
+        flow_errand_destroy(flow->puts_first);
     while (flow->errands)
         flow_errand_destroy(flow->errands);
     flow_judge_destroy(flow->judge);
+    flow_promises_destroy(flow->promises);
     flow_models_destroy(flow->models);
     event_del(&flow->first_vector_timer);
     encode_destroy(flow->encode);
@@ -477,63 +491,72 @@ void flow_destroy(struct flow *flow)
     free(flow);
 }
 
+unsigned flow_keeping(const struct flow *flow)
+{
+    return flow->n_puts + flow->n_puts_waiting;
+}
+
 /* ---- health ------------------------------------------------------------------------------------------------------ */
 
-/* A sentence as a JSON string: what it quotes may hold anything. */
-static void add_sentence(struct evbuffer *out, const char *name, const char *text)
+/* What it quotes may hold anything, and jansson takes UTF-8 only. */
+static json_t *sentence_of(const char *text)
 {
     char clean[400];
-    size_t n = 0;
-    for (; text && *text && n < sizeof clean - 1; text++)
-        clean[n++] = *text < ' ' || *text > '~' || *text == '"' || *text == '\\' ? '\'' : *text;
-    clean[n] = 0;
-    evbuffer_add_printf(out, ",\"%s\":\"%s\"", name, clean);
+    fields_printable(clean, sizeof clean, text ? text : "");
+    return json_string(clean);
 }
 
 static void say_diagnosis(void *context, const char *tenant, const char *sentence)
 {
-    struct evbuffer *out = context;
-    evbuffer_add_printf(out, "%s{\"about\":\"contexts\"", evbuffer_get_length(out) ? "," : "");
-    add_sentence(out, "tenant", tenant);
-    add_sentence(out, "sentence", sentence);
-    evbuffer_add(out, "}", 1);
+    json_array_append_new(context, json_pack("{s:s, s:o, s:o}", "about", "contexts", "tenant", sentence_of(tenant),
+                                             "sentence", sentence_of(sentence)));
 }
 
-int flow_describe(const struct flow *flow, struct evbuffer *out)
+static json_t *describe_server(const struct flow *flow)
 {
     struct sc_client_state server = {0};
-    struct encode_state encoder = {0};
-    struct evbuffer *diagnoses = evbuffer_new();
-    const char *why = "the cache is off (cache-on)";
-    bool ready = flow->client && sc_setup_ready(flow->setup, &why);
-    if (!diagnoses)
-        return QUIRE_ENOMEM;
     if (flow->client)
         sc_client_state(flow->client, &server);
-    evbuffer_add_printf(out, "\"server\":{\"connections\":%u,\"breaker_open\":%s,\"calls\":%llu,\"failures\":%llu",
-                        server.connections_up, server.breaker_open ? "true" : "false", (unsigned long long)server.calls,
-                        (unsigned long long)server.failures);
-    add_sentence(out, "last_failure", server.why);
-    evbuffer_add_printf(out, "},\"cache\":{\"ready\":%s", ready ? "true" : "false");
-    add_sentence(out, "name", flow->cache);
-    add_sentence(out, "why", why);
-    if (flow->client) {
+    return json_pack("{s:i, s:b, s:I, s:I, s:o}", "connections", (int)server.connections_up, "breaker_open",
+                     (int)server.breaker_open, "calls", (json_int_t)server.calls, "failures",
+                     (json_int_t)server.failures, "last_failure", sentence_of(server.why));
+}
+
+static json_t *describe_cache(const struct flow *flow)
+{
+    const char *why = "the cache is off (cache-on)";
+    bool ready = flow->client && sc_setup_ready(flow->setup, &why);
+    json_t *diagnoses = json_array();
+    json_t *cache = json_pack("{s:b, s:o, s:o, s:O?}", "ready", (int)ready, "name", sentence_of(flow->cache), "why",
+                              sentence_of(why), "diagnoses", diagnoses);
+    if (cache && flow->client) {
         bool near = sc_setup_takes_vectors(flow->setup, &why);
-        evbuffer_add_printf(out, ",\"vectors\":%s", near ? "true" : "false");
-        add_sentence(out, "why_no_vectors", why);
+        json_object_set_new(cache, "vectors", json_boolean(near));
+        json_object_set_new(cache, "why_no_vectors", sentence_of(why));
     }
-    policy_diagnosis_each(flow->diagnoses, say_diagnosis, diagnoses);
-    evbuffer_add_printf(out, ",\"diagnoses\":[");
-    evbuffer_add_buffer(out, diagnoses);
-    evbuffer_add_printf(out, "]},\"encoder\":{\"there\":%s", flow->encode ? "true" : "false");
-    if (flow->encode) {
-        encode_state(flow->encode, &encoder);
-        evbuffer_add_printf(out, ",\"dim\":%u,\"breaker_open\":%s,\"asked\":%llu,\"failures\":%llu", encoder.dim,
-                            encoder.breaker_open ? "true" : "false", (unsigned long long)encoder.asked,
-                            (unsigned long long)encoder.failures);
-        add_sentence(out, "name", encode_name(flow->encode));
-        add_sentence(out, "last_failure", encoder.why);
-    }
-    evbuffer_free(diagnoses);
-    return evbuffer_add(out, "}", 1) == 0 ? 0 : QUIRE_ENOMEM;
+    if (diagnoses)
+        policy_diagnosis_each(flow->diagnoses, say_diagnosis, diagnoses);
+    json_decref(diagnoses);
+    return cache;
+}
+
+static json_t *describe_encoder(const struct flow *flow)
+{
+    struct encode_state encoder = {0};
+    if (!flow->encode)
+        return json_pack("{s:b}", "there", 0);
+    encode_state(flow->encode, &encoder);
+    return json_pack("{s:b, s:i, s:b, s:I, s:I, s:o, s:o}", "there", 1, "dim", (int)encoder.dim, "breaker_open",
+                     (int)encoder.breaker_open, "asked", (json_int_t)encoder.asked, "failures",
+                     (json_int_t)encoder.failures, "name", sentence_of(encode_name(flow->encode)), "last_failure",
+                     sentence_of(encoder.why));
+}
+
+int flow_describe(const struct flow *flow, struct json_t *out)
+{
+    return json_object_set_new(out, "server", describe_server(flow)) == 0 &&
+                   json_object_set_new(out, "cache", describe_cache(flow)) == 0 &&
+                   json_object_set_new(out, "encoder", describe_encoder(flow)) == 0
+               ? 0
+               : QUIRE_ENOMEM;
 }

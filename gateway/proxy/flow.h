@@ -20,6 +20,7 @@
 struct evbuffer;
 struct event_base;
 struct flow;
+struct json_t;
 struct http_request;
 struct settings;
 struct telemetry;
@@ -55,7 +56,9 @@ int flow_reload(struct flow *flow, const struct settings *settings, struct quire
 /* Owns r from here on; r's head is in, of its body nothing has been asked for yet. */
 void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void *context);
 
-/* Appends members of a JSON object for /health: "server": {...}, "cache": {...}, "encoder": {...}. */
-int flow_describe(const struct flow *flow, struct evbuffer *out);
+/* Answers that are being put, or wait for it. */
+unsigned flow_keeping(const struct flow *flow);
+/* Adds members for /health to an object: "server": {...}, "cache": {...}, "encoder": {...}. */
+int flow_describe(const struct flow *flow, struct json_t *out);
 
 #endif

@@ -11,10 +11,12 @@
  */
 #include "gateway/proxy/flow_admin.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "io/clock.h"
 #include <event2/buffer.h>
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -103,12 +105,33 @@ static bool is_id(const char *id)
     return id && strlen(id) == ID_DIGITS && strspn(id, "0123456789abcdefABCDEF") == ID_DIGITS;
 }
 
+/* The id of an entry, from one that a client was given: that of a hit, or of a miss whose answer has been put since.
+ * False: the request was refused. */
+static bool entry_of(struct turn *turn, const char *given, char out[ID_DIGITS + 1])
+{
+    uint64_t id = strtoull(given, NULL, 16);
+    switch (flow_promise_find(turn->flow->promises, id, &id)) {
+    case FLOW_PROMISE_OPEN:
+        flow_turn_refuse(turn, 409, "not_yet_kept", "the answer of id %s is being kept: come again in a moment", given);
+        return false;
+    case FLOW_PROMISE_BROKEN:
+        flow_turn_refuse(turn, 404, "not_kept", "the answer of id %s was not kept: there is nothing to change", given);
+        return false;
+    case FLOW_PROMISE_UNKNOWN:
+    case FLOW_PROMISE_KEPT:
+        break;
+    }
+    snprintf(out, ID_DIGITS + 1, "%016" PRIx64, id);
+    return true;
+}
+
 static void feedback(struct turn *turn, const json_t *body)
 {
     const char *id = json_string_value(json_object_get(body, "id"));
+    char entry[ID_DIGITS + 1];
     const json_t *good = json_object_get(body, "good"), *similarity = json_object_get(body, "similarity");
     char sim[24];
-    const char *words[6] = {"SC.FEEDBACK", turn->flow->cache, id, json_is_true(good) ? "GOOD" : "BAD", "SIM", sim};
+    const char *words[6] = {"SC.FEEDBACK", turn->flow->cache, entry, json_is_true(good) ? "GOOD" : "BAD", "SIM", sim};
     if (!is_id(id) || !json_is_boolean(good)) {
         flow_turn_refuse(turn, 400, "bad_body",
                          "give {\"id\": \"16 hexadecimal digits of X-Quire-Id\", \"good\": true or "
@@ -120,6 +143,8 @@ static void feedback(struct turn *turn, const json_t *body)
         flow_turn_refuse(turn, 400, "bad_body", "similarity must be a number from 0 to 1");
         return;
     }
+    if (!entry_of(turn, id, entry))
+        return;
     snprintf(sim, sizeof sim, "%.6f", json_number_value(similarity));
     send_words(turn, words, json_is_number(similarity) ? 6 : 4, NULL, false);
 }
@@ -175,7 +200,7 @@ static void invalidate(struct turn *turn, const json_t *body)
 {
     const char *words[WORDS_MAX] = {"SC.INVALIDATE", turn->flow->cache}, *name;
     const json_t *dry = json_object_get(body, "dry_run");
-    char number[24];
+    char number[24], ids[WORDS_MAX][ID_DIGITS + 1];
     unsigned n = 2, chosen = 0;
     bool ok = !dry || json_is_boolean(dry), dry_run = !json_is_false(dry);
     json_t *value;
@@ -194,6 +219,11 @@ static void invalidate(struct turn *turn, const json_t *body)
             "give exactly one of ids, tags, category, model, encoder, scope {\"key\": \"value\"}, before_ms, all "
             "(true); it only counts unless \"dry_run\": false is given too");
         return;
+    }
+    for (unsigned i = 3; i < n && strcmp(words[2], "ID") == 0; i++) {
+        if (is_id(words[i]) && !entry_of(turn, words[i], ids[i]))
+            return;
+        words[i] = is_id(words[i]) ? ids[i] : words[i];
     }
     if (dry_run)
         words[n++] = "DRYRUN";
@@ -252,11 +282,10 @@ static void body_ready(struct turn *turn)
 static void forget_entry(struct turn *turn, const char *target)
 {
     char id[ID_DIGITS + 1];
-    snprintf(id, sizeof id, "%s", target);
-    if (strlen(target) != ID_DIGITS || !is_id(id))
+    if (!is_id(target))
         flow_turn_refuse(turn, 400, "bad_id",
                          "DELETE /quire/entries/ID: ID is the 16 hexadecimal digits of X-Quire-Id");
-    else
+    else if (entry_of(turn, target, id))
         send_words(turn, (const char *[]){"SC.DEL", turn->flow->cache, id}, 3, "removed", false);
 }
 

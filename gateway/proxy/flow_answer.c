@@ -10,8 +10,12 @@
  *
  * When the upstream fails (no answer, 429, 5xx) and the category has STALEERROR, the cache is asked for an old answer
  * before the failure goes to the clients; the upstream's answer is paused meanwhile.
+ *
+ * Where no byte has come, who led gets the failure, as without a cache, and the next of those who joined leads on: one
+ * call more for all of them, up to FLOW_LEADERS_MAX.
  */
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "gateway/telemetry/telemetry.h"
 #include "io/clock.h"
@@ -19,6 +23,7 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,13 +94,13 @@ static void on_old_answer(void *context, enum sc_outcome outcome, struct redisRe
 /* Whether the cache is asked, and on_old_answer comes. */
 static bool ask_for_old(struct errand *e)
 {
-    if (!e->look || !e->accepted || e->background || e->stale_error_ms == 0 || !e->head)
+    if (!e->asked.look || !e->asked.accepted || e->background || e->asked.stale_error_ms == 0 || !e->head)
         return false;
     event_del(&e->timer);
     if (e->sc)
         sc_cancel(e->sc);
     flow_errand_fail(e);
-    e->keep = false;
+    e->asked.keep = false;
     e->sc_began_us = clock_us();
     e->sc = flow_words_get(e, FLOW_GET_ONERROR, on_old_answer);
     return e->sc != NULL;
@@ -111,28 +116,69 @@ static bool is_type(const struct fields *fields, const char *type)
 
 static void begin_answer(struct errand *e)
 {
-    answer_begin(&e->answer, &(struct answer_options){.kind = e->kind, .n = e->n, .items = e->items},
-                 &e->flow->answer_json);
+    const struct answer_options options = {
+        .kind = e->asked.kind, .n = e->asked.n, .tools = e->flow->settings->keep_tools, .items = e->asked.items};
+    answer_begin(&e->answer, &options, &e->flow->answer_json);
 }
 
 static void note_credential(struct errand *e)
 {
     struct flow *flow = e->flow;
     if (e->status == 401 || e->status == 403)
-        policy_accepted_forget(flow->accepted, e->credential);
+        policy_accepted_forget(flow->accepted, e->asked.credential);
     else if (e->status < 300)
-        policy_accepted_add(flow->accepted, e->credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
+        policy_accepted_add(flow->accepted, e->asked.credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
+}
+
+/* The head that goes to the clients: the request is not needed again. With the id that the answer will have, if it is
+ * kept: who asked may name it in feedback. */
+static void give_head(struct errand *e)
+{
+    evbuffer_drain(e->body, evbuffer_get_length(e->body));
+    if (e->asked.keep && e->status == 200 && !e->background && !fields_get(&e->head->fields, "X-Quire-Id") &&
+        (e->promise = flow_promise_make(e->flow->promises)))
+        fields_print(&e->head->fields, "X-Quire-Id", "%016" PRIx64, e->promise);
+    flow_errand_give_head(e);
+}
+
+/* True: somebody else leads now. */
+static bool lead_on(struct errand *e)
+{
+    struct flight_member *leader = flight_first(e->flight), *next;
+    uint32_t given = e->head_timeout_ms;
+    bool own_time = given > 0 && given < (uint64_t)e->flow->settings->answer_timeout;
+    if (flight_members(e->flight) < 2 || ++e->n_failed >= FLOW_LEADERS_MAX || (e->failure_status == 504 && !own_time))
+        return false;
+    flow_turn_fail((struct turn *)leader, e->failure_status, e->failure);
+    next = flight_first(e->flight);
+    e->head_timeout_ms = flow_body_timeout((struct turn *)next);
+    e->failure_status = 0;
+    e->status = 0;
+    e->events = e->answer_is_json = false;
+    e->asked.keep = e->may_keep;
+    sse_fini(&e->sse);
+    sse_init(&e->sse, FLOW_EVENT_BYTES);
+    fields_clear(&e->head->fields);
+    if (e->lease || !e->asked.look) {
+        flow_answer_begin(e);
+    } else { /* the lease was given up for the sake of an old answer */
+        e->poll_until_us = 0;
+        flow_errand_begin(e);
+    }
+    return true;
 }
 
 /* The upstream has failed, and there is no old answer. */
 static void go_on_with_failure(struct errand *e)
 {
     if (e->failure_status) {
+        if (lead_on(e))
+            return;
         e->head->upstream_failed = true;
         flow_errand_refuse(e, e->failure_status, NULL, "%s", e->failure);
         return;
     }
-    flow_errand_give_head(e);
+    give_head(e);
     upstream_resume(e->call);
 }
 
@@ -147,7 +193,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     note_credential(e);
     e->events = plain && head->status == 200 && is_type(head->fields, "text/event-stream");
     e->answer_is_json = plain && head->status == 200 && is_type(head->fields, "application/json");
-    e->keep = e->keep && (e->stream ? e->events : e->answer_is_json);
+    e->asked.keep = e->asked.keep && (e->asked.stream ? e->events : e->answer_is_json);
     e->head->kind = HEAD_UPSTREAM;
     e->head->events = e->events;
     e->head->length = e->events ? -1 : head->length;
@@ -166,7 +212,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
             return;
         }
     }
-    flow_errand_give_head(e);
+    give_head(e);
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
@@ -175,7 +221,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
 static bool append(struct errand *e, const void *bytes, size_t n, unsigned flags)
 {
     if (e->head)
-        flow_errand_give_head(e);
+        give_head(e);
     if (!flight_append(e->flight, bytes, n, flags)) {
         flow_errand_destroy(e);
         return false;
@@ -260,19 +306,17 @@ static void on_failed(struct errand *e, const struct upstream_result *result)
         go_on_with_failure(e);
 }
 
-/* Of an answer in JSON, which lies in the flight in pieces. */
 static enum answer_verdict judge_json(struct errand *e)
 {
     size_t bytes;
+    char *owned;
+    const char *all = flow_keep_join(e, &bytes, &owned);
     enum answer_verdict verdict;
-    if (!flight_is_complete(e->flight))
-        return ANSWER_NOT;
-    char *all = flow_keep_join(e, &bytes);
     if (!all)
         return ANSWER_NOT;
     begin_answer(e);
     verdict = answer_json(&e->answer, all, bytes);
-    free(all);
+    free(owned);
     return verdict;
 }
 
@@ -295,10 +339,10 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
             return;
     }
     if (e->head)
-        flow_errand_give_head(e);
+        give_head(e);
     flight_close(e->flight); /* who comes now is answered from the cache, with an id of its own */
     flight_finish(e->flight, FLIGHT_WHOLE);
-    if (e->keep)
+    if (e->asked.keep)
         verdict = e->events ? answer_end(&e->answer) : judge_json(e);
     flow_keep_begin(e, verdict);
 }
@@ -307,23 +351,29 @@ static const struct upstream_events events = {on_head, on_data, NULL, on_done};
 
 void flow_answer_begin(struct errand *e)
 {
-    struct quire_error err = {0};
+    struct quire_error err = {.message = "no memory for the request"};
+    struct evbuffer *body = evbuffer_new(); /* shares the bytes of e->body, which somebody else may need again */
     struct upstream_request request = {.method = "POST",
                                        .target = e->target,
                                        .fields = &e->fields,
                                        .model = *e->model ? e->model : NULL,
-                                       .body = e->body,
+                                       .body = body,
                                        .body_whole = true,
                                        .head_timeout_ms = e->head_timeout_ms};
-    if (e->only_if_cached) {
+    if (e->asked.only_if_cached) {
+        if (body)
+            evbuffer_free(body);
         flow_errand_refuse(e, 504, "not_cached", "the request says only-if-cached, and the cache has no answer to it");
         return;
     }
     renew_later(e);
-    if (e->near && e->keep && !e->vector && !e->encoding)
+    if (e->asked.near && e->asked.keep && !e->vector && !e->encoding)
         flow_errand_want_vector(e);
     e->upstream_began_us = clock_us();
-    e->call = upstream_start(e->flow->upstreams, &request, &events, e, &err);
+    if (body && evbuffer_add_buffer_reference(body, e->body) == 0)
+        e->call = upstream_start(e->flow->upstreams, &request, &events, e, &err);
+    if (body)
+        evbuffer_free(body);
     if (!e->call)
         flow_errand_refuse(e, err.code == QUIRE_ENOTFOUND ? 404 : 502,
                            err.code == QUIRE_ENOTFOUND ? "model_not_found" : NULL, "%s", err.message);

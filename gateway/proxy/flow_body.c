@@ -7,6 +7,7 @@
 #include "gateway/policy/policy_diagnosis.h"
 #include "gateway/policy/policy_route.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_proof.h"
 #include "gateway/proxy/flow_vectors.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
@@ -216,10 +217,11 @@ static bool own_key(const struct turn *turn, const struct ask *ask, struct canon
 {
     struct digest digest = digest_begin();
     const char *group = upstream_group(turn->flow->upstreams, *turn->model ? turn->model : NULL);
+    struct strict_text model = turn->renamed ? (struct strict_text){turn->model, strlen(turn->model)} : ask->model;
     digest_text(&digest, "X-Quire-Key");
     digest_text(&digest, turn->path);
     digest_text(&digest, group);
-    digest_add(&digest, ask->model.data ? ask->model.data : "", ask->model.bytes);
+    digest_add(&digest, model.data ? model.data : "", model.bytes);
     digest_text(&digest, ask->features & ASK_STREAM ? "stream" : "");
     digest_text(&digest, turn->controls.key);
     if (!digest_end(&digest, keys->hash))
@@ -265,6 +267,8 @@ bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_k
                                         .masks = flow->masks};
     if (!options.upstream)
         options.upstream = "";
+    if (turn->renamed)
+        options.model = (struct strict_text){turn->model, strlen(turn->model)};
     if (!name_route(turn, route, sizeof route)) {
         error_set(err, QUIRE_ENOMEM, "no memory for the key");
         return false;
@@ -277,18 +281,18 @@ bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_k
 
 /* Requests that may share one flight: the same in all that can make a difference to the answer or to what is kept of
  * it, and of the same credential, so that nobody reads an answer that the upstream might not have given them. */
-static bool flight_key(const struct turn *turn, const struct errand *e, uint8_t out[FLIGHT_KEY_BYTES])
+static bool flight_key(const struct turn *turn, const struct question *asked, uint8_t out[FLIGHT_KEY_BYTES])
 {
     struct digest digest = digest_begin();
     char numbers[64];
-    snprintf(numbers, sizeof numbers, "%d %d %d %lld", e->near, e->look, e->keep, (long long)e->ttl_ms);
+    snprintf(numbers, sizeof numbers, "%d %d %d %lld", asked->near, asked->look, asked->keep, (long long)asked->ttl_ms);
     digest_add(&digest, turn->caller.credential, sizeof turn->caller.credential);
-    digest_text(&digest, e->scope);
-    digest_text(&digest, e->space);
-    digest_text(&digest, e->user);
-    digest_text(&digest, e->salt);
-    digest_text(&digest, e->category);
-    digest_text(&digest, e->hash);
+    digest_text(&digest, asked->scope);
+    digest_text(&digest, asked->space);
+    digest_text(&digest, asked->user);
+    digest_text(&digest, asked->salt);
+    digest_text(&digest, asked->category);
+    digest_text(&digest, asked->hash);
     digest_text(&digest, numbers);
     for (unsigned i = 0; i < turn->controls.n_tags; i++)
         digest_text(&digest, turn->controls.tags[i]);
@@ -353,59 +357,60 @@ uint32_t flow_body_timeout(const struct turn *turn)
     return seconds > 0 && seconds < 86400 ? (uint32_t)(seconds * 1000) : 0;
 }
 
-/* The body as it goes on: the client's own bytes, edited where that is needed. */
+/* The body as it goes on: the client's own bytes, edited where that is needed. A copy: what came stays with the
+ * request, and counts for bodies-max, until the answer begins and nobody can need it again. */
 static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer *out, struct quire_error *err)
 {
     struct onward onward;
     struct onward_edits edits = {.drop_cache = true,
                                  .include_usage = turn->flow->settings->include_usage &&
                                                   (ask->kind == ASK_CHAT || ask->kind == ASK_COMPLETIONS)};
+    if (turn->renamed)
+        edits.model = (struct strict_text){turn->model, strlen(turn->model)};
     bool ok = onward_plan(&onward, ask, &edits, err) == 0;
     if (!ok)
         return false;
-    if (!onward.edited)
-        ok = evbuffer_add_buffer(out, http_body(turn->r)) == 0;
-    for (uint32_t i = 0; onward.edited && i < onward.n_pieces && ok; i++)
+    for (uint32_t i = 0; i < onward.n_pieces && ok; i++)
         ok = evbuffer_add(out, onward.pieces[i].data, onward.pieces[i].bytes) == 0;
     onward_fini(&onward);
     return ok;
 }
 
 /* Everything of the question that an errand needs; false without memory. */
-static bool fill_errand(struct turn *turn, const struct ask *ask, const struct canonical_keys *keys,
-                        const struct choice *choice, struct errand *e)
+static bool fill_question(struct turn *turn, const struct ask *ask, const struct canonical_keys *keys,
+                          const struct choice *choice, struct question *asked)
 {
     const struct policy_controls *c = &turn->controls;
-    e->kind = turn->kind;
-    e->stream = (ask->features & ASK_STREAM) != 0;
-    e->n = ask->n;
-    e->items = ask->items;
-    e->near = choice->near;
-    e->stale_error_ms = choice->category.stale_error_ms;
-    e->others_ms = choice->category.lease_ms;
-    e->ttl_ms = c->ttl_ms;
-    e->max_age_ms = c->max_age_ms;
-    e->sim = c->sim;
-    e->explain = c->explain;
-    e->only_if_cached = c->only_if_cached;
-    snprintf(e->category, sizeof e->category, "%s", choice->category.name);
-    memcpy(e->scope, turn->caller.scope, sizeof e->scope);
-    memcpy(e->space, c->space, sizeof e->space);
-    memcpy(e->credential, turn->caller.credential, sizeof e->credential);
+    asked->kind = turn->kind;
+    asked->stream = (ask->features & ASK_STREAM) != 0;
+    asked->n = ask->n;
+    asked->items = ask->items;
+    asked->near = choice->near;
+    asked->stale_error_ms = choice->category.stale_error_ms;
+    asked->others_ms = choice->category.lease_ms;
+    asked->ttl_ms = c->ttl_ms;
+    asked->max_age_ms = c->max_age_ms;
+    asked->sim = c->sim;
+    asked->explain = c->explain;
+    asked->only_if_cached = c->only_if_cached;
+    snprintf(asked->category, sizeof asked->category, "%s", choice->category.name);
+    memcpy(asked->scope, turn->caller.scope, sizeof asked->scope);
+    memcpy(asked->space, c->space, sizeof asked->space);
+    memcpy(asked->credential, turn->caller.credential, sizeof asked->credential);
     if (keys) {
-        to_hex(keys->hash, e->hash);
-        to_hex(keys->compat, e->compat);
+        to_hex(keys->hash, asked->hash);
+        to_hex(keys->compat, asked->compat);
     }
     if (ask->question.data && ask->question.bytes <= 65536) {
-        e->question = malloc(ask->question.bytes + 1);
-        if (!e->question)
+        asked->text = malloc(ask->question.bytes + 1);
+        if (!asked->text)
             return false;
-        memcpy(e->question, ask->question.data, ask->question.bytes);
-        e->question[ask->question.bytes] = 0;
-        e->question_bytes = ask->question.bytes;
+        memcpy(asked->text, ask->question.data, ask->question.bytes);
+        asked->text[ask->question.bytes] = 0;
+        asked->text_bytes = ask->question.bytes;
     }
-    return copy_text(&e->user, user_of(turn, ask), SALT_BYTES_MAX) &&
-           copy_text(&e->salt, ask->cache_salt, SALT_BYTES_MAX);
+    return copy_text(&asked->user, user_of(turn, ask), SALT_BYTES_MAX) &&
+           copy_text(&asked->salt, ask->cache_salt, SALT_BYTES_MAX);
 }
 
 /* What goes upstream, which a request that joins does not need. */
@@ -413,7 +418,10 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
 {
     const struct policy_controls *c = &turn->controls;
     e->target = strdup(http_target(turn->r));
-    e->model = ask->model.data ? strndup(ask->model.data, ask->model.bytes) : strdup("");
+    if (turn->renamed || !ask->model.data)
+        e->model = strdup(turn->renamed ? turn->model : "");
+    else
+        e->model = strndup(ask->model.data, ask->model.bytes);
     e->head_timeout_ms = flow_body_timeout(turn);
     if (c->n_tags) {
         e->tags = calloc(c->n_tags, sizeof *e->tags);
@@ -427,47 +435,8 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
            take_body(turn, ask, e->body, err);
 }
 
-static void free_question(struct errand *e)
-{
-    free(e->user);
-    free(e->salt);
-    free(e->question);
-}
-
-static void move_question(struct errand *to, struct errand *from)
-{
-    struct errand like = *to;
-    /* the two halves of an errand are filled apart: the question, and what flow_errand_create made */
-    like.kind = from->kind;
-    like.stream = from->stream;
-    like.n = from->n;
-    like.items = from->items;
-    like.near = from->near;
-    like.look = from->look;
-    like.keep = from->keep;
-    like.accepted = from->accepted;
-    like.stale_error_ms = from->stale_error_ms;
-    like.others_ms = from->others_ms;
-    like.ttl_ms = from->ttl_ms;
-    like.max_age_ms = from->max_age_ms;
-    like.sim = from->sim;
-    like.explain = from->explain;
-    like.only_if_cached = from->only_if_cached;
-    like.user = from->user;
-    like.salt = from->salt;
-    like.question = from->question;
-    like.question_bytes = from->question_bytes;
-    memcpy(like.category, from->category, sizeof like.category);
-    memcpy(like.hash, from->hash, sizeof like.hash);
-    memcpy(like.compat, from->compat, sizeof like.compat);
-    memcpy(like.scope, from->scope, sizeof like.scope);
-    memcpy(like.space, from->space, sizeof like.space);
-    memcpy(like.credential, from->credential, sizeof like.credential);
-    *to = like;
-}
-
 /* Sends an errand of this question, or joins one that is under way. Takes the question's texts. */
-static void send_or_join(struct turn *turn, const struct ask *ask, struct errand *question, const char *cache,
+static void send_or_join(struct turn *turn, const struct ask *ask, struct question *question, const char *cache,
                          const char *reason)
 {
     struct flow *flow = turn->flow;
@@ -481,20 +450,20 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct errand
     struct errand *e;
     turn->wants_usage = (ask->features & ASK_USAGE) != 0 || !flow->settings->include_usage;
     if (flight) {
-        free_question(question);
+        flow_errand_forget(question);
         flight_join(flight, &turn->member);
         turn->joined = true;
         flow_turn_follow(turn);
         return;
     }
-    e = flow_errand_create(flow, shared ? key : NULL, (size_t)flow->settings->answer_max + 65536, &turn->member);
+    e = flow_errand_create(flow, question, shared ? key : NULL, (size_t)flow->settings->answer_max + 65536,
+                           &turn->member);
     if (!e) {
-        free_question(question);
+        flow_errand_forget(question);
         flow_turn_say(turn, "down", "no memory, or too many requests under way");
         pass(turn);
         return;
     }
-    move_question(e, question);
     if (!fill_onward(turn, ask, e, &err)) {
         flow_errand_refuse(e, 500, "no_memory", "no memory for the request");
         flow_turn_follow(turn);
@@ -521,10 +490,33 @@ void flow_body_down(struct flow *flow, const char *why)
     snprintf(flow->down, sizeof flow->down, "%s", why ? why : "");
 }
 
+/* Passed on, though not kept: as it is, or with the edits that its body needs. */
+static void begin_bypass(struct turn *turn, const struct ask *ask)
+{
+    struct question question = {.sim = -1, .max_age_ms = -1, .ttl_ms = -1};
+    struct choice none = {0};
+    if (!turn->renamed && (!ask->node_cache || !*turn->cache)) {
+        pass(turn);
+        return;
+    }
+    if (!fill_question(turn, ask, NULL, &none, &question)) {
+        flow_errand_forget(&question);
+        pass(turn);
+        return;
+    }
+    send_or_join(turn, ask, &question, "bypass", turn->reason);
+}
+
+bool flow_body_accepted(const struct turn *turn)
+{
+    return turn->caller.in_key_file ||
+           policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000);
+}
+
 static void begin_cached(struct turn *turn, struct policy_gate gate, const struct ask *ask)
 {
     struct flow *flow = turn->flow;
-    struct errand question = {.audit = -1};
+    struct question question = {.sim = -1, .max_age_ms = -1, .ttl_ms = -1};
     struct canonical_keys keys;
     struct choice choice = {0};
     struct quire_error err = {0};
@@ -532,9 +524,13 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     bool ready = sc_setup_ready(flow->setup, &why);
     if (!ready)
         flow_body_down(flow, why);
+    else if (flow->settings->prove && !turn->proved && !turn->controls.no_cache && !flow_body_accepted(turn)) {
+        flow_proof_begin(turn);
+        return;
+    }
     if (!flow_body_keys(turn, ask, &keys, &err)) {
         flow_turn_say(turn, "bypass", "no key: %s", err.message);
-        pass(turn);
+        begin_bypass(turn, ask);
         return;
     }
     if (ready && !choose_category(turn, &gate, ask, &choice))
@@ -544,18 +540,16 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
         flow_vectors_begin(turn, ask, &keys, gate.keep);
         return;
     }
-    if (!fill_errand(turn, ask, &keys, &choice, &question)) {
-        free_question(&question);
+    if (!fill_question(turn, ask, &keys, &choice, &question)) {
+        flow_errand_forget(&question);
         flow_turn_say(turn, "down", "no memory for the question");
         pass(turn);
         return;
     }
-    question.accepted =
-        turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
+    question.accepted = flow_body_accepted(turn);
     question.look = question.keep = ready && *choice.category.name;
     question.keep = question.keep && gate.keep;
-    question.keep =
-        question.keep && !(question.question && flow_keep_never(flow, question.question, question.question_bytes));
+    question.keep = question.keep && !(question.text && flow_keep_never(flow, question.text, question.text_bytes));
     if (!question.look) {
         cache = "down";
         reason = ready ? "there is no category for exact answers: see exact-category" : why;
@@ -568,21 +562,19 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     send_or_join(turn, ask, &question, cache, reason);
 }
 
-/* Passed on, though not kept: as it is, or with the edits that its body needs. */
-static void begin_bypass(struct turn *turn, const struct ask *ask)
+/* The setting model-alias: "name=the upstream's name". */
+static void rename_model(struct turn *turn)
 {
-    struct errand question = {.audit = -1};
-    struct choice none = {0};
-    if (!ask->node_cache) {
-        pass(turn);
-        return;
+    const struct settings_list *aliases = &turn->flow->settings->model_alias;
+    const struct strict_text given = turn->flow->ask.model;
+    for (uint32_t i = 0; i < aliases->n && given.data && !turn->renamed; i++) {
+        const char *name = aliases->items[i], *equals = strchr(name, '=');
+        assert(equals); /* flow_reload has looked */
+        if ((size_t)(equals - name) == given.bytes && memcmp(name, given.data, given.bytes) == 0) {
+            snprintf(turn->model, sizeof turn->model, "%s", equals + 1);
+            turn->renamed = true;
+        }
     }
-    if (!fill_errand(turn, ask, NULL, &none, &question)) {
-        free_question(&question);
-        pass(turn);
-        return;
-    }
-    send_or_join(turn, ask, &question, "bypass", turn->reason);
 }
 
 void flow_body_ready(struct turn *turn)
@@ -593,22 +585,33 @@ void flow_body_ready(struct turn *turn)
     struct quire_error err = {0};
     struct policy_gate gate;
     const char *text;
+    bool off = !flow->client || !flow->settings->cache_on;
     if (!http_body_is_whole(r)) {
-        bypass(turn, "the body is larger than the setting key-body-max");
+        if (!off)
+            bypass(turn, "the body is larger than the setting key-body-max");
         pass(turn);
         return;
     }
     text = (const char *)evbuffer_pullup(body, -1);
     if (strict_read(&flow->json, text ? text : "", evbuffer_get_length(body), &err) != 0 ||
         ask_read(&flow->ask, turn->kind, &flow->json, &err) != 0) {
-        bypass(turn, err.message);
+        if (!off)
+            bypass(turn, err.message);
         pass(turn);
         return;
     }
+    turn->renamed = false;
     if (flow->ask.model.data)
         snprintf(turn->model, sizeof turn->model, "%.*s",
                  (int)(flow->ask.model.bytes < 127 ? flow->ask.model.bytes : 127), flow->ask.model.data);
-    if (flow->settings->log_texts && flow->ask.question.data)
+    rename_model(turn);
+    if (off && turn->renamed)
+        bypass(turn, "the cache is off (cache-on)");
+    if (off) {
+        begin_bypass(turn, &flow->ask);
+        return;
+    }
+    if (flow->settings->log_texts && flow->ask.question.data && !turn->question)
         turn->question = strndup(flow->ask.question.data, flow->ask.question.bytes);
     if (!read_controls(turn, &flow->ask))
         return;

@@ -17,8 +17,10 @@
  */
 #include "gateway/encode/encode.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
+#include "gateway/telemetry/telemetry.h"
 #include "io/clock.h"
 #include <assert.h>
 #include <event2/buffer.h>
@@ -68,14 +70,23 @@ static void on_reap(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     if (flight_members(e->flight) > 0 || flight_ended(e->flight) != FLIGHT_OPEN ||
-        (e->flow->settings->finish && e->call && e->keep))
+        (e->flow->settings->finish && e->call && e->asked.keep))
         return;
     flow_errand_destroy(e);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *context);
 
-struct errand *flow_errand_create(struct flow *flow, const uint8_t *key, size_t limit, struct flight_member *member)
+void flow_errand_forget(struct question *asked)
+{
+    free(asked->user);
+    free(asked->salt);
+    free(asked->text);
+    asked->user = asked->salt = asked->text = NULL;
+}
+
+struct errand *flow_errand_create(struct flow *flow, struct question *asked, const uint8_t *key, size_t limit,
+                                  struct flight_member *member)
 {
     struct errand *e = calloc(1, sizeof *e);
     struct flight_source source = {on_room, on_left, e};
@@ -89,8 +100,10 @@ struct errand *flow_errand_create(struct flow *flow, const uint8_t *key, size_t 
         return NULL;
     }
     e->flow = flow;
-    e->audit = e->max_age_ms = e->ttl_ms = -1;
-    e->sim = -1;
+    e->asked = *asked;
+    e->may_keep = asked->keep;
+    asked->user = asked->salt = asked->text = NULL;
+    e->audit = -1;
     e->head->similarity = -1;
     e->head->cache = "miss";
     e->head->length = -1;
@@ -123,7 +136,9 @@ static void cancel_all(struct errand *e)
 void flow_errand_destroy(struct errand *e)
 {
     cancel_all(e);
+    flow_keep_leave(e);
     flow_errand_fail(e);
+    flow_promise_end(e->flow->promises, e->promise, NULL, 0);
     if (flight_ended(e->flight) == FLIGHT_OPEN)
         flight_finish(e->flight, FLIGHT_BROKEN);
     flight_release(e->flight);
@@ -137,9 +152,7 @@ void flow_errand_destroy(struct errand *e)
     for (unsigned i = 0; i < e->n_tags; i++)
         free(e->tags[i]);
     free(e->tags);
-    free(e->user);
-    free(e->salt);
-    free(e->question);
+    flow_errand_forget(&e->asked);
     free(e->target);
     free(e->model);
     free(e->vector);
@@ -207,7 +220,7 @@ void flow_errand_note(struct errand *e, const struct sc_get *get)
         fields_add_bytes(fields, "X-Quire-Id", 10, get->id.data, get->id.bytes);
     if (details && get->similarity >= 0)
         fields_print(fields, "X-Quire-Similarity", "%.4f", get->similarity);
-    if (details && get->threshold >= 0 && e->near)
+    if (details && get->threshold >= 0 && e->asked.near)
         fields_print(fields, "X-Quire-Threshold", "%.4f", get->threshold);
     if (details && get->guard.data)
         fields_add_bytes(fields, "X-Quire-Guard", 13, get->guard.data, get->guard.bytes);
@@ -242,15 +255,15 @@ static void note_candidates(struct errand *e, const struct redisReply *candidate
 static bool kept_head(struct errand *e, const struct sc_get *get)
 {
     struct head *head = e->head;
-    bool ok = fields_set(&head->fields, "Content-Type", e->stream ? "text/event-stream" : "application/json") &&
+    bool ok = fields_set(&head->fields, "Content-Type", e->asked.stream ? "text/event-stream" : "application/json") &&
               fields_print(&head->fields, "Age", "%lld", (long long)(get->age_ms / 1000));
     if (get->tokens_in + get->tokens_out > 0)
         ok = ok &&
              fields_print(&head->fields, "X-Quire-Tokens-Saved", "%lld", (long long)(get->tokens_in + get->tokens_out));
     head->kind = HEAD_KEPT;
     head->status = 200;
-    head->events = e->stream;
-    head->length = get->value.data && !e->stream ? (int64_t)get->value.bytes : -1;
+    head->events = e->asked.stream;
+    head->length = get->value.data && !e->asked.stream ? (int64_t)get->value.bytes : -1;
     head->tokens_saved = (uint64_t)(get->tokens_in + get->tokens_out);
     return ok;
 }
@@ -275,36 +288,27 @@ static bool append_answer(struct errand *e, const struct sc_get *get)
 /* The lease of a stale answer is ours: the same question goes to the upstream, and nobody waits for it. */
 static void renew_in_background(struct errand *e)
 {
-    struct errand *other = flow_errand_create(e->flow, NULL, (size_t)e->flow->settings->answer_max, NULL);
+    struct errand *other = flow_errand_create(e->flow, &e->asked, NULL, (size_t)e->flow->settings->answer_max, NULL);
     if (!other)
         return;
     other->background = true;
 #define MOVE(member) (other->member = e->member, e->member = NULL)
-    MOVE(user), MOVE(salt), MOVE(question), MOVE(target), MOVE(model), MOVE(vector), MOVE(lease), MOVE(tags);
+    MOVE(target), MOVE(model), MOVE(vector), MOVE(lease), MOVE(tags);
 #undef MOVE
     other->n_tags = e->n_tags;
     e->n_tags = 0;
     other->fields = e->fields;
     e->fields = (struct fields){0};
     evbuffer_add_buffer(other->body, e->body);
-    other->kind = e->kind;
-    other->stream = e->stream;
-    memcpy(other->category, e->category, sizeof e->category);
-    memcpy(other->hash, e->hash, sizeof e->hash);
-    memcpy(other->compat, e->compat, sizeof e->compat);
-    memcpy(other->scope, e->scope, sizeof e->scope);
-    memcpy(other->space, e->space, sizeof e->space);
-    memcpy(other->credential, e->credential, sizeof e->credential);
-    other->question_bytes = e->question_bytes;
-    other->n = e->n;
-    other->items = e->items;
-    other->ttl_ms = e->ttl_ms;
-    other->look = other->keep = other->accepted = true;
-    other->near = e->near;
+    other->asked.look = other->asked.keep = other->asked.accepted = other->may_keep = true;
+    other->asked.sim = -1;
+    other->asked.max_age_ms = -1;
+    other->asked.stale_error_ms = 0;
+    other->asked.explain = other->asked.only_if_cached = false;
     other->dim = e->dim;
     other->lease_ms = e->lease_ms;
     other->head_timeout_ms = e->head_timeout_ms;
-    if (other->near && !other->vector)
+    if (other->asked.near && !other->vector)
         flow_errand_want_vector(other);
     flow_answer_begin(other);
 }
@@ -350,8 +354,8 @@ static void on_vector_for_put(void *context, enum encode_outcome outcome, const 
 
 void flow_errand_want_vector(struct errand *e)
 {
-    assert(e->near && !e->vector && !e->encoding);
-    e->encoding = encode_text(e->flow->encode, e->question, e->question_bytes, on_vector_for_put, e);
+    assert(e->asked.near && !e->vector && !e->encoding);
+    e->encoding = encode_text(e->flow->encode, e->asked.text, e->asked.text_bytes, on_vector_for_put, e);
 }
 
 static void on_vector(void *context, enum encode_outcome outcome, const float *vector, uint32_t dim, const char *why)
@@ -364,7 +368,7 @@ static void on_vector(void *context, enum encode_outcome outcome, const float *v
         return;
     }
     /* the probe found no exact answer, and without a vector none can be kept in a category of near answers */
-    e->keep = false;
+    e->asked.keep = false;
     flow_errand_say(e, "miss", "no vector: %.180s", why ? why : "no memory");
     flow_answer_begin(e);
 }
@@ -372,9 +376,9 @@ static void on_vector(void *context, enum encode_outcome outcome, const float *v
 static void encode_question(struct errand *e)
 {
     e->encode_began_us = clock_us();
-    e->encoding = encode_text(e->flow->encode, e->question, e->question_bytes, on_vector, e);
+    e->encoding = encode_text(e->flow->encode, e->asked.text, e->asked.text_bytes, on_vector, e);
     if (!e->encoding) {
-        e->keep = false;
+        e->asked.keep = false;
         flow_errand_say(e, "miss", "no vector: no memory");
         flow_answer_begin(e);
     }
@@ -390,7 +394,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     if (e->timer_is == TIMER_RENEW)
         flow_answer_renew(e);
     else
-        look_up(e, e->near && !e->vector ? FLOW_GET_PROBE : FLOW_GET_FULL);
+        look_up(e, e->asked.near && !e->vector ? FLOW_GET_PROBE : FLOW_GET_FULL);
 }
 
 /* Somebody else asks the upstream. */
@@ -400,10 +404,13 @@ static void look_again(struct errand *e)
     uint64_t now_us = clock_us(), wait_ms = (uint64_t)settings->wait_near;
     struct timeval pause;
     if (e->poll_until_us == 0) {
-        if (!e->stream)
-            wait_ms = e->others_ms > wait_ms ? e->others_ms : wait_ms;
+        if (!e->asked.stream)
+            wait_ms = e->asked.others_ms > wait_ms ? e->asked.others_ms : wait_ms;
         e->poll_until_us = now_us + wait_ms * 1000;
         e->poll_ms = POLL_FIRST_MS;
+        telemetry_add(telemetry_counter(e->flow->telemetry, "quire_gateway_waited_total",
+                                        "Requests that waited for an answer whose lease somebody else had", ""),
+                      1);
     }
     /* that takes too long; or the server has no more leases to give, and nobody is at it */
     if (now_us >= e->poll_until_us || e->flow->n_leases >= LEASES_MANY) {
@@ -441,7 +448,7 @@ static void take_audit(struct errand *e, const struct sc_get *get)
     e->audited = malloc(e->audited_bytes + 1);
     if (e->audited)
         evbuffer_remove(all, e->audited, e->audited_bytes);
-    e->audited_events = e->stream;
+    e->audited_events = e->asked.stream;
     evbuffer_free(all);
 }
 
@@ -450,7 +457,7 @@ static void on_get_unaccepted(struct errand *e, const struct sc_get *get)
 {
     e->head->cache_us += clock_us() - e->sc_began_us;
     if (get->status != SC_VECTOR) /* then it is put without a lease */
-        e->keep = e->keep && get->status == SC_MISS && take_lease(e, get);
+        e->asked.keep = e->asked.keep && get->status == SC_MISS && take_lease(e, get);
     flow_answer_begin(e);
 }
 
@@ -460,7 +467,7 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
     struct sc_get get;
     e->sc = NULL;
     if (outcome != SC_REPLY || !sc_reply_get(reply, &get)) {
-        e->keep = false;
+        e->asked.keep = false;
         why = why ? why : "a reply of the server cannot be read";
         flow_errand_say(e, "down", "%.200s", why);
         flow_body_down(e->flow, why);
@@ -468,13 +475,13 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
         flow_answer_begin(e);
         return;
     }
-    if (get.status == SC_VECTOR && e->accepted) {
+    if (get.status == SC_VECTOR && e->asked.accepted) {
         e->head->cache_us += clock_us() - e->sc_began_us;
         encode_question(e);
         return;
     }
     flow_body_down(e->flow, NULL);
-    if (!e->accepted) {
+    if (!e->asked.accepted) {
         on_get_unaccepted(e, &get);
         return;
     }
@@ -490,12 +497,12 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
     e->head->cache_us += clock_us() - e->sc_began_us;
     if (get.status == SC_AUDIT)
         take_audit(e, &get);
-    if (get.status == SC_MISS && !e->lease && e->keep && !e->only_if_cached) {
+    if (get.status == SC_MISS && !e->lease && e->asked.keep && !e->asked.only_if_cached) {
         look_again(e);
         return;
     }
     if (get.status == SC_NEGATIVE || get.status == SC_BYPASS)
-        e->keep = false;
+        e->asked.keep = false;
     flow_answer_begin(e);
 }
 
@@ -505,7 +512,7 @@ static void look_up(struct errand *e, enum flow_get what)
     e->sc_began_us = clock_us();
     e->sc = flow_words_get(e, what, on_get);
     if (!e->sc) {
-        e->keep = false;
+        e->asked.keep = false;
         flow_errand_say(e, "down", "no memory for a command");
         flow_answer_begin(e);
     }
@@ -513,8 +520,8 @@ static void look_up(struct errand *e, enum flow_get what)
 
 void flow_errand_begin(struct errand *e)
 {
-    if (!e->look)
+    if (!e->asked.look)
         flow_answer_begin(e);
     else
-        look_up(e, e->near ? FLOW_GET_PROBE : FLOW_GET_FULL);
+        look_up(e, e->asked.near ? FLOW_GET_PROBE : FLOW_GET_FULL);
 }

@@ -260,7 +260,7 @@ static bool ask_model(struct verdict *v, const struct errand *e)
 {
     const struct settings *settings = v->judge->flow->settings;
     const char *model = *settings->judge_model ? settings->judge_model : e->model;
-    char *text = question_for(v, model, e->question, e->question_bytes);
+    char *text = question_for(v, model, e->asked.text, e->asked.text_bytes);
     struct evbuffer *body = evbuffer_new();
     struct fields fields = {0};
     struct quire_error err;

@@ -3,10 +3,14 @@
  *
  * The clients have their answer by then, so nothing here is in anybody's way. Whoever asks the same before the server
  * has the answer finds the lease taken, and looks again a few milliseconds later.
+ *
+ * A crowd of answers that end at once is put a few at a time, the rest waits (bounded): look-ups of other requests have
+ * a deadline of their own, and would not meet it behind thousands of puts.
  */
 #include "gateway/policy/policy_route.h"
 #include "gateway/proxy/flow_judge.h"
 #include "gateway/proxy/flow_priv.h"
+#include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "gateway/telemetry/telemetry.h"
 #include "gateway/telemetry/telemetry_log.h"
@@ -36,6 +40,7 @@ static void on_put(void *context, enum sc_outcome outcome, struct redisReply *re
         char text[32];
         snprintf(text, sizeof text, "%.*s", (int)put.outcome.bytes, put.outcome.data);
         count(e, text);
+        flow_promise_end(e->flow->promises, e->promise, put.id.data, put.id.bytes);
         flow_errand_drop_lease(e); /* the put has ended it */
     } else {
         count(e, "error");
@@ -57,12 +62,20 @@ static void on_negative(void *context, enum sc_outcome outcome, struct redisRepl
     flow_errand_destroy(e);
 }
 
-char *flow_keep_join(const struct errand *e, size_t *bytes)
+const char *flow_keep_join(const struct errand *e, size_t *bytes, char **owned)
 {
     struct flight_piece piece;
     uint64_t at = 0;
-    char *all = malloc(flight_bytes(e->flight) + 1);
+    char *all;
+    *owned = NULL;
     *bytes = 0;
+    if (!flight_is_complete(e->flight))
+        return NULL;
+    if (flight_whole(e->flight, &piece)) {
+        *bytes = piece.bytes;
+        return piece.data ? piece.data : "";
+    }
+    *owned = all = malloc(flight_bytes(e->flight) + 1);
     while (all && flight_kept(e->flight, &at, &piece)) {
         memcpy(all + *bytes, piece.data, piece.bytes);
         *bytes += piece.bytes;
@@ -87,11 +100,12 @@ static void stop_renewing(struct errand *e)
     e->sc = NULL;
 }
 
-static void put(struct errand *e)
+static void send_put(struct errand *e)
 {
     uint64_t llm_ms = (clock_us() - e->upstream_began_us) / 1000;
     size_t bytes;
-    char *all = flow_keep_join(e, &bytes);
+    char *owned;
+    const char *all = flow_keep_join(e, &bytes, &owned);
     stop_renewing(e);
     if (!all || bytes > (size_t)e->flow->settings->answer_max)
         count(e, "too_large");
@@ -99,9 +113,65 @@ static void put(struct errand *e)
         count(e, "never");
     else
         e->sc = flow_words_put(e, e->events ? NULL : all, bytes, llm_ms, on_put);
-    free(all);
+    free(owned);
     if (!e->sc)
         flow_errand_destroy(e);
+}
+
+static void run_put(struct errand *e)
+{
+    e->put = PUT_RUNS;
+    e->flow->n_puts++;
+    send_put(e);
+}
+
+static void put(struct errand *e)
+{
+    struct flow *flow = e->flow;
+    assert(e->put == PUT_NONE);
+    if (flow->n_puts < FLOW_PUTS_AT_ONCE) {
+        run_put(e);
+    } else if (flow->n_puts_waiting >= FLOW_PUTS_WAITING) {
+        count(e, "too_many");
+        flow_errand_destroy(e);
+    } else {
+        e->put = PUT_WAITS;
+        *(flow->puts_last ? &flow->puts_last->next_put : &flow->puts_first) = e;
+        flow->puts_last = e;
+        flow->n_puts_waiting++;
+    }
+}
+
+static void take_from_waiting(struct errand *e)
+{
+    struct flow *flow = e->flow;
+    struct errand *before = NULL, *at = flow->puts_first;
+    for (; at && at != e; at = at->next_put)
+        before = at;
+    assert(at == e && flow->n_puts_waiting > 0);
+    *(before ? &before->next_put : &flow->puts_first) = e->next_put;
+    if (flow->puts_last == e)
+        flow->puts_last = before;
+    e->next_put = NULL;
+    flow->n_puts_waiting--;
+}
+
+void flow_keep_leave(struct errand *e)
+{
+    struct flow *flow = e->flow;
+    struct errand *next;
+    if (e->put == PUT_WAITS)
+        take_from_waiting(e);
+    flow->n_puts -= e->put == PUT_RUNS;
+    e->put = PUT_NONE;
+    if (flow->starting_puts)
+        return; /* from within run_put: the loop below goes on */
+    flow->starting_puts = true;
+    while (flow->n_puts < FLOW_PUTS_AT_ONCE && (next = flow->puts_first)) {
+        take_from_waiting(next);
+        run_put(next);
+    }
+    flow->starting_puts = false;
 }
 
 void flow_keep_vector(struct errand *e)
@@ -118,13 +188,13 @@ void flow_keep_vector(struct errand *e)
 static void judge(struct errand *e)
 {
     size_t bytes;
-    char *fresh;
-    if (e->audit < 0 || !e->audited || !e->flow->judge || !flight_is_complete(e->flight))
-        return;
-    fresh = flow_keep_join(e, &bytes);
+    char *owned = NULL;
+    const char *fresh = NULL;
+    if (e->audit >= 0 && e->audited && e->flow->judge)
+        fresh = flow_keep_join(e, &bytes, &owned);
     if (fresh)
         flow_judge_begin(e->flow->judge, e, fresh, bytes);
-    free(fresh);
+    free(owned);
 }
 
 void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
@@ -132,8 +202,8 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
     assert(flight_ended(e->flight) == FLIGHT_WHOLE && !e->call);
     if (verdict == ANSWER_KEEP)
         judge(e);
-    if (verdict == ANSWER_KEEP && e->keep && flight_is_complete(e->flight)) {
-        if (!e->near || e->vector)
+    if (verdict == ANSWER_KEEP && e->asked.keep && flight_is_complete(e->flight)) {
+        if (!e->asked.near || e->vector)
             put(e);
         else if (e->encoding)
             e->vector_wanted = true;
@@ -143,8 +213,8 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
     }
     stop_renewing(e);
     if (e->status == 200)
-        count(e, !e->keep ? "not_asked" : verdict == ANSWER_NEGATIVE ? "negative" : "incomplete");
-    if (verdict == ANSWER_NEGATIVE && e->keep && e->look)
+        count(e, !e->asked.keep ? "not_asked" : verdict == ANSWER_NEGATIVE ? "negative" : "incomplete");
+    if (verdict == ANSWER_NEGATIVE && e->asked.keep && e->asked.look)
         e->sc = flow_words_negative(e, on_negative);
     if (!e->sc)
         flow_errand_destroy(e);

@@ -32,6 +32,10 @@
 #define FLOW_DIAGNOSES_MAX 64u
 #define FLOW_EVENT_BYTES   (1u << 20)
 #define FLOW_MODELS_MAX    1024u
+#define FLOW_LEADERS_MAX   3u
+#define FLOW_MODEL_BYTES   128u
+#define FLOW_PUTS_AT_ONCE  32u
+#define FLOW_PUTS_WAITING  20000u
 #define FLOW_SCOPE_BYTES   (POLICY_TENANT_BYTES_MAX + 8)
 
 struct encode;
@@ -45,6 +49,8 @@ struct policy_limits;
 struct sc_setup;
 struct flow_models;
 struct flow_judge;
+struct flow_promises;
+struct flow_proof;
 
 struct flow {
     struct event_base *base;
@@ -62,6 +68,8 @@ struct flow {
     struct policy_diagnoses *diagnoses;
     struct flow_models *models;
     struct flow_judge *judge;
+    struct flow_promises *promises;
+    struct flow_proof *proofs; /* under way */
     char cache[128];
     uint8_t secret[FLOW_SECRET_BYTES];
     unsigned allow, masks;     /* of the settings */
@@ -76,9 +84,13 @@ struct flow {
     size_t scratch_capacity;
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
-    unsigned n_leases; /* that they hold */
-    char down[320];    /* why the cache is not there, as it was logged last; "" : it is */
-    uint64_t down_us;  /* when that was */
+    unsigned n_leases;                     /* that they hold */
+    unsigned n_puts;                       /* under way */
+    struct errand *puts_first, *puts_last; /* that wait for their turn */
+    unsigned n_puts_waiting;
+    bool starting_puts;
+    char down[320];   /* why the cache is not there, as it was logged last; "" : it is */
+    uint64_t down_us; /* when that was */
     uint64_t near_hits;
     struct encode_call *first_vector;
     struct event first_vector_timer;
@@ -112,18 +124,22 @@ struct turn {
     const char *path; /* the route's one spelling */
     struct policy_controls controls;
     bool wants_usage, head_sent, joined, client_gone, upstream_failed;
+    bool renamed;  /* `model` is the upstream's name, which the body does not have */
+    bool proved;   /* its credential, or that was tried */
     bool in_event; /* what was sent last does not end an event */
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
     struct replay_options replay;
-    struct fields extra;             /* of an answer that is passed on */
-    void (*body)(struct turn *turn); /* the body is there */
-    void (*gone)(struct turn *turn); /* besides leaving the flight; NULL: nothing */
-    void *work;                      /* of embeddings, models, /quire: theirs */
+    struct fields extra;                 /* of an answer that is passed on */
+    void (*body)(struct turn *turn);     /* the body is there */
+    void (*gone)(struct turn *turn);     /* besides leaving the flight; NULL: nothing */
+    void (*writable)(struct turn *turn); /* where it reads no flight; NULL: nothing */
+    void *work;                          /* of embeddings, models, /quire: theirs */
     /* for the end */
     const char *route;
     const char *cache;
-    char category[POLICY_NAME_BYTES_MAX + 1], model[128], upstream[64], reason[FLOW_REASON_BYTES], request_id[80];
+    char category[POLICY_NAME_BYTES_MAX + 1], model[FLOW_MODEL_BYTES], upstream[64], reason[FLOW_REASON_BYTES],
+        request_id[80];
     char *question; /* for the log */
     double similarity;
     uint64_t tokens_saved, cache_us, embed_us, connect_us, upstream_us;
@@ -133,6 +149,8 @@ struct turn {
 void flow_turn_follow(struct turn *turn);
 /* X-Request-Id, Cache-Control, Vary and the X-Quire fields into `fields`; false without memory. */
 bool flow_turn_fields(const struct turn *turn, struct fields *fields);
+/* One of those who read a flight gets an error and leaves it; others stay. */
+void flow_turn_fail(struct turn *turn, int status, const char *reason);
 /* Answers with an error and says so in X-Quire-*. */
 void flow_turn_refuse(struct turn *turn, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -166,31 +184,38 @@ struct head {
 
 /* ---- an errand (flow_errand.c, flow_answer.c, flow_keep.c) ---- */
 
-struct errand {
-    struct flow *flow;
-    struct errand *next, *previous;
-    struct flight *flight;
-    /* the question */
+/* What is asked of the cache; texts are owned, and copied or taken with it (flow_body.c fills it). */
+struct question {
     enum ask_kind kind;
     bool stream;
     char category[POLICY_NAME_BYTES_MAX + 1];
     char hash[2 * CANONICAL_HASH_BYTES + 1], compat[2 * CANONICAL_HASH_BYTES + 1];
     char scope[FLOW_SCOPE_BYTES], space[POLICY_NAME_BYTES_MAX + 1];
-    char *user, *salt; /* owned; NULL: none */
-    char *question;    /* owned; NULL: exact only */
-    size_t question_bytes;
-    uint32_t n, items; /* choices, embeddings */
-    double sim;
-    int64_t max_age_ms, ttl_ms;
-    bool explain, only_if_cached;
-    unsigned n_tags;
-    char **tags;                        /* owned */
+    uint8_t credential[POLICY_HASH_BYTES];
+    char *user, *salt; /* NULL: none */
+    char *text;        /* NULL: exact only */
+    size_t text_bytes;
+    uint32_t n, items;                  /* choices, embeddings */
+    double sim;                         /* -1: the category's */
+    int64_t max_age_ms, ttl_ms;         /* -1: the category's */
     uint64_t stale_error_ms, others_ms; /* others_ms: how long the lease of somebody else is waited for */
+    bool explain, only_if_cached;
     /* what may be done */
     bool look, near, keep;
     bool accepted; /* the credential was, lately: only then an answer of the cache is given */
-    uint8_t credential[POLICY_HASH_BYTES];
+};
+
+struct errand {
+    struct flow *flow;
+    struct errand *next, *previous;
+    struct flight *flight;
+    struct question asked;
+    bool may_keep;     /* as it was asked: asked.keep goes when something speaks against it */
+    unsigned n_failed; /* of those who led */
+    uint64_t promise;  /* the id that clients were given; 0: none */
     /* the request as it goes on */
+    unsigned n_tags;
+    char **tags; /* owned */
     char *target, *model;
     struct fields fields;
     struct evbuffer *body;
@@ -218,11 +243,17 @@ struct errand {
     struct sse sse;
     struct answer answer;
     bool events, answer_is_json, vector_wanted, background, told;
+    enum { PUT_NONE, PUT_WAITS, PUT_RUNS } put;
+    struct errand *next_put;
     int status;
 };
 
-/* A new one of this question, with its flight, which the turn has joined; NULL without memory. Fills nothing else. */
-struct errand *flow_errand_create(struct flow *flow, const uint8_t *key, size_t limit, struct flight_member *member);
+/* A new one of this question, whose texts it takes, with its flight, which the turn has joined; NULL without memory:
+ * then the question is still the caller's. */
+struct errand *flow_errand_create(struct flow *flow, struct question *asked, const uint8_t *key, size_t limit,
+                                  struct flight_member *member);
+/* Frees the texts. */
+void flow_errand_forget(struct question *asked);
 /* Cancels what is under way; the flight is finished as broken if it is open, and released. */
 void flow_errand_destroy(struct errand *errand);
 /* Looks up, or asks the upstream. */
@@ -253,8 +284,11 @@ void flow_answer_renew(struct errand *errand);
 /* flow_keep.c: the answer is whole, the flight finished; ends the errand. */
 void flow_keep_begin(struct errand *errand, enum answer_verdict verdict);
 void flow_keep_vector(struct errand *errand);
-/* All kept pieces of its flight one behind the other, to be freed; NULL without memory. */
-char *flow_keep_join(const struct errand *errand, size_t *bytes);
+/* The errand ends: its place among the puts is another's. */
+void flow_keep_leave(struct errand *errand);
+/* All kept pieces of its flight one behind the other. They lie so already where none is left out; else they are copied
+ * to *owned, which is to be freed. NULL: no memory, or not all is there. */
+const char *flow_keep_join(const struct errand *errand, size_t *bytes, char **owned);
 /* Whether the setting `never` names this text. */
 bool flow_keep_never(const struct flow *flow, const char *text, size_t bytes);
 
@@ -274,8 +308,10 @@ void flow_words_tell(struct flow *flow, const char *const *words, unsigned n);
 /* Logs why the cache is not there, or (NULL) that it is again, once for each change. */
 void flow_body_down(struct flow *flow, const char *why);
 
-/* The body is there: keys, category, gates, flight. */
+/* The body is there: keys, category, gates, flight. Once more after a proof of the credential. */
 void flow_body_ready(struct turn *turn);
+/* Whether the upstream has accepted the credential lately, or the key file has it. */
+bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err);
 /* The header fields as they go on; false without memory. */

@@ -90,6 +90,16 @@ static void leave(struct turn *turn)
     event_del(&turn->keep_alive);
 }
 
+void flow_turn_fail(struct turn *turn, int status, const char *reason)
+{
+    assert(!turn->head_sent && flight_members(turn->member.flight) > 1);
+    leave(turn);
+    turn->head_sent = true;
+    turn->upstream_failed = true;
+    flow_turn_say(turn, "miss", "%s", reason);
+    flow_turn_refuse(turn, status, NULL, "%s", reason);
+}
+
 static void note_head(struct turn *turn, const struct head *head)
 {
     turn->cache = head->cache;
@@ -124,7 +134,9 @@ static void begin_replay(struct turn *turn)
 static bool send_head(struct turn *turn, const struct head *head)
 {
     struct fields fields = {0};
+    struct evbuffer *body = http_body(turn->r);
     bool ok = true;
+    evbuffer_drain(body, evbuffer_get_length(body)); /* a stream may wait for minutes */
     note_head(turn, head);
     turn->head_sent = true;
     if (head->kind == HEAD_REFUSAL) {
@@ -268,6 +280,8 @@ static void on_writable(void *context, struct http_request *r)
     (void)r;
     if (turn->member.flight)
         pump(turn);
+    else if (turn->writable)
+        turn->writable(turn);
 }
 
 static void on_gone(void *context, struct http_request *r)

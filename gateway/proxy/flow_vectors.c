@@ -6,6 +6,9 @@
  * on with the missing texts alone; what comes is put, text by text, and joined with the rest. If none was there, the
  * upstream's own answer is passed on unchanged.
  *
+ * An answer of more than ANSWER_BYTES_MAX is not kept: it is passed on as it comes, unless some of its vectors are of
+ * the cache.
+ *
  * A kept value is the vector as the upstream spelled it: a list, or base64 in quotes.
  */
 #include "gateway/proxy/flow_vectors.h"
@@ -21,8 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEMS_MAX        256u
-#define ANSWER_BYTES_MAX (32u << 20)
+#define ITEMS_MAX        2048u /* as many as OpenAI takes in one request */
+#define ANSWER_BYTES_MAX (64u << 20)
 
 struct item {
     struct vectors_work *work;
@@ -41,8 +44,9 @@ struct vectors_work {
     struct item *items;
     uint32_t n, waiting, found;
     char compat[2 * CANONICAL_HASH_BYTES + 1];
-    bool keep, down, begun;
+    bool keep, down, begun, passing; /* passing: too large to be kept */
     int status;
+    int64_t length;
     uint64_t began_us, upstream_began_us;
 };
 
@@ -50,6 +54,7 @@ static void free_work(struct vectors_work *work)
 {
     work->turn->work = NULL;
     work->turn->gone = NULL;
+    work->turn->writable = NULL;
     for (uint32_t i = 0; work->items && i < work->n; i++) {
         if (work->items[i].call)
             sc_cancel(work->items[i].call);
@@ -247,6 +252,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     struct turn *turn = work->turn;
     (void)call;
     work->status = head->status;
+    work->length = head->length;
     turn->upstream_us = clock_us() - work->upstream_began_us;
     snprintf(turn->upstream, sizeof turn->upstream, "%s", head->upstream);
     fields_return(head->fields, &work->fields);
@@ -257,10 +263,34 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
                             (uint64_t)turn->flow->settings->auth_ttl);
 }
 
+static void on_writable(struct turn *turn)
+{
+    struct vectors_work *work = turn->work;
+    if (work->call)
+        upstream_resume(work->call);
+}
+
+static void begin_passing(struct vectors_work *work)
+{
+    struct turn *turn = work->turn;
+    work->passing = true;
+    turn->writable = on_writable;
+    flow_turn_fields(turn, &work->fields);
+    http_head(turn->r, work->status, &work->fields, work->length);
+    http_data_move(turn->r, work->answer);
+}
+
 static void on_data(void *context, struct upstream_call *call, const void *bytes, size_t n)
 {
     struct vectors_work *work = context;
-    (void)call;
+    if (work->found == 0 && !work->passing && evbuffer_get_length(work->answer) + n > ANSWER_BYTES_MAX)
+        begin_passing(work);
+    if (work->passing) {
+        http_data(work->turn->r, bytes, n);
+        if (http_is_full(work->turn->r))
+            upstream_pause(call);
+        return;
+    }
     if (evbuffer_get_length(work->answer) + n <= ANSWER_BYTES_MAX && evbuffer_add(work->answer, bytes, n) == 0)
         return;
     flow_turn_refuse(work->turn, 502, NULL, "the upstream's vectors take more than %u bytes: ask for fewer at once",
@@ -286,6 +316,15 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
     const char *body;
     (void)call;
     work->call = NULL;
+    if (work->passing) {
+        turn->upstream_failed = result->outcome != UPSTREAM_WHOLE;
+        if (turn->upstream_failed)
+            refusal_in_stream(turn->r, "api_connection_error", "the upstream's answer broke off");
+        else
+            http_end(turn->r);
+        free_work(work);
+        return;
+    }
     if (result->outcome != UPSTREAM_WHOLE) {
         turn->upstream_failed = true;
         refusal_upstream(turn->r, NULL, result);
@@ -332,6 +371,8 @@ static bool write_body(struct vectors_work *work, struct evbuffer *out, struct q
         ask_read(&flow->ask, ASK_EMBEDDINGS, &flow->json, err) != 0)
         return false;
     edits.drop_cache = true;
+    if (turn->renamed)
+        edits.model = (struct strict_text){turn->model, strlen(turn->model)};
     if (onward_plan(&onward, &flow->ask, &edits, err) != 0)
         return false;
     for (uint32_t i = 0; i < onward.n_pieces && ok; i++)

@@ -63,26 +63,26 @@ static void name_question(struct words *words, const char *command, const struct
     add(words, command);
     add(words, e->flow->cache);
     add(words, "CAT");
-    add(words, e->category);
+    add(words, e->asked.category);
     add(words, "SCOPE");
     add(words, "tenant");
-    add(words, e->scope);
-    add_pair(words, "ns", e->space);
-    add_pair(words, "user", e->user);
-    add_pair(words, "salt", e->salt);
+    add(words, e->asked.scope);
+    add_pair(words, "ns", e->asked.space);
+    add_pair(words, "user", e->asked.user);
+    add_pair(words, "salt", e->asked.salt);
     add(words, "HASH");
-    add(words, e->hash);
+    add(words, e->asked.hash);
     add(words, "COMPAT");
-    add(words, e->compat);
-    if (e->question) {
+    add(words, e->asked.compat);
+    if (e->asked.text) {
         add(words, "TEXT");
-        add_bytes(words, e->question, e->question_bytes);
+        add_bytes(words, e->asked.text, e->asked.text_bytes);
     }
 }
 
 static void add_vector(struct words *words, const struct errand *e)
 {
-    if (!e->near || !e->vector)
+    if (!e->asked.near || !e->vector)
         return;
     add(words, "VEC");
     add_bytes(words, (const char *)e->vector, e->dim * sizeof *e->vector);
@@ -112,18 +112,18 @@ struct sc_call *flow_words_get(struct errand *e, enum flow_get what, sc_done *do
         add_vector(&words, e);
     if (what == FLOW_GET_ONERROR)
         add(&words, "ONERROR");
-    if (e->sim >= 0) {
-        snprintf(sim, sizeof sim, "%.6f", e->sim);
+    if (e->asked.sim >= 0) {
+        snprintf(sim, sizeof sim, "%.6f", e->asked.sim);
         add(&words, "SIM");
         add(&words, sim);
     }
-    if (e->max_age_ms >= 0) {
+    if (e->asked.max_age_ms >= 0) {
         add(&words, "MAXAGE");
-        add_number(&words, e->max_age_ms);
+        add_number(&words, e->asked.max_age_ms);
     }
-    if (e->explain)
+    if (e->asked.explain)
         add(&words, "EXPLAIN");
-    if (!e->keep)
+    if (!e->asked.keep)
         add(&words, "NOLEASE");
     return send_words(e->flow, &words, (unsigned)e->flow->settings->server_timeout, done, e);
 }
@@ -151,9 +151,9 @@ struct sc_call *flow_words_put(struct errand *e, const char *answer, size_t byte
         while (flight_kept(e->flight, &at, &piece))
             add_bytes(&words, piece.data, piece.bytes);
     }
-    if (e->ttl_ms > 0) {
+    if (e->asked.ttl_ms > 0) {
         add(&words, "TTL");
-        add_number(&words, e->ttl_ms);
+        add_number(&words, e->asked.ttl_ms);
     }
     if (e->n_tags)
         add(&words, "TAG");

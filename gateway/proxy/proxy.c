@@ -4,8 +4,8 @@
  * The gateway's own paths are /health and /metrics, on the clients' listeners, or on one of their own (metrics-listen):
  * then an upstream's paths of these names can be reached again. All else is the flow's (flow.h).
  *
- * A stop: no new connections; requests may go on for stop-timeout; then streams get an error in them, what has no head
- * yet a 503; a second later what is left is closed.
+ * A stop: no new connections; requests may go on for stop-timeout, and answers be put; then streams get an error in
+ * them, what has no head yet a 503; a second later what is left is closed.
  */
 #include "gateway/proxy/proxy.h"
 #include "gateway/http/http.h"
@@ -24,6 +24,7 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,17 +61,23 @@ static void answer_buffer(struct http_request *r, int status, const char *type, 
     fields_fini(&fields);
 }
 
+static int add_dumped(const char *text, size_t bytes, void *out)
+{
+    return evbuffer_add(out, text, bytes);
+}
+
 static int describe(const struct proxy *proxy, struct evbuffer *out)
 {
-    if (evbuffer_add_printf(out,
-                            "{\"status\":\"%s\",\"version\":\"%s\",\"connections\":%u,\"requests\":%u,"
-                            "\"upstreams\":[",
-                            proxy->stopping ? "stopping" : "ok", QUIRE_VERSION_STRING,
-                            http_server_connections(proxy->server), http_server_requests(proxy->server)) < 0 ||
-        upstream_describe(proxy->upstreams, out) < 0 || evbuffer_add_printf(out, "],") < 0 ||
-        flow_describe(proxy->flow, out) < 0 || evbuffer_add_printf(out, "}\n") < 0)
-        return QUIRE_ENOMEM;
-    return 0;
+    json_t *upstreams = json_array();
+    json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:O?}", "status", proxy->stopping ? "stopping" : "ok", "version",
+                             QUIRE_VERSION_STRING, "connections", (int)http_server_connections(proxy->server),
+                             "requests", (int)http_server_requests(proxy->server), "upstreams", upstreams);
+    bool ok = upstreams && root && upstream_describe(proxy->upstreams, upstreams) == 0 &&
+              flow_describe(proxy->flow, root) == 0 && json_dump_callback(root, add_dumped, out, JSON_COMPACT) == 0 &&
+              evbuffer_add(out, "\n", 1) == 0;
+    json_decref(upstreams);
+    json_decref(root);
+    return ok ? 0 : QUIRE_ENOMEM;
 }
 
 static void answer_health(struct proxy *proxy, struct http_request *r)
@@ -340,7 +347,8 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
         http_server_each(proxy->server, end_request, proxy);
     }
     bool late = proxy->ended && now >= end + STOP_AFTER_MS * 1000;
-    if (left == 0 || late) {
+    bool keeping = flow_keeping(proxy->flow) > 0 && now < end;
+    if ((left == 0 && !keeping) || late) {
         proxy->drained(proxy->drained_context);
         return;
     }

@@ -32,6 +32,18 @@ static void count(struct telemetry *t, const struct http_request *r, const struc
             http_first_byte_us(r) - http_began_us(r));
     telemetry_observe(telemetry_histogram(t, "quire_gateway_request_seconds", "Seconds until an answer's end", labels),
                       now - http_began_us(r));
+    if (end->cache_us > 0)
+        telemetry_observe(
+            telemetry_histogram(t, "quire_gateway_cache_seconds", "Seconds of look-ups in the cache", labels),
+            end->cache_us);
+    if (end->embed_us > 0)
+        telemetry_observe(
+            telemetry_histogram(t, "quire_gateway_embed_seconds", "Seconds that requests waited for a vector", labels),
+            end->embed_us);
+    if (end->joined)
+        telemetry_add(telemetry_counter(t, "quire_gateway_joined_total",
+                                        "Requests that read the answer to the same one, which was under way", ""),
+                      1);
     if (end->client_gone)
         telemetry_add(
             telemetry_counter(t, "quire_gateway_clients_gone_total", "Clients that left before their answer's end", ""),

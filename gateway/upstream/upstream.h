@@ -27,6 +27,7 @@
 
 struct event_base;
 struct evbuffer;
+struct json_t;
 struct settings;
 struct telemetry;
 struct upstream_set;
@@ -48,8 +49,8 @@ uint32_t upstream_set_calls(const struct upstream_set *set);
 const char *upstream_group(const struct upstream_set *set, const char *model);
 /* Whether the upstreams of this model have keys of their own, so that the client's credential is not passed on. */
 bool upstream_has_key(const struct upstream_set *set, const char *model);
-/* Appends the state of each upstream as JSON objects, comma-separated: name, healthy, calls, errors. No keys. */
-int upstream_describe(const struct upstream_set *set, struct evbuffer *out);
+/* Appends the state of each upstream to a list: name, healthy, running, calls, errors. No keys. */
+int upstream_describe(const struct upstream_set *set, struct json_t *list);
 
 /* All of it is copied or taken by upstream_start. */
 struct upstream_request {

@@ -221,7 +221,7 @@ char *upstream_server_target(const struct upstream_server *server, const char *t
     return joined;
 }
 
-int upstream_describe(const struct upstream_set *set, struct evbuffer *out)
+int upstream_describe(const struct upstream_set *set, struct json_t *list)
 {
     uint64_t now = clock_us();
     for (uint32_t i = 0; i < set->n_servers; i++) {
@@ -230,11 +230,7 @@ int upstream_describe(const struct upstream_set *set, struct evbuffer *out)
                                    (int)upstream_server_is_healthy(server, now), "running",
                                    (json_int_t)telemetry_value(server->running), "calls", (json_int_t)server->calls,
                                    "errors", (json_int_t)server->errors);
-        char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-        bool ok = text && evbuffer_add_printf(out, "%s%s", i > 0 ? "," : "", text) > 0;
-        free(text);
-        json_decref(object);
-        if (!ok)
+        if (json_array_append_new(list, object) < 0)
             return QUIRE_ENOMEM;
     }
     return 0;

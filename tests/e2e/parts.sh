@@ -4,9 +4,11 @@
 # A part is a program that prints a line per check (lib.sh). Expects $work, $build and lib.sh; keeps the counts passed,
 # failed and skipped. The npm packages of tests/e2e/node/package-lock.json are installed into BUILD_DIR/e2e-node, never
 # into the source tree; where the registry is out of reach, what needs them is skipped with a sentence.
-# Who has packages of its own sets node_folder and node_installed (a folder below BUILD_DIR) before.
+# Who has packages of its own sets node_folder and node_installed (a folder below BUILD_DIR) before, who needs more time
+# part_seconds.
 node_folder=${node_folder:-$(cd "$(dirname "${BASH_SOURCE[0]}")/node" && pwd)}
 node_installed=${node_installed:-e2e-node}
+part_seconds=${part_seconds:-300} # a part's limit
 passed=0 failed=0 skipped=0
 part_pid=
 
@@ -19,7 +21,7 @@ part() {
     mkfifo "$work/lines"
     tee "$work/part.out" <"$work/lines" &
     tee_pid=$!
-    timeout -k 5 300 "$@" >"$work/lines" 2>"$work/part.err" </dev/null &
+    timeout -k 5 "$part_seconds" "$@" >"$work/lines" 2>"$work/part.err" </dev/null &
     part_pid=$!
     wait "$part_pid"
     status=$?

@@ -66,7 +66,7 @@ class Answer:
             return []
         n = int(self.steer.get("events", 0))
         if n:
-            return ["%d " % i for i in range(n)]
+            return ["x" * int(self.steer.get("big", 0)) + "%d " % i for i in range(n)]
         return [word + " " for word in self.text.split(" ")]
 
     @property

@@ -14,10 +14,13 @@ X-Stand-In, or for a path by POST /control {"words": {"/v1/embeddings": "late=20
     crlf cr comments split              ends of lines; comments between events; bytes by twos, across characters and events
     events=N pace=MS                    a stream of N pieces, each after MS milliseconds
     late=MS silence=MS                  before the head; after the third event
+    gate, gate=N                        an answer that is no stream, or what follows a stream's third (Nth) event, waits until
+                                        POST /gate {"text": ...} names its text (half a minute at most)
     status=N retry-after-ms=N           an error; fails=N: only the first N times
     gzip                                compressed, whether that was asked for or not
     close=N                             the connection breaks after N events, or N bytes of a body
-    html broken-json big=BYTES echo-key what a body holds; echo-key: the credential that came
+    drop                                bytes that are no HTTP, and the end of the connection; fails=N: only the first N times
+    html broken-json big=BYTES echo-key what a body holds, or each of a stream's N events; echo-key: the credential that came
     dim=N                               of vectors
 
 The last text steers, too: "fail with 429" answers that status, "break off" ends a stream after two events, "be cut" ends with
@@ -43,6 +46,7 @@ from stand_in_answers import ERROR, SHAPES, Answer, embed, of_schema, tag
 
 calls, revisions, failures, paths, state = Counter(), Counter(), Counter(), Counter(), Counter()
 requests, control, lock = deque(maxlen=64), {"words": {}, "revoked": []}, threading.Lock()
+GATE_SECONDS, open_gates = 30, set()
 
 
 def words_of(text):
@@ -171,11 +175,14 @@ class Model(BaseHTTPRequestHandler):
     def do_POST(self):
         self.steer = {}
         raw, path = self.body(), self.path.partition("?")[0]
-        if path in ("/reset", "/control"):
+        if path in ("/reset", "/control", "/gate"):
             with lock:
                 if path == "/control":
                     control.update(json.loads(raw))
+                elif path == "/gate":
+                    open_gates.add(json.loads(raw)["text"])
                 else:
+                    open_gates.clear()
                     for counter in (calls, failures, paths, requests):
                         counter.clear()
                     state["gone"] = state["served"] = 0
@@ -205,9 +212,9 @@ class Model(BaseHTTPRequestHandler):
         else:
             self.reply(200, {"path": self.path, "echo": request})
 
-    def fails(self, key):
+    def fails(self, key, status=None):
         """Whether this request is one that fails: its status, or 0."""
-        status = int(self.steer.get("status", 0))
+        status = int(self.steer.get("status", 0)) if status is None else status
         with lock:
             failures[key] += 1
             return status if "fails" not in self.steer or failures[key] <= int(self.steer["fails"]) else 0
@@ -219,6 +226,8 @@ class Model(BaseHTTPRequestHandler):
         if status:
             self.error(status)
             return
+        if "gate" in self.steer and isinstance(items[0], str):
+            self.pass_gate(items[0])
         dim = int(self.steer.get("dim", request.get("dimensions") or 64))
         out, tokens = [], 0
         for i, item in enumerate(items):
@@ -254,6 +263,12 @@ class Model(BaseHTTPRequestHandler):
         if status:
             self.error(status)
             return
+        if "drop" in self.steer and self.fails("drop " + text, 1):
+            if "gate" in self.steer:
+                self.pass_gate(text)
+            self.wfile.write(b"no HTTP\r\n\r\n")
+            self.close_connection = True
+            return
         schema = schema_of(request)
         said = json.dumps(of_schema(schema)) if schema else "answer %d to: %s" % (number, text)
         said = self.steer.get("say", said)
@@ -263,8 +278,16 @@ class Model(BaseHTTPRequestHandler):
         if "echo-key" in self.steer:
             said += " for " + self.credential()
         answer = Answer(request, self.steer, said, text, tool_of(request, text, last, self.steer))
+        if "gate" in self.steer and not request.get("stream"):
+            try:
+                self.pass_gate(text)
+            except ConnectionResetError:
+                with lock:
+                    state["gone"] += 1
+                self.close_connection = True
+                return
         if request.get("stream"):
-            self.stream(shape.events(answer))
+            self.stream(shape.events(answer), text)
         elif "html" in self.steer:
             self.reply(200, b"<html><body>busy</body></html>", kind="text/html")
         elif "broken-json" in self.steer:
@@ -276,11 +299,11 @@ class Model(BaseHTTPRequestHandler):
 
     # ---- streams ----
 
-    def stream(self, events):
+    def stream(self, events, text):
         with lock:
             state["streams"] += 1
         try:
-            self.send_events(events)
+            self.send_events(events, text)
         except OSError:
             with lock:
                 state["gone"] += 1
@@ -304,15 +327,23 @@ class Model(BaseHTTPRequestHandler):
         if select.select([self.connection], [], [], seconds)[0] and not self.connection.recv(1, 2):  # MSG_PEEK
             raise ConnectionResetError("the client has left")
 
+    def pass_gate(self, text):
+        end = time.monotonic() + GATE_SECONDS
+        while text not in open_gates and time.monotonic() < end:
+            self.wait(0.005)
+
     def chunk(self, part):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
 
-    def send_events(self, events):
+    def send_events(self, events, text):
         end = b"\r\n" if "crlf" in self.steer else b"\r" if "cr" in self.steer else b"\n"
         pace, most = int(self.steer.get("pace", 2)) / 1000, self.steer.get("close")
+        gate = int(self.steer["gate"] or 3) if "gate" in self.steer else None
         self.head_of_stream()
         compressed = b""
         for i, event in enumerate(events):
+            if i == gate:
+                self.pass_gate(text)
             if most is not None and i == int(most):
                 self.close_connection = True  # without the last chunk: the client sees that it broke off
                 return

@@ -21,7 +21,7 @@ import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from gateway_process import Gateway, Server, StandIn, ask, chat  # noqa: E402
+from gateway_process import Gateway, Server, StandIn, ask, chat, until  # noqa: E402
 
 CHECKS, failed = [], []
 
@@ -87,14 +87,22 @@ def accepted(gateway, key="sk-one"):
     equal(chat(gateway.port, "be so kind as to accept me %s" % key, key=key).status, 200)
 
 
+def wait_kept(gateway, text, headers=(), **more):
+    """Until the answer can be had from the cache: it is put after it was given. Asking so never asks the model."""
+    fields = {**dict(headers), "Cache-Control": "only-if-cached"}
+    expect(until(lambda: chat(gateway.port, text, headers=fields, **more).cache == "exact"), "not kept: %s" % text)
+
+
 def keep(gateway, text, **more):
-    """Asks, and waits until the answer is kept: that comes behind the answer."""
+    """Asks, and waits until the answer is kept."""
     first = chat(gateway.port, text, **more)
-    for _ in range(200):
-        if chat(gateway.port, text, headers={"Cache-Control": "only-if-cached"}, **more).cache == "exact":
-            return first
-        time.sleep(0.02)
-    raise AssertionError("not kept: " + text)
+    wait_kept(gateway, text, **more)
+    return first
+
+
+def running(gateway):
+    """Requests under way, without the one that asks this."""
+    return gateway.health()["requests"] - 1
 
 
 def without_ids(answer):
@@ -148,17 +156,14 @@ def near_questions_hit_with_vectors_and_a_fixed_similarity(w):
 def an_empty_group_is_not_embedded_before_the_model_is_asked(w):
     g = w.near()
     accepted(g)
-    w.model.control(words={"/v1/embeddings": "late=700"})
-    try:
-        begin = time.monotonic()
-        a = chat(g.port, [{"role": "system", "content": "a group of its own"}, {"role": "user", "content": "who are you"}])
-        expect(time.monotonic() - begin < 0.5, "the answer waited for the encoder")
-        equal(a.cache, "miss")
-    finally:
-        w.model.control(words={})
-    time.sleep(1)
-    equal(chat(g.port, [{"role": "system", "content": "a group of its own"},
-                        {"role": "user", "content": "who are you"}]).cache, "exact")
+    talk = [{"role": "system", "content": "a group of its own"}, {"role": "user", "content": "who are you"}]
+    w.model.control(words={"/v1/embeddings": "gate"})
+    begin = time.monotonic()
+    equal(chat(g.port, talk).cache, "miss")
+    expect(time.monotonic() - begin < 25, "the answer waited for the encoder")  # which waits at its gate for 30 s
+    w.model.control(words={})
+    w.model.open("who are you")
+    wait_kept(g, talk)
 
 
 @check
@@ -180,20 +185,46 @@ def embeddings_are_looked_up_text_by_text(w):
 
     def embed(*texts, **more):
         return ask(g.port, "/v1/embeddings", {"model": "encoder", "input": list(texts), **more}, key="sk-one")
+
+    def wait_embedded(*texts):
+        expect(until(lambda: ask(g.port, "/v1/embeddings", {"model": "encoder", "input": list(texts)}, key="sk-one",
+                                 headers={"Cache-Control": "only-if-cached"}).cache == "exact"), "not kept: %s" % (texts,))
     one = embed("a cat", "a dog")
-    time.sleep(0.1)
+    wait_embedded("a cat", "a dog")
     two = embed("a dog", "a cow", "a cat")
     equal((one.cache, two.cache), ("miss", "miss"))
     by_text = {i: row["embedding"] for i, row in enumerate(two.json()["data"])}
     rows = [row["embedding"] for row in one.json()["data"]]
     equal((by_text[2], by_text[0]), (rows[0], rows[1]))
-    time.sleep(0.1)
-    before = w.model.get("/state")
+    wait_embedded("a cow")
+    before = w.model.get("/state")["paths"]
     three = embed("a cow", "a cat")
     equal(three.cache, "exact")
     equal([row["embedding"] for row in three.json()["data"]], [by_text[1], by_text[2]])
-    equal(w.model.get("/state")["paths"], before["paths"]) if "paths" in before else None
+    equal(w.model.get("/state")["paths"], before)
     equal(embed("a cow", encoding_format="base64").cache, "miss")
+
+
+@check
+def many_embeddings_are_looked_up_as_well(w):
+    g = w.gateway()
+    accepted(g)
+
+    def embed(first, n, **more):
+        return ask(g.port, "/v1/embeddings", {"model": "encoder", "input": ["text %d" % i for i in range(first, first + n)]},
+                   key="sk-one", **more)
+    equal(embed(0, 300).cache, "miss")
+    expect(until(lambda: embed(0, 300, headers={"Cache-Control": "only-if-cached"}).cache == "exact"), "not kept")
+    w.model.reset()
+    joined = embed(150, 300)
+    equal((joined.cache, len(joined.json()["data"])), ("miss", 300))
+    equal((w.model.asked("embed: text 299"), w.model.asked("embed: text 300")), (0, 1))
+    equal([row["index"] for row in joined.json()["data"]], list(range(300)))
+    many = embed(0, 2049)
+    equal((many.cache, len(many.json()["data"])), ("bypass", 2049))
+    large = ask(g.port, "/v1/embeddings", {"model": "encoder:dim=4096", "input": ["a %d" % i for i in range(1000)]}, key="sk-one")
+    expect(len(large.body) > 64 << 20, "%d bytes are not enough for this" % len(large.body))
+    equal(len(large.json()["data"]), 1000)
 
 
 @check
@@ -240,6 +271,19 @@ def truncated_failed_and_half_answers_are_not_kept(w):
                 except (http.client.HTTPException, ConnectionError):
                     continue
                 expect(a.cache in ("miss", "bypass"), "%s (stream %s) was kept: %s %s" % (words, stream, a.cache, a.reason))
+
+
+@check
+def calls_of_tools_are_kept_where_that_is_set(w):
+    g = w.gateway(keep_tools=True)
+    accepted(g)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    for stream in (False, True):
+        text = "call the tool %s" % stream
+        first = keep(g, text, tools=[tool], stream=stream)
+        second = chat(g.port, text, tools=[tool], stream=stream)
+        equal((second.cache, without_ids(second)), ("exact", without_ids(first)))
+        equal(chat(g.port, text + " please", tools=[tool], stream=stream).cache, "miss")
 
 
 @check
@@ -314,10 +358,7 @@ def the_query_and_versions_of_the_interface_are_part_of_the_question(w):
                                 (path, {"anthropic-version": "2023-06-01"}), (path, {"anthropic-beta": "x"}),
                                 (path, {"OpenAI-Beta": "x"})):
             equal((target, headers, say(target, headers)), (target, headers, "miss"))
-            for _ in range(100):
-                if say(target, {**headers, "Cache-Control": "only-if-cached"}) == "exact":
-                    break
-                time.sleep(0.02)
+            until(lambda: say(target, {**headers, "Cache-Control": "only-if-cached"}) == "exact")
             equal((target, headers, say(target, headers)), (target, headers, "exact"))
 
 
@@ -352,8 +393,8 @@ def tenants_do_not_share(w):
 @check
 def a_revoked_key_reads_nothing(w):
     g = w.gateway(auth_ttl="1s", share="all")
-    chat(g.port, "shared by all", key="sk-a")
-    equal(chat(g.port, "shared by all", key="sk-a").cache, "exact")
+    # the second within a second of the first, or of one of those that are asked again
+    expect(until(lambda: chat(g.port, "shared by all", key="sk-a").cache == "exact"))
     a = chat(g.port, "shared by all", key="wrong")
     equal((a.status, a.cache), (401, "miss"))
     equal(chat(g.port, "shared by all", key="wrong").status, 401)
@@ -366,13 +407,50 @@ def a_revoked_key_reads_nothing(w):
 
 
 @check
+def an_unknown_credential_is_proved_where_that_is_set(w):
+    g = w.gateway(prove=True, share="all")
+    equal(keep(g, "who has the key", key="sk-a").cache, "miss")
+    w.model.reset()
+    answers = at_once(20, lambda _: chat(g.port, "who has the key", key="sk-b"))
+    equal({a.cache for a in answers}, {"exact"})
+    paths = w.model.get("/state")["paths"]
+    expect(1 <= paths.get("/v1/models", 0) <= 20 and "/v1/chat/completions" not in paths, str(paths))
+    a = chat(g.port, "who has the key", key="wrong")
+    equal((a.status, a.cache), (401, "miss"))
+    w.model.reset()
+    equal(ask(g.port, "/v1/embeddings", {"model": "e", "input": "x"}, key="sk-c", headers={"X-Quire-Tags": "a"}).status, 200)
+    equal(w.model.get("/state")["paths"], {"/v1/models": 1, "/v1/embeddings": 1})
+    gone = w.gateway(prove=True, share="all", upstream="http://127.0.0.1:1")
+    equal(chat(gone.port, "nobody is there").status, 502)
+
+
+@check
+def models_have_the_names_that_the_settings_give_them(w):
+    g = w.gateway(model_alias=["fast=stand-in", "small=encoder", "other=stand-in-2"])
+    accepted(g)
+    equal(keep(g, "by its own name").json()["model"], "stand-in")
+    for more in ({"model": "fast"}, {"model": "fast", "cache": {"ttl": 60}}):
+        a = chat(g.port, "by its own name", **more)
+        equal((a.cache, a.json()["model"]), ("exact", "stand-in"))
+    equal(chat(g.port, "by its own name", model="other").json()["model"], "stand-in-2")
+    for headers, body in (({"X-Quire-Control": "off"}, {}), ({}, {"temperature": 1.7}), ({}, {"stream": True})):
+        chat(g.port, "under another", model="fast", headers=headers, **body)
+    ask(g.port, "/v1/embeddings", {"model": "small", "input": "x"}, key="sk-one")
+    off = w.gateway(cache_on=False, ready=False, model_alias=["fast=stand-in"])
+    a, b = (chat(off.port, "without a cache", model=model) for model in ("fast", "stand-in"))
+    equal((a.status, b.status, b.cache), (200, 200, None))
+    sent = {json.loads(base64.b64decode(r["body"]))["model"] for r in w.model.get("/requests") if r.get("body")}
+    expect(not sent & {"fast", "small", "other"}, str(sent))
+
+
+@check
 def keys_of_a_file_are_tenants_with_limits(w):
     def entry(key, **more):
         return {"sha256": hashlib.sha256(key.encode()).hexdigest(), **more}
     path = w.folder / "keys.json"
     path.write_text(json.dumps({"keys": [entry("sk-a1", tenant="a"), entry("sk-a2", tenant="a"),
                                          entry("sk-b", tenant="b", upstream_key="sk-up", admin=True),
-                                         entry("sk-slow", tenant="slow", rate=1),
+                                         entry("sk-slow", tenant="slow", rate=0.01),
                                          entry("sk-few", tenant="few", categories=["exact"])]}))
     w.model.reset()
     g = w.gateway(keys=str(path), share="tenant")
@@ -380,7 +458,7 @@ def keys_of_a_file_are_tenants_with_limits(w):
     a = chat(g.port, "who shares", key="sk-x")
     equal((a.status, a.json()["error"]["code"]), (401, "invalid_api_key"))
     equal(ask(g.port, "/v1/files", method="GET", key="sk-x").status, 401)
-    answers = [chat(g.port, "slowly slowly", key="sk-slow") for _ in range(3)]
+    answers = [chat(g.port, "as often as I may", key="sk-slow") for _ in range(3)]
     expect([a.status for a in answers].count(429) >= 1, "%s" % [a.status for a in answers])
     refused = next(a for a in answers if a.status == 429)
     expect(int(refused.header("Retry-After")) >= 1 and refused.json()["error"]["type"] == "rate_limit_error")
@@ -437,11 +515,32 @@ def one_wrong_answer_can_be_cleared(w):
 
 
 @check
+def the_answer_of_a_miss_can_be_named_and_cleared(w):
+    g = w.gateway(admin_key="adm")
+    accepted(g)
+    for stream in (False, True):
+        first = keep(g, "what is new %s" % stream, stream=stream)
+        id = first.header("X-Quire-Id")
+        expect(re.fullmatch("[0-9a-f]{16}", id or ""), "no id on a miss: %s" % first.headers)
+        equal(ask(g.port, "/quire/feedback", {"id": id, "good": False}, key="sk-one").status, 200)
+        equal(chat(g.port, "what is new %s" % stream, stream=stream).cache, "miss")
+        again = keep(g, "what is newer %s" % stream, stream=stream)
+        equal(ask(g.port, "/quire/entries/" + again.header("X-Quire-Id"), method="DELETE", key="adm").json()["removed"], 1)
+        other = keep(g, "what is newest %s" % stream, stream=stream)
+        body = {"ids": [other.header("X-Quire-Id")], "dry_run": False}
+        equal(ask(g.port, "/quire/invalidate", body, key="adm").json()["entries"], 1)
+        cut = chat(g.port, "be cut %s" % stream, stream=stream)
+        told = lambda: ask(g.port, "/quire/feedback", {"id": cut.header("X-Quire-Id"), "good": False}, key="sk-one")  # noqa: E731
+        expect(until(lambda: told().status == 404), "%d: what was cut was not kept" % told().status)
+    refused = chat(g.port, "fail with 500")
+    expect(refused.header("X-Quire-Id") is None and chat(g.port, "x", temperature=1.5).header("X-Quire-Id") is None)
+
+
+@check
 def invalidation_is_dry_first_and_by_one_selector(w):
     g = w.gateway(admin_key="adm")
     accepted(g)
-    chat(g.port, "of document 17", headers={"X-Quire-Tags": "doc:17, doc:18"})
-    time.sleep(0.3)
+    keep(g, "of document 17", headers={"X-Quire-Tags": "doc:17, doc:18"})
     equal(ask(g.port, "/quire/invalidate", {}, key="adm").status, 400)
     equal(ask(g.port, "/quire/invalidate", {"tags": "doc:17", "all": True}, key="adm").status, 400)
     equal(ask(g.port, "/quire/invalidate", {"tags": ["doc:17"]}, key="adm").json(), {"entries": 1, "dry_run": True})
@@ -463,10 +562,9 @@ def controls_of_a_request(w):
     a = say(Cache_Control="no-cache")
     equal((a.cache, "no-cache" in a.reason), ("miss", True))
     expect("answer 2" in a.text())
-    time.sleep(0.1)
-    expect("answer 2" in say().text())
+    expect(until(lambda: "answer 2" in say().text()))
     equal(say(Cache_Control="no-store").cache, "bypass")
-    time.sleep(1.1)
+    time.sleep(1.1)  # it is older than that now, however long this takes
     equal(say(Cache_Control="max-age=1").cache, "miss")
     a = say("never asked", Cache_Control="only-if-cached")
     equal((a.status, a.json()["error"]["code"]), (504, "not_cached"))
@@ -475,7 +573,7 @@ def controls_of_a_request(w):
     equal((a.status, "exact" in a.json()["error"]["message"]), (400, True))
     equal([say("one", X_Quire_Key="k").cache, say("two", X_Quire_Key="k").cache], ["miss", "exact"])
     equal(say("short", X_Quire_Control="ttl=1").cache, "miss")
-    time.sleep(1.2)
+    time.sleep(1.2)  # its time is over, however long this takes
     equal(say("short").cache, "miss")
 
 
@@ -510,9 +608,10 @@ def a_thousand_equal_requests_are_one_call(w):
         expect(all(a.cache in ("miss", "exact") for a in answers), str({a.cache for a in answers}))
 
 
-def read_stream(port, text, model, leave_after=None, key="sk-one"):
-    """The events of a stream; leaves after some of them. None: an error before the head."""
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+def read_stream(port, text, model, leave_after=None, key="sk-one", until_seen=None, then=None):
+    """The events of a stream; leaves after some of them, or calls then(text) once until_seen has come. None: an error before
+    the head."""
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     c.request("POST", "/v1/chat/completions", json.dumps({"model": model, "stream": True, "messages": [
         {"role": "user", "content": text}]}), {"Content-Type": "application/json", "Authorization": "Bearer " + key})
     if leave_after == 0:
@@ -528,6 +627,9 @@ def read_stream(port, text, model, leave_after=None, key="sk-one"):
         if not part:
             break
         data += part
+        if until_seen and until_seen in data:
+            then(text)
+            until_seen = None
     if leave_after is not None:
         c.sock.shutdown(socket.SHUT_RDWR)
     c.close()
@@ -538,21 +640,24 @@ def read_stream(port, text, model, leave_after=None, key="sk-one"):
 def who_joins_reads_the_stream_while_it_runs(w):
     g = w.gateway()
     accepted(g)
-    model, text = "stand-in:events=20,pace=30", "a slow story"
+    model, text = "stand-in:gate", "a slow story"
     first = threading.Thread(target=read_stream, args=(g.port, text, model))
     first.start()
-    time.sleep(0.25)
-    begin = time.monotonic()
-    c = http.client.HTTPConnection("127.0.0.1", g.port)
+    until(lambda: w.model.asked(text))
+    c = http.client.HTTPConnection("127.0.0.1", g.port, timeout=60)
     c.request("POST", "/v1/chat/completions", json.dumps({"model": model, "stream": True, "messages": [
         {"role": "user", "content": text}]}), {"Content-Type": "application/json", "Authorization": "Bearer sk-one"})
+    begin = time.monotonic()
     reply = c.getresponse()
     part = reply.read1(65536)
-    expect(time.monotonic() - begin < 0.1 and part, "the first byte came late")
+    expect(part and time.monotonic() - begin < 25, "nothing came while the model waits at its gate (30 s)")
+    w.model.open(text)
     rest = reply.read()
     first.join()
     expect((part + rest).rstrip().endswith(b"[DONE]"))
-    equal(w.model.get("/calls").get(text), 1)
+    equal(w.model.asked(text), 1)
+    metrics = ask(g.port, "/metrics", method="GET").body.decode()
+    expect("\nquire_gateway_joined_total 1\n" in metrics and "quire_gateway_cache_seconds_count{" in metrics, metrics)
 
 
 @check
@@ -566,7 +671,7 @@ def the_leader_leaves_at_each_event(w):
         threads = [threading.Thread(target=lambda: answers.append(read_stream(g.port, text, model))) for _ in range(3)]
         leader = threading.Thread(target=read_stream, args=(g.port, text, model, after))
         leader.start()
-        time.sleep(0.01)
+        until(lambda: w.model.asked(text) or not leader.is_alive())
         for thread in threads:
             thread.start()
         for thread in [leader, *threads]:
@@ -577,14 +682,38 @@ def the_leader_leaves_at_each_event(w):
 
 
 @check
+def a_leader_that_fails_before_a_byte_is_followed_by_another(w):
+    g = w.gateway()
+    accepted(g)
+    for stream in (False, True):
+        for fails, calls, whole in ((1, 2, 4), (2, 3, 3), (9, 3, 0)):
+            text, model = "led by %d, %s" % (fails + 1, stream), "stand-in:gate,drop,fails=%d" % fails
+            answers = []
+            threads = [threading.Thread(target=lambda: answers.append(chat(g.port, text, model=model, stream=stream)))
+                       for _ in range(5)]
+            for thread in threads:
+                thread.start()
+            expect(until(lambda: running(g) == 5), "they are not all there")
+            w.model.open(text)
+            for thread in threads:
+                thread.join()
+            equal((fails, w.model.asked(text)), (fails, calls))
+            equal((fails, sorted(a.status for a in answers)), (fails, [200] * whole + [502] * (5 - whole)))
+            expect(all(text in a.text() for a in answers if a.status == 200))
+            if whole:
+                wait_kept(g, text, model=model, stream=stream)
+            else:
+                equal(chat(g.port, text, model="stand-in", stream=stream).cache, "miss")
+
+
+@check
 def a_client_that_leaves_alone_ends_the_upstreams_work(w):
     g = w.gateway()
     accepted(g)
-    model = "stand-in:events=50,pace=20"
+    model, before = "stand-in:gate", w.model.get("/state")["gone"]
     read_stream(g.port, "nobody is left", model, 3)
-    time.sleep(0.4)
-    state = w.model.get("/state")
-    expect(not state.get("streams") and not state.get("running"), "still running: %s" % state)
+    expect(until(lambda: w.model.get("/state")["gone"] > before), "still running: %s" % w.model.get("/state"))
+    w.model.open("nobody is left")
     equal(chat(g.port, "nobody is left", model=model, stream=True).cache, "miss")
 
 
@@ -592,33 +721,47 @@ def a_client_that_leaves_alone_ends_the_upstreams_work(w):
 def with_finish_an_answer_is_kept_that_nobody_waits_for(w):
     g = w.gateway(finish=True)
     accepted(g)
-    model = "stand-in:events=10,pace=20"
-    read_stream(g.port, "finish this", model, 3)
-    time.sleep(0.6)
-    equal(chat(g.port, "finish this", model=model, stream=True).cache, "exact")
+    read_stream(g.port, "finish this", "stand-in:gate", 3)
+    expect(until(lambda: running(g) == 0), "the client has left, and its request is still there")
+    w.model.open("finish this")
+    wait_kept(g, "finish this", model="stand-in:gate", stream=True)
+    equal(w.model.asked("finish this"), 1)
 
 
 @check
 def a_silent_stream_is_kept_alive_by_comments_that_are_not_kept(w):
     g = w.gateway(keep_alive="1s")
     accepted(g)
-    first, second = (chat(g.port, "be silent", model="stand-in:silence=2500", stream=True) for _ in range(2))
-    equal((first.cache, second.cache), ("miss", "exact"))
-    expect(b": quire" in first.body and b": quire" not in second.body, repr(first.body))
-    equal(first.text(), second.text())
+    answers = []
+    reader = threading.Thread(target=lambda: answers.append(read_stream(g.port, "be silent", "stand-in:gate",
+                                                                        until_seen=b": quire", then=w.model.open)))
+    reader.start()
+    reader.join()
+    first, second = answers[0], chat(g.port, "be silent", model="stand-in:gate", stream=True)
+    equal(second.cache, "exact")
+    expect(b": quire" in first and first.rstrip().endswith(b"[DONE]") and b": quire" not in second.body, repr(first))
+    expect("to: be silent" in second.text())
 
 
 @check
 def who_comes_after_the_join_buffer_goes_alone(w):
-    g = w.gateway(join_buffer="4kb")
+    g = w.gateway(join_buffer="4kb", wait_near="50ms")
     accepted(g)
-    model, text = "stand-in:events=60,pace=15", "a long story"
-    first = threading.Thread(target=read_stream, args=(g.port, text, model))
-    first.start()
-    time.sleep(0.6)
-    a = chat(g.port, text, model=model, stream=True)
+    model, text, answers = "stand-in:events=60,gate=50", "a long story", []
+
+    def read(**more):
+        thread = threading.Thread(target=lambda: answers.append(read_stream(g.port, text, model, **more)))
+        thread.start()
+        return thread
+    seen = threading.Event()
+    first = read(until_seen=b"45 ", then=lambda _: seen.set())
+    expect(seen.wait(60), "its events have not come")
+    second = read()
+    expect(until(lambda: w.model.asked(text) == 2), "the second has joined what is no longer there")
+    w.model.open(text)
     first.join()
-    equal(a.body.rstrip()[-6:], b"[DONE]")
+    second.join()
+    equal([a.rstrip()[-6:] for a in answers], [b"[DONE]"] * 2)
 
 
 @check
@@ -627,11 +770,11 @@ def the_model_is_killed_in_the_middle(w):
     g = w.gateway(upstream=model.url)
     accepted(g)
     answers = []
-    text, name = "killed in the middle", "stand-in:events=50,pace=20"
+    text, name = "killed in the middle", "stand-in:gate"
     threads = [threading.Thread(target=lambda: answers.append(read_stream(g.port, text, name))) for _ in range(5)]
     for thread in threads:
         thread.start()
-    time.sleep(0.4)
+    until(lambda: model.get("/state")["streams"] == 1 and running(g) == 5)
     model.kill()
     for thread in threads:
         thread.join()
@@ -639,16 +782,22 @@ def the_model_is_killed_in_the_middle(w):
     a = chat(g.port, text, model=name, stream=True)
     equal(a.status, 502)
     model.start(model.port)
+    model.open(text)
     equal(chat(g.port, text, model=name, stream=True).cache, "miss")  # nothing partial was kept
     model.kill()
 
 
 @check
 def leases_are_renewed_while_the_model_answers(w):
-    g = w.gateway(exact_settings="LEASE 300")
+    g = w.gateway(exact_settings="LEASE 3000")
     accepted(g)
-    model = "stand-in:events=20,pace=60"
-    equal([chat(g.port, "longer than a lease", model=model, stream=True).cache for _ in range(2)], ["miss", "exact"])
+    leader = threading.Thread(target=read_stream, args=(g.port, "longer than a lease", "stand-in:gate"))
+    leader.start()
+    until(lambda: w.model.asked("longer than a lease"))
+    time.sleep(4)  # longer than the lease, however long this takes
+    w.model.open("longer than a lease")
+    leader.join()
+    equal(chat(g.port, "longer than a lease", model="stand-in:gate", stream=True).cache, "exact")
 
 
 @check
@@ -684,10 +833,10 @@ def a_cache_that_is_gone_fails_nothing(w):
         begin = time.monotonic()
         a = chat(g.port, "before", stream=i % 2 == 1)
         equal((a.status, a.cache), (200, "down"))
-        expect(time.monotonic() - begin < 0.6 and a.reason, "slow without a cache")
+        expect(time.monotonic() - begin < 10 and a.reason, "slow without a cache")
     expect(g.log().count("without the cache") >= 1, g.log())
     g3 = w.gateway(ready=False, exact_settings="NO SUCH")
-    time.sleep(0.3)
+    until(lambda: "NO" in g3.health()["cache"]["why"])
     equal(chat(g3.port, "settings that are refused").cache, "down")
     expect("without the cache" in g3.log() and "NO" in g3.health()["cache"]["why"], g3.log())
     g2 = w.gateway(ready=False, quire="127.0.0.1:1")
@@ -717,7 +866,7 @@ def the_server_by_tls_with_a_password_and_by_a_unix_socket(w):
         for quire, settings, word in (("tls://localhost:%d" % port, {"server_password": "very secret"}, "TLS"),
                                       ("unix:%s" % path, {"server_password": "wrong"}, "refuses")):
             g = w.gateway(ready=False, quire=quire, **settings)
-            time.sleep(0.3)
+            until(lambda: word in g.health()["server"]["last_failure"])
             equal(chat(g.port, "in secret").cache, "down")
             expect(word in g.health()["server"]["last_failure"], str(g.health()["server"]))
     finally:
@@ -734,13 +883,12 @@ def a_reload_takes_new_keys_and_keeps_the_old_ones_where_it_fails(w):
     equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [200, 401])
     write("sk-two")
     g.process.send_signal(signal.SIGHUP)
-    time.sleep(0.3)
+    until(lambda: chat(g.port, "x", key="sk-two").status == 200)
     equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [401, 200])
     path.write_text("{")
     g.process.send_signal(signal.SIGHUP)
-    time.sleep(0.3)
+    expect(until(lambda: "key file" in g.log()), g.log())
     equal([chat(g.port, "x", key=key).status for key in ("sk-one", "sk-two")], [401, 200])
-    expect("key file" in g.log(), g.log())
 
 
 @check
@@ -749,7 +897,7 @@ def a_cache_that_hangs_costs_its_deadline_and_no_more(w):
     g = w.gateway(ready=False, quire="127.0.0.1:%d" % listener.getsockname()[1], server_timeout="100ms")
     begin = time.monotonic()
     equal([chat(g.port, "hangs").status for _ in range(10)], [200] * 10)
-    expect(time.monotonic() - begin < 5)
+    expect(time.monotonic() - begin < 20)
     listener.close()
 
 
@@ -758,18 +906,19 @@ def an_encoder_that_is_slow_gone_or_wrong_fails_nothing(w):
     encoder = StandIn()
     g = w.gateway(embed_url=encoder.url + "/v1", embed_model="e", embed_timeout="200ms", similarity=0.8)
     accepted(g)
-    equal([chat(g.port, "an encoder").cache for _ in range(2)], ["miss", "exact"])
-    for words in ("late=2000", "dim=7", "status=500", "html"):
+    exact = lambda: until(lambda: chat(g.port, "an encoder").cache == "exact")  # noqa: E731
+    expect(exact(), "not kept")
+    for words in ("late=25000", "dim=7", "status=500", "html"):
         encoder.control(words={"/v1/embeddings": words})
         begin = time.monotonic()
         a = chat(g.port, "a question with %s" % words)
         equal((a.status, a.cache), (200, "miss"))
-        expect("vector" in a.reason and time.monotonic() - begin < 1, "%s: %s" % (words, a.reason))
-        equal(chat(g.port, "an encoder").cache, "exact")
+        expect("vector" in a.reason and time.monotonic() - begin < 20, "%s: %s" % (words, a.reason))
+        expect(exact(), "exact answers do not go on")
     encoder.kill()
     for i in range(10):
         equal(chat(g.port, "gone %d" % i).status, 200)
-    equal(chat(g.port, "an encoder").cache, "exact")
+    expect(exact(), "exact answers do not go on")
 
 
 @check
@@ -777,8 +926,8 @@ def an_old_answer_where_the_model_fails_if_the_category_says_so(w):
     model = StandIn()
     g = w.gateway(upstream=model.url, exact_settings="STALEERROR 60000 JITTER 0", ttl="1s")
     accepted(g)
-    keep(g, "an old answer")
-    time.sleep(1.3)
+    expect(until(lambda: chat(g.port, "an old answer").cache == "exact"), "not kept")
+    time.sleep(1.3)  # it is old now, however long this takes
     model.control(words={"/v1/chat/completions": "status=503"})
     a = chat(g.port, "an old answer")
     equal((a.status, a.cache), (200, "stale"))
@@ -794,33 +943,35 @@ def an_old_answer_where_the_model_fails_if_the_category_says_so(w):
 def stale_answers_are_renewed_behind_the_client(w):
     g = w.gateway(exact_settings="STALE 60000 JITTER 0", ttl="1s")
     accepted(g)
-    keep(g, "it gets old")
-    time.sleep(1.3)
-    a = chat(g.port, "it gets old")
-    equal((a.cache, "answer 1" in a.text()), ("stale", True))
-    time.sleep(0.6)
-    a = chat(g.port, "it gets old")
-    equal((a.cache, "answer 2" in a.text()), ("exact", True))
+    expect(until(lambda: chat(g.port, "it gets old").cache == "exact"), "not kept")
+    time.sleep(1.3)  # it is old now, however long this takes
+    old = chat(g.port, "it gets old")
+    equal(old.cache, "stale")
+    found = []
+
+    def renewed():
+        found.append(chat(g.port, "it gets old"))
+        return found[-1].cache == "exact"
+    expect(until(renewed) and found[-1].text() != old.text(), found[-1].text())
 
 
-def audited(w, **settings):
-    """The gateway, after one near question whose answer was audited; the audit's label, "" where there is none."""
+def audited(w, seconds=20, **settings):
+    """The gateway, after one near question whose answer was audited; the audit's label, "" where none comes in that time."""
     g = w.near(category_settings="AUDIT 1", **settings)
     accepted(g)
     keep(g, "what is the capital of chile")
     equal(chat(g.port, "the capital of chile please").cache, "audit")
-    for _ in range(100):
-        found = re.findall(rb'quire_gateway_judged_total\{label="(\w+)"\} 1', ask(g.port, "/metrics", method="GET").body)
-        if found:
-            return g, found[0].decode()
-        time.sleep(0.02)
-    return g, ""
+
+    def label():
+        return re.findall(rb'quire_gateway_judged_total\{label="(\w+)"\} 1', ask(g.port, "/metrics", method="GET").body)
+    found = until(label, seconds)
+    return g, found[0].decode() if found else ""
 
 
 @check
 def audits_are_labelled_by_equal_words(w):
     equal(audited(w, judge="equal")[1], "bad")  # the stand-in counts its answers
-    equal(audited(w, judge="none")[1], "")
+    equal(audited(w, 1, judge="none")[1], "")
 
 
 @check
@@ -839,8 +990,8 @@ def audits_are_labelled_by_a_model(w):
         expect(part in text, "the judge is not shown %r: %s" % (part, text))
     expect("sk-one" in json.dumps(asked), "the judge is not asked by the client's credential")
     equal(audited(w, judge="model", judge_model="stand-in:say=no")[1], "bad")
-    equal(audited(w, judge="model", judge_model="stand-in:say=perhaps")[1], "")
-    equal(audited(w, judge="model", judge_model="stand-in:status=500")[1], "")
+    equal(audited(w, 1, judge="model", judge_model="stand-in:say=perhaps")[1], "")
+    equal(audited(w, 1, judge="model", judge_model="stand-in:status=500")[1], "")
 
 
 @check

@@ -11,7 +11,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/e2e")]
 from server_process import Server  # noqa: E402
 
-__all__ = ["Answer", "Gateway", "Server", "StandIn", "ask", "chat"]
+__all__ = ["Answer", "Gateway", "Server", "StandIn", "ask", "chat", "until"]
+
+
+def until(right, seconds=20):
+    """Waits until right() is true; its last value."""
+    last = time.monotonic() + seconds
+    while not (value := right()) and time.monotonic() < last:
+        time.sleep(0.01)
+    return value
 
 
 class StandIn:
@@ -40,17 +48,26 @@ class StandIn:
     def reset(self):
         return ask(self.port, "/reset", {})
 
+    def open(self, text):
+        """What waits at its gate for this text goes on."""
+        return ask(self.port, "/gate", {"text": text})
+
+    def asked(self, text):
+        return self.get("/calls").get(text, 0)
+
 
 class Gateway:
     def __init__(self, build, folder, upstream, quire, **settings):
-        """quire: "host:port" or "unix:/path"."""
+        """quire: "host:port" or "unix:/path". Times that no test is about are generous, since a machine may stop for a
+        while."""
         self.folder = folder
         folder.mkdir(exist_ok=True)
         port_file, config = folder / "port", folder / "gateway.json"
         port_file.unlink(missing_ok=True)
         everything = {"listen": ["127.0.0.1:0"], "port-file": str(port_file), "server": quire,
                       "access-log": str(folder / "access.log"),
-                      "upstreams": [{"name": "model", "url": upstream}]}
+                      "upstreams": [{"name": "model", "url": upstream}],
+                      "server-timeout": "30s", "embed-timeout": "30s", "wait-near": "30s"}
         everything.update({name.replace("_", "-"): value for name, value in settings.items()})
         config.write_text(json.dumps(everything))
         self.log_path = folder / "log"
@@ -64,7 +81,7 @@ class Gateway:
             time.sleep(0.005)
         self.port = int(port_file.read_text())
 
-    def ready(self, vectors=False, seconds=20):
+    def ready(self, vectors=False, seconds=60):
         """Waits until the cache is there."""
         begin = time.monotonic()
         while time.monotonic() - begin < seconds:

@@ -23,6 +23,14 @@ def end():
     sys.exit(failed > 0)
 
 
+def until(right, seconds=20):
+    """Waits until right() is true; its last value."""
+    last = time.monotonic() + seconds
+    while not (value := right()) and time.monotonic() < last:
+        time.sleep(0.01)
+    return value
+
+
 class Rig:
     """A server, a model, a gateway, and their end."""
 
@@ -35,18 +43,30 @@ class Rig:
         self.port = self.gateway("gateway", *settings)
 
     def gateway(self, name, *settings):
-        """One more, with words of its command line; its port."""
+        """One more, with words of its command line; its port. Times that no test is about are generous, since a machine may
+        stop for a while: a cache that is asked too shortly is `down`, and an answer without its vector not kept."""
         sign = "%s/%s.port" % (self.folder, name)
-        words = [word.replace("MODEL", self.model) for word in settings]
+        patient = ["--server-timeout", "30s", "--embed-timeout", "30s", "--wait-near", "30s"]
+        words = patient + [word.replace("MODEL", self.model) for word in settings]
         self.begin(name, [os.path.join(self.build, "quire-gateway"), "--upstream", self.model, "--listen", "127.0.0.1:0",
                           "--port-file", sign, "--server", "unix:" + self.folder + "/quire.sock", *words], sign)
-        return int(open(sign).read())
+        port = int(open(sign).read())
+        if not until(lambda: self.is_ready(port, "--embed-url" in words), 60):
+            self.end()
+            sys.exit("%s: its cache is not ready" % name)
+        return port
+
+    def is_ready(self, port, vectors):
+        """The cache is opened behind the start: until then requests go on without it."""
+        with urllib.request.urlopen("http://127.0.0.1:%d/health" % port) as reply:
+            cache = json.load(reply)["cache"]
+        return cache["ready"] and (cache["vectors"] or not vectors)
 
     def begin(self, name, command, sign):
         out = open("%s/%s.out" % (self.folder, name), "wb")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         self.running.append(process)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not (os.path.exists(sign) and (sign.endswith(".sock") or os.path.getsize(sign))):
             if process.poll() is not None or time.monotonic() > until:
                 self.end()
@@ -59,7 +79,7 @@ class Rig:
             process.send_signal(signal.SIGTERM)
         for process in self.running:
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
 

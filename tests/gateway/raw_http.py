@@ -30,7 +30,7 @@ class Checks:
         self.check(name, got == wanted, "got %r\n       wanted %r" % (got, wanted))
 
 
-def until(what, seconds=10):
+def until(what, seconds=30):
     """Waits until what() is true; its last value."""
     end = time.monotonic() + seconds
     while not (value := what()) and time.monotonic() < end:
@@ -175,7 +175,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\no
 
 
 class Client:
-    def __init__(self, port, timeout=20):
+    def __init__(self, port, timeout=60):
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.rest = b""
@@ -183,6 +183,10 @@ class Client:
     def send(self, data):
         self.sock.sendall(data)
         return self
+
+    def begun(self):
+        """Waits for the first byte of an answer."""
+        self.sock.recv(1, socket.MSG_PEEK)
 
     def answer(self, head_only=False, to_end=True):
         """(head, body, whole)."""

@@ -101,13 +101,13 @@ def main():
     check("docs/gateway.md has the table of settings.def (settings_table.py BUILD_DIR --write)", inside == wanted)
     program = os.path.join(sys.argv[1], "quire-gateway")
     ran = subprocess.run([program, "--upstream", "http://127.0.0.1:9", "--print-settings"], capture_output=True, text=True,
-                         timeout=20, check=False)
+                         timeout=120, check=False)
     check("--print-settings prints JSON", ran.returncode == 0, ran.stderr)
     printed = json.loads(ran.stdout)
     names = [row[1] for row in rows() if row[0] == "row"]
     check("with the names of the table, and upstreams and routes", sorted(printed) == sorted(names + ["upstreams", "routes"]),
           set(printed) ^ set(names))
-    ran = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=20, check=False)
+    ran = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=120, check=False)
     check("--help names them all", all(name in ran.stdout for name in names), [n for n in names if n not in ran.stdout])
     for row in rows():
         if row[0] == "row":

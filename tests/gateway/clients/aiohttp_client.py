@@ -38,10 +38,10 @@ async def main():
         async with session.post(BASE + "/chat/completions", json={**ask(question("left early"), stream=True),
                                                                   "model": "stand-in:events=2000,pace=10"}) as reply:
             await reply.content.readany()
-        for _ in range(150):
+        for _ in range(1000):
             if get("/state")["gone"] > before:
                 break
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.02)  # and not until(): the loop has to close the connection
         check("one that leaves is left", get("/state")["gone"] > before, get("/state"))
         async with session.post(BASE + "/chat/completions", json=ask(question("fail with 429"))) as reply:
             check("an error is the model's", reply.status == 429 and (await reply.json())["error"]["message"] == "as asked")

@@ -51,11 +51,23 @@ def said(raw):
                    for choice in json.loads(text).get("choices", []))
 
 
-def until(right, seconds=5):
-    end = time.monotonic() + seconds
-    while not right() and time.monotonic() < end:
-        time.sleep(0.03)
-    return right()
+def tell(path, value):
+    """The stand-in: /control, /gate."""
+    urllib.request.urlopen(urllib.request.Request(MODEL + path, json.dumps(value).encode())).close()
+
+
+def until(right, seconds=20):
+    """Waits until right() is true; its last value."""
+    last = time.monotonic() + seconds
+    while not (value := right()) and time.monotonic() < last:
+        time.sleep(0.02)
+    return value
+
+
+def is_kept(client, body, headers=()):
+    """Waits until the answer can be had from the cache: it is put after it was given. Asking so never asks the model."""
+    fields = {**dict(headers), "Cache-Control": "only-if-cached"}
+    return until(lambda: client.post(BASE + "/chat/completions", json=body, headers=fields).headers.get("x-quire-cache") == "exact")
 
 
 def end():

@@ -1,31 +1,30 @@
 """near_client.py - httpx before a gateway with vectors: other words, guards, contexts, a slow, broken and absent encoder, a
 cache that hangs and comes back, a model that fails where an old answer is left.
 
-The gateway has similarity 0.8, embed-timeout 300ms, server-timeout 250ms. SERVER_PID is the quire-server's, SERVER_SOCKET
-its Unix socket.
+Both gateways have similarity 0.8. That of BASE_URL waits long for its encoder and its cache, that of HASTY_URL 300 ms and
+250 ms: it is there for the troubles. SERVER_PID is their quire-server's, SERVER_SOCKET its Unix socket.
 """
-import json
 import os
 import signal
 import time
-import urllib.request
 
 import httpx
 import redis
 
-from client_checks import BASE, MODEL, ask, calls, check, end, question, said, until
+from client_checks import BASE, ask, check, end, said, tell, until
 
-client = httpx.Client(headers={"Authorization": "Bearer key-of-near"}, timeout=20)
+client = httpx.Client(headers={"Authorization": "Bearer key-of-near"}, timeout=60)
 server = redis.Redis(unix_socket_path=os.environ["SERVER_SOCKET"])
-PID = int(os.environ["SERVER_PID"])
+PID, HASTY = int(os.environ["SERVER_PID"]), os.environ["HASTY_URL"]
+NEVER = 25  # seconds that an encoder or a cache in trouble takes; who answers before has not waited for it
 
 
-def post(text, system=None, model="stand-in", **more):
+def post(text, system=None, model="stand-in", base=BASE, **more):
     body = {**ask(text, **more), "model": model}
     if system:
         body["messages"].insert(0, {"role": "system", "content": system})
     begun = time.monotonic()
-    reply = client.post(BASE + "/chat/completions", json=body)
+    reply = client.post(base + "/chat/completions", json=body)
     reply.seconds, reply.cache = time.monotonic() - begun, reply.headers.get("x-quire-cache")
     return reply
 
@@ -35,9 +34,12 @@ def kept(text, **more):
     return until(lambda: post(text, **more).cache == "exact")
 
 
+def hasty(text):
+    return post(text, base=HASTY)
+
+
 def control(words):
-    body = json.dumps({"words": {"/v1/embeddings": words}}).encode()
-    urllib.request.urlopen(urllib.request.Request(MODEL + "/control", body)).close()
+    tell("/control", {"words": {"/v1/embeddings": words}})
 
 
 # ---- other words ----
@@ -69,37 +71,37 @@ check("exact, if that is asked for", client.post(
     headers={"X-Quire-Control": "exact"}).headers["x-quire-cache"] == "miss")
 
 # ---- an encoder in trouble ----
-for name, words in (("slow", "late=2000"), ("refusing", "status=503"), ("of another dimension", "dim=32"),
+check("kept where little time is given, too", until(lambda: hasty(Q).cache == "exact"))
+for name, words in (("slow", "late=%d" % (NEVER * 1000)), ("refusing", "status=503"), ("of another dimension", "dim=32"),
                     ("breaking off", "close=100"), ("talking nonsense", "html")):
     control(words)
     text = "a question that no encoder has seen: %s" % name
-    first = post(text)
-    check("an encoder that is %s fails nothing" % name, first.status_code == 200 and first.seconds < 1.5,
+    first = hasty(text)
+    check("an encoder that is %s fails nothing" % name, first.status_code == 200 and first.seconds < NEVER - 5,
           (first.status_code, first.seconds, first.headers))
-    check("and exact answers go on (%s)" % name, post(Q).cache == "exact")
+    check("and exact answers go on (%s)" % name, until(lambda: hasty(Q).cache == "exact"))
 control("")
-check("it comes back", until(lambda: post("please say how the broken window of the kitchen can be repaired %d"
-                                          % time.monotonic_ns()).status_code == 200 and
-                             post("do tell me how the broken kitchen window can be repaired").cache in ("hit", "exact"), 30))
+check("it comes back", until(lambda: hasty("please say how the broken window of the kitchen can be repaired %d"
+                                           % time.monotonic_ns()).status_code == 200 and
+                             hasty("do tell me how the broken kitchen window can be repaired").cache in ("hit", "exact"), 60))
 
 # ---- a cache in trouble ----
 os.kill(PID, signal.SIGSTOP)
 try:
-    stuck = [post("a question while the cache hangs, number %d" % i) for i in range(5)]
+    stuck = [hasty("a question while the cache hangs, number %d" % i) for i in range(5)]
     check("a cache that hangs fails nothing", all(r.status_code == 200 for r in stuck), [r.status_code for r in stuck])
-    check("and is not waited for", max(r.seconds for r in stuck) < 2, [r.seconds for r in stuck])
+    check("and is not waited for", max(r.seconds for r in stuck) < 10, [r.seconds for r in stuck])
     check("which the header says", stuck[-1].cache == "down", stuck[-1].headers)
 finally:
     os.kill(PID, signal.SIGCONT)
-check("it comes back, too", until(lambda: post(Q).cache == "exact", 30))
+check("it comes back, too", until(lambda: hasty(Q).cache == "exact", 60))
 
 # ---- a model in trouble ----
 names = [n.decode() for n in server.execute_command("SC.LIST")]
 for name in names:
     if b"aged" not in server.execute_command("SC.CAT.LIST", name):
-        server.execute_command("SC.CAT.SET", name, "aged", "MODE", "exact", "TTL", 300, "JITTER", 0, "STALEERROR", 600000)
+        server.execute_command("SC.CAT.SET", name, "aged", "MODE", "exact", "TTL", 2000, "JITTER", 0, "STALEERROR", 600000)
 aged = {"X-Quire-Category": "aged"}
-time.sleep(1.2)
 
 
 def old(status):
@@ -109,9 +111,9 @@ def old(status):
                        headers={**aged, **words})
 
 
-ready = until(lambda: old(None).status_code == 200, 15)
-fresh = old(None)
-time.sleep(0.8)
+# the gateway learns of the category within ten seconds; what is asked again before it is old comes from the cache
+ready = until(lambda: old(None).headers.get("x-quire-cache") == "exact", 60)
+time.sleep(2.2)  # it is old now, however long this takes
 for status in (500, 503, 429):
     reply = old(status)
     check("where the model answers %d an old answer is given" % status, ready and reply.status_code == 200 and

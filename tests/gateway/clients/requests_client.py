@@ -14,7 +14,7 @@ session.mount("http://", HTTPAdapter(max_retries=Retry(total=2, status_forcelist
 
 
 def post(body, **more):
-    return session.post(BASE + "/chat/completions", json=body, timeout=20, **more)
+    return session.post(BASE + "/chat/completions", json=body, timeout=60, **more)
 
 
 text = question("how are you")
@@ -35,7 +35,7 @@ try:
     check("a body that breaks off is seen to", len(seen) < int(broken.headers["Content-Length"]), seen)
 except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ConnectionError) as e:
     check("a body that breaks off is seen to", True, e)
-check("no JSON is passed on", session.post(BASE + "/chat/completions", data=b"{nonsense", timeout=20).status_code == 400)
-reply = session.delete(BASE + "/files/f-1", timeout=20)
+check("no JSON is passed on", session.post(BASE + "/chat/completions", data=b"{nonsense", timeout=60).status_code == 400)
+reply = session.delete(BASE + "/files/f-1", timeout=60)
 check("other methods", reply.json() == {"id": "f-1", "deleted": True}, reply.text)
 end()

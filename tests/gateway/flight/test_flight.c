@@ -160,6 +160,28 @@ static void test_leave_at_wake(void **state)
     }
 }
 
+static void test_whole(void **state)
+{
+    static const uint8_t key[FLIGHT_KEY_BYTES] = {7};
+    struct flight_table *table = flight_table_create(10);
+    struct flight *flight;
+    struct flight_piece piece;
+    (void)state;
+    assert_non_null(table);
+    flight = flight_open(table, key, 1000, &source, NULL);
+    assert_non_null(flight);
+    assert_null(flight_first(flight));
+    assert_true(flight_append(flight, "one ", 4, FLIGHT_KEEP) && flight_append(flight, "two", 3, FLIGHT_KEEP));
+    assert_true(flight_whole(flight, &piece));
+    assert_int_equal(piece.bytes, 7);
+    assert_memory_equal(piece.data, "one two", 7);
+    assert_true(flight_append(flight, ": x", 3, 0));
+    assert_false(flight_whole(flight, &piece)); /* a comment is not kept */
+    flight_finish(flight, FLIGHT_WHOLE);
+    flight_release(flight);
+    flight_table_destroy(table);
+}
+
 static void test_bounds(void **state)
 {
     static const uint8_t key[FLIGHT_KEY_BYTES] = {1};
@@ -258,6 +280,7 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_joined), cmocka_unit_test(test_leave_at_wake),
-                                       cmocka_unit_test(test_bounds), cmocka_unit_test(test_random)};
+                                       cmocka_unit_test(test_whole), cmocka_unit_test(test_bounds),
+                                       cmocka_unit_test(test_random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

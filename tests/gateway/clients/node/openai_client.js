@@ -150,7 +150,7 @@ async function errors() {
     await fails('a connection that breaks', client.chat.completions.create(
         { ...ask(question('breaks'), { stream: true }), model: 'stand-in:close=3' }).then(collect), (e) => e instanceof Error);
     await fails('the client\'s own timeout', client.chat.completions.create(
-        { ...ask(question('late')), model: 'stand-in:late=1500' }, { timeout: 200 }), (e) =>
+        { ...ask(question('late')), model: 'stand-in:late=20000' }, { timeout: 200 }), (e) =>
         e instanceof OpenAI.APIConnectionTimeoutError);
 }
 
@@ -175,7 +175,7 @@ async function abort() {
     for await (const chunk of stream) if (chunk && ++n === 5) break; // which aborts
     await leaves('an abort reaches the model', before);
     const controller = new AbortController();
-    const promise = client.chat.completions.create({ ...ask(question('never')), model: 'stand-in:late=3000' },
+    const promise = client.chat.completions.create({ ...ask(question('never')), model: 'stand-in:late=20000' },
                                                    { signal: controller.signal });
     setTimeout(() => controller.abort(), 100);
     await fails('before the first byte', promise, (e) => e instanceof OpenAI.APIUserAbortError);

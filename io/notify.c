@@ -2,9 +2,9 @@
  * notify.c - the protocol of sd_notify(3), by hand: one datagram to the socket that $NOTIFY_SOCKET names.
  *
  * A path, or a name in the abstract space where it begins with '@'. libsystemd would bring a dependency for these
- * lines. The variables stay set: a server that is asked twice gives the same answer.
+ * lines. The variables stay set: a program that is asked twice gives the same answer.
  */
-#include "server/process/notify.h"
+#include "io/notify.h"
 #include "io/error.h"
 #include <errno.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* notify.h - telling the service manager (systemd) how the server is: ready, alive, stopping. */
-#ifndef QUIRE_SERVER_NOTIFY_H
-#define QUIRE_SERVER_NOTIFY_H
+/* notify.h - telling the service manager (systemd) how a program is: ready, alive, stopping. */
+#ifndef QUIRE_IO_NOTIFY_H
+#define QUIRE_IO_NOTIFY_H
 
 #include "quire.h"
 
@@ -8,7 +8,7 @@
  * sent, which is no reason to stop. */
 int notify_send(const char *lines, struct quire_error *err);
 /* How often the manager wants to hear "WATCHDOG=1", in us; 0: never. A quarter of WATCHDOG_USEC: one
- * that is left out, since a lane was busy, costs nothing yet. */
+ * that is left out, since a loop was busy, costs nothing yet. */
 uint64_t notify_watchdog_us(void);
 
 #endif
