@@ -25,6 +25,12 @@ static inline float code_half(unsigned bits)
  * <y, extra> is put in *dot_extra if extra is not NULL. */
 float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra,
                   float *dot_extra);
+/* The same, and what is known of it afterwards: |r|^2, |y|^2, and <y, extra>, 0 without extra. */
+struct code_measures {
+    double norm2, yy, dot_extra;
+};
+float code_encode_measured(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra,
+                           struct code_measures *out);
 /* r ~ f * y. */
 void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r);
 
