@@ -13,6 +13,7 @@
  * over all twelve at 4 bits and costs sorting; rejected.
  */
 #include "index/vector/codes.h"
+#include "io/bytes.h"
 #include <assert.h>
 #include <math.h>
 
@@ -149,11 +150,13 @@ float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *cod
     return f;
 }
 
-void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r)
+void code_decode(const uint8_t *restrict code, uint32_t code_dim, unsigned bits, float f, float *restrict r)
 {
     float half = code_half(bits);
     unsigned mask = (1u << bits) - 1;
-    for (uint32_t i = 0; i < code_dim; i++)
+    for (uint32_t i = 0; bits == 8 && i < code_dim; i++) /* as a compiler can put it into vectors */
+        r[i] = f * ((float)code[i] - half);
+    for (uint32_t i = 0; bits < 8 && i < code_dim; i++)
         r[i] = f * ((float)((unsigned)code[i * bits / 8] >> (i * bits % 8) & mask) - half);
 }
 
@@ -179,6 +182,15 @@ void code_group_put(uint8_t *group, uint32_t slot, const uint8_t *code, uint32_t
             unsigned level = (unsigned)code[(i + d) * bits / 8] >> ((i + d) * bits % 8) & mask;
             group[place.byte + d] |= (uint8_t)(level << place.shift);
         }
+    }
+}
+
+void code_group_put_signs(uint8_t *group, uint32_t slot, const uint8_t *levels, uint32_t code_dim)
+{
+    for (uint32_t i = 0; i < code_dim; i += 4) {
+        struct group_place place = group_place(slot, i / 4, 1);
+        uint32_t signs = bytes_load_u32(levels + i) >> 7 & 0x01010101;
+        bytes_store_u32(group + place.byte, bytes_load_u32(group + place.byte) | signs << place.shift);
     }
 }
 

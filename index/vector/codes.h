@@ -49,6 +49,8 @@ static inline size_t code_group_bytes(uint32_t code_dim, unsigned bits)
 
 /* Puts a code as code_encode writes it into place `slot` < CODE_GROUP of a group, whose bits there are zero. */
 void code_group_put(uint8_t *group, uint32_t slot, const uint8_t *code, uint32_t code_dim, unsigned bits);
+/* The same of 1 bit: the highest bits of the levels of a code of 8 bits, which are its signs. */
+void code_group_put_signs(uint8_t *group, uint32_t slot, const uint8_t *levels, uint32_t code_dim);
 /* The code at place `slot`, as it was put. */
 void code_group_get(const uint8_t *group, uint32_t slot, uint32_t code_dim, unsigned bits, uint8_t *code);
 
