@@ -1,11 +1,11 @@
 /*
- * filter_sums.c - comparisons of sums (.r + .c > 9990, .price - .paid <= 10): whether numbers within bounds can make one
- * true.
+ * filter_sums.c - comparisons of sums (.r + .c > 9990, .price - .paid <= 10): whether numbers within bounds can make
+ * one true.
  *
- * A sum that is rounded does not fall when one of its terms rises, so that its least and its most are those of the least
- * and the most of its terms, to the last bit. Nothing that matches is left out. Where a field stood twice its two places
- * would be bounded apart; that is right as well, but whoever looks for the bound of one field wants the answer to change
- * once along its values.
+ * A sum that is rounded does not fall when one of its terms rises, so that its least and its most are those of the
+ * least and the most of its terms, to the last bit. Nothing that matches is left out. Where a field stood twice its two
+ * places would be bounded apart; that is right as well, but whoever looks for the bound of one field wants the answer
+ * to change once along its values.
  */
 #include "index/attribute/filter_priv.h"
 #include <assert.h>

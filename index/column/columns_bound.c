@@ -1,9 +1,9 @@
 /*
  * columns_bound.c - what a comparison of sums over several fields says of each of them alone.
  *
- * `.r + .c > 9990` cannot hold where .r plus the largest .c is no more than that. So of the values of .r, which a column
- * has in order, only the last ones can be in a row that matches: where they begin is found by bisection, with the
- * comparison itself (filter_sums.c), and how many rows have them is known to their sets. The rows of the field that
+ * `.r + .c > 9990` cannot hold where .r plus the largest .c is no more than that. So of the values of .r, which a
+ * column has in order, only the last ones can be in a row that matches: where they begin is found by bisection, with
+ * the comparison itself (filter_sums.c), and how many rows have them is known to their sets. The rows of the field that
  * leaves the fewest are what the comparison is then asked about.
  *
  * All of it needs that each row has a number in each field; what else a row may have is not bounded by a column's

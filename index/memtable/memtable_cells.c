@@ -10,8 +10,8 @@
  * later (docs/performance.md has both measured).
  *
  * Each 32 rows of a cell have sketches, of 1 bit for each dimension: with an eighth of what a search would read they
- * show that most rows of a cell are too far away (memtable_search.c). They are interleaved, and so made at once when the
- * last of the rows comes; no reader looks at them before.
+ * show that most rows of a cell are too far away (memtable_search.c). They are interleaved, and so made at once when
+ * the last of the rows comes; no reader looks at them before.
  *
  * The change to cells happens inside the put that passes MEMTABLE_FLAT_ROWS: all rows get codes in the space that they
  * define (their mean; under inner product their longest with headroom). Under cosine the mean stays zero, so that codes
@@ -225,8 +225,8 @@ static struct cell_group *group_new(struct memtable *table, struct cell *cell, u
 }
 
 /* Sketches of the rows before number n of the cell, where n ends groups that have some: they are full, but readers do
- * not know it yet. With y the levels of 1 bit, +-1/2, and x what a code of 8 bits says, <x, y> is half the sum of what is
- * x without its signs. */
+ * not know it yet. With y the levels of 1 bit, +-1/2, and x what a code of 8 bits says, <x, y> is half the sum of what
+ * is x without its signs. */
 static void sketch_groups(struct cell *cell, uint32_t n, uint32_t code_dim)
 {
     if (n % CODE_GROUP != 0)

@@ -105,9 +105,9 @@ struct key_map {
 #define CELL_ROWS_MAX 256u
 #define CELL_GROUPS   (CELL_ROWS_MAX / CELL_GROUP)
 
-/* Rows with their codes. What is before the cell's n is not changed but for rows, which become MEMTABLE_NONE. Two groups
- * that are full have sketches of their rows, in the second one: the codes of 1 bit (codes.h) of what the codes of 8 bits
- * say, interleaved, with an f of their own. */
+/* Rows with their codes. What is before the cell's n is not changed but for rows, which become MEMTABLE_NONE. Two
+ * groups that are full have sketches of their rows, in the second one: the codes of 1 bit (codes.h) of what the codes
+ * of 8 bits say, interleaved, with an f of their own. */
 struct cell_group {
     struct cell *cell;
     atomic_uint rows[CELL_GROUP];

@@ -4,8 +4,8 @@
  * Every distance that is answered comes from one function of the query and what is stored (score): the elements where
  * they are kept, directly and without cancellation, or the 8-bit code against the query as floats, as a sealed segment
  * does it. Cells are gone through with the query's levels instead, many codes at a time: first the sketches of a cell,
- * then the codes of the rows that those do not show to be beyond the k-th distance. A row whose estimate is beyond it by
- * more than the levels can err is left at that, before anything else of it is looked at.
+ * then the codes of the rows that those do not show to be beyond the k-th distance. A row whose estimate is beyond it
+ * by more than the levels can err is left at that, before anything else of it is looked at.
  *
  * Under a test, columns say which rows may pass (memtable_columns.c), and only those are looked at; the test itself is
  * asked about a row that is near enough to be answered.

@@ -640,71 +640,6 @@ static void test_several_fields(void **state)
     support_table_fini(&t);
 }
 
-/* A sum of some of the fields, each once, and constants. */
-static void put_sum(struct random *r, FILE *to, const char **names, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        fprintf(to, "%s.%s", i == 0 ? "" : random_below(r, 2) ? " + " : " - ", names[i]);
-    if (n == 0 || random_below(r, 2))
-        fprintf(to, "%s%.3f", n == 0 ? "" : random_below(r, 2) ? " + " : " - ", (double)random_below(r, 12000) / 2);
-}
-
-static struct filter *random_sums(struct random *r)
-{
-    static const char *const compares[] = {"<", "<=", ">", ">="}, *const all[] = {"a", "b", "x", "flag", "zero"};
-    const char *names[SUPPORT_COUNT(all)];
-    char *text = NULL;
-    size_t bytes;
-    FILE *to = open_memstream(&text, &bytes);
-    uint32_t first = (uint32_t)random_below(r, SUPPORT_COUNT(all)), n = 2 + (uint32_t)random_below(r, 3);
-    for (uint32_t i = 0; i < n; i++)
-        names[i] = all[(first + i) % SUPPORT_COUNT(all)];
-    uint32_t left = (uint32_t)random_below(r, n + 1);
-    put_sum(r, to, names, left);
-    fprintf(to, " %s ", compares[random_below(r, 4)]);
-    put_sum(r, to, names + left, n - left);
-    if (random_below(r, 4) == 0)
-        fprintf(to, " %s .a < 4000", random_below(r, 2) ? "and" : "or");
-    fclose(to);
-    struct filter *filter = compile(text, NULL);
-    free(text);
-    return filter;
-}
-
-/* What bounds leave is what matches row by row: fields that are numbers in every row, narrowed or not. */
-static void test_bounded_sums(void **state)
-{
-    static const char *const texts[] = {
-        ".a + .b > 9990",        ".a + .b >= 9998",       ".a + .b > 10000",           ".a - .b < -4980",
-        "9990 < .a + .b",        ".huge + .a > .b",       ".gap + .a > 9990",          ".a + .a > 9990",
-        ".a * .b > 20000000",    "not (.a + .b <= 9990)", ".a + .b > 9980 and .x > 1", ".a + .b + .zero > 9995",
-        ".x + .a <= .b - 4990.5"};
-    struct support_columns *s = *state;
-    struct support_table t;
-    struct random r;
-    char json[240];
-    support_table_init(&t, 6000);
-    random_init(&r, 31);
-    for (uint32_t row = 0; row < t.n; row++) {
-        uint32_t a = (uint32_t)random_below(&r, 5000), b = (uint32_t)random_below(&r, 5000);
-        snprintf(json, sizeof json, "{\"a\":%u,\"b\":%u,\"x\":%.17g,\"flag\":%s,\"zero\":%s,\"huge\":%s%s}", a, b,
-                 ((double)random_below(&r, 1u << 30) - (1u << 29)) / 1e5, row % 3 ? "true" : "false",
-                 row % 2 ? "0" : "-0", row % 500 ? "1e307" : "-1e308", row == 77 ? "" : ",\"gap\":1");
-        support_table_put(&t, row, NULL, 0, json);
-    }
-    struct columns *columns = write_and_open(&t, NULL, UINT64_MAX, s->path);
-    for (size_t i = 0; i < SUPPORT_COUNT(texts) + 300; i++) {
-        struct filter *filter = i < SUPPORT_COUNT(texts) ? compile(texts[i], NULL) : random_sums(&r);
-        roaring_bitmap_t *within = i % 3 == 0 ? random_rows(&r, t.n, 100) : NULL;
-        assert_false(check_select(&t, columns, filter, within, NULL));
-        if (within)
-            roaring_bitmap_free(within);
-        filter_unref(filter);
-    }
-    columns_close(columns);
-    support_table_fini(&t);
-}
-
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
 
 #define SCOPE_TENANTS 40u
@@ -1025,7 +960,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_attributes, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_ranges, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_several_fields, support_columns_set_up, support_columns_tear_down),
-        cmocka_unit_test_setup_teardown(test_bounded_sums, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_scopes, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_tenant_bytes, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(test_flipped_bytes, support_columns_set_up, support_columns_tear_down),
