@@ -108,4 +108,14 @@ bool filter_test_member(const struct filter *filter, const struct filter_part *p
 /* The fields of a TEST or a MIXED: into fields[FILTER_FIELDS_MAX]; how many. 0: it asks for the element's name as
  * well, which columns do not know. */
 uint32_t filter_part_fields(const struct filter *filter, const struct filter_part *part, uint32_t *fields);
+
+/* Whether a MIXED compares sums: two sides of fields, each of which stands once, and constants of at most
+ * FILTER_SUM_MAX, with + and -, by < <= > or >=. */
+#define FILTER_SUM_MAX 1e200 /* so that no sum of such numbers is infinite */
+bool filter_compares_sums(const struct filter *filter, const struct filter_part *part);
+/* Of such a one: false where no numbers from low[i] to high[i] of field i, none beyond FILTER_SUM_MAX, make it true.
+ * With all but one field fixed it changes once at most along that field's numbers. */
+bool filter_sums_may_match(const struct filter *filter, const struct filter_part *part, const double *low,
+                           const double *high);
+
 #endif

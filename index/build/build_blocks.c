@@ -9,6 +9,7 @@
  */
 #include "index/build/build_priv.h"
 #include "index/cluster/partition.h"
+#include "index/vector/near.h"
 #include "io/array.h"
 #include "io/bitmap.h"
 #include "io/bytes.h"
@@ -23,6 +24,12 @@
 struct weighted {
     uint32_t row, weight;
 };
+
+/* A target as one number: the heavier the less, then by row. */
+static inline near_t target_of(struct weighted w)
+{
+    return (near_t)(UINT32_MAX - w.weight) << 32 | w.row;
+}
 
 struct batch {
     struct build *b;
@@ -39,7 +46,7 @@ struct batch {
 struct scratch {
     struct weighted *table; /* open addressing; weight 0: free */
     uint32_t table_mask;
-    struct weighted *targets; /* those found */
+    near_t *targets; /* those found, as target_of has them; twice as much behind them, to sort */
     uint32_t *sorted;
     uint8_t *edges;      /* encoded */
     uint8_t *edge_codes; /* of as many */
@@ -62,7 +69,7 @@ static int scratch_init(struct scratch *s, const struct build *b)
     memset(s, 0, sizeof *s);
     s->table = calloc(size, sizeof *s->table);
     s->table_mask = (uint32_t)size - 1;
-    s->targets = malloc(sizeof *s->targets * (most + 1));
+    s->targets = malloc(sizeof *s->targets * 3 * (most + 1));
     s->sorted = malloc(sizeof *s->sorted * (most + 1));
     s->edges = malloc((size_t)p->block_bytes + 8 * (most + 1));
     s->edge_codes = malloc(p->block_bytes);
@@ -92,16 +99,7 @@ static void add_weight(struct scratch *s, uint32_t row, uint32_t weight)
     s->table[at].weight += weight;
 }
 
-static int by_weight(const void *a, const void *b)
-{
-    const struct weighted *x = a, *y = b;
-    if (x->weight != y->weight)
-        return x->weight > y->weight ? -1 : 1;
-    return x->row < y->row ? -1 : 1;
-}
-
-/* All targets of rows begin..end outside their block, whose rows are first..first + n; heaviest first, into
- * s->targets. */
+/* All targets of rows begin..end outside their block, whose rows are first..first + n, into s->targets. */
 static uint32_t collect_targets(const struct batch *batch, struct scratch *s, uint32_t first, uint32_t n,
                                 uint32_t begin_row, uint32_t end_row)
 {
@@ -124,10 +122,9 @@ static uint32_t collect_targets(const struct batch *batch, struct scratch *s, ui
     uint32_t found = 0;
     for (uint32_t at = 0; at <= s->table_mask; at++)
         if (s->table[at].weight) {
-            s->targets[found++] = s->table[at];
+            s->targets[found++] = target_of(s->table[at]);
             s->table[at].weight = 0;
         }
-    qsort(s->targets, found, sizeof *s->targets, by_weight);
     return found;
 }
 
@@ -137,15 +134,20 @@ static uint32_t choose_edges(struct scratch *s, uint32_t found, uint32_t first, 
                              uint8_t *out, uint32_t *bytes)
 {
     uint32_t keep = found < space / (code + 1) ? found : space / (code + 1);
+    near_t *rows = s->targets + found, *spare = rows + found;
     *bytes = 0;
-    while (keep > 0) {
+    for (uint32_t of = found; keep > 0;) {
+        near_select(s->targets, of, keep);
         for (uint32_t i = 0; i < keep; i++)
-            s->sorted[i] = s->targets[i].row;
-        array_sort_u32(s->sorted, keep);
+            rows[i] = near_row(s->targets[i]);
+        near_keep_sorted(rows, keep, keep, spare);
+        for (uint32_t i = 0; i < keep; i++)
+            s->sorted[i] = near_row(rows[i]);
         *bytes = block_edges_encode(s->sorted, keep, first, out);
         if (*bytes + keep * code <= space)
             return keep;
         uint32_t fewer = (uint32_t)((uint64_t)keep * space / (*bytes + keep * code));
+        of = keep;
         keep = fewer < keep ? fewer : keep - 1;
     }
     *bytes = 0;
@@ -207,20 +209,17 @@ static int make_lists(const struct batch *batch, struct scratch *s, uint32_t fir
 static void encode_q8(const struct build *b, struct scratch *s, uint32_t block, uint8_t *to, uint8_t *factor)
 {
     const float *centre = b->centres + (size_t)block * b->space.code_dim;
-    double norm2 = 0;
-    float dot;
+    struct code_measures m;
     if (space_row(&b->space, s->vector, s->rotated) > 0) { /* a zero vector is in no direction from a centre */
         memset(to, 0, b->space.code_dim);
         bytes_store_f32(factor, ZERO_VECTOR_A);
         bytes_store_f32(factor + 4, 0);
         return;
     }
-    for (uint32_t i = 0; i < b->space.code_dim; i++) {
+    for (uint32_t i = 0; i < b->space.code_dim; i++)
         s->rotated[i] -= centre[i];
-        norm2 += (double)s->rotated[i] * s->rotated[i];
-    }
-    float f = code_encode(s->rotated, b->space.code_dim, 8, to, centre, &dot);
-    bytes_store_f32(factor, (float)(norm2 + 2.0 * f * dot));
+    float f = code_encode_measured(s->rotated, b->space.code_dim, 8, to, centre, &m);
+    bytes_store_f32(factor, (float)(m.norm2 + 2.0 * f * m.dot_extra));
     bytes_store_f32(factor + 4, f);
 }
 

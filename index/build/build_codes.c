@@ -43,24 +43,17 @@ void build_encode_residual(const struct build *b, const uint8_t *raw, const floa
                            float *x, uint8_t *code, struct residual *out)
 {
     uint32_t dim = b->space.code_dim;
-    float half = code_half(bits), dot;
-    double norm2 = 0, yy = 0;
+    struct code_measures m;
     build_vector(b, raw, v);
     float apart = space_row(&b->space, v, x);
-    for (uint32_t d = 0; d < dim; d++) {
+    for (uint32_t d = 0; d < dim; d++)
         x[d] -= centre[d];
-        norm2 += (double)x[d] * x[d];
-    }
-    float f = code_encode(x, dim, bits, code, centre, &dot);
-    for (uint32_t d = 0; d < dim; d++) {
-        float y = (float)((unsigned)code[d * bits / 8] >> (d * bits % 8) & ((1u << bits) - 1)) - half;
-        yy += (double)y * y;
-    }
+    float f = code_encode_measured(x, dim, bits, code, centre, &m);
     /* 1/cos^2(y, r) = |y|^2 |r|^2 / <r,y>^2 with <r,y> = |r|^2 / f */
-    *out = (struct residual){.a = (float)(norm2 + 2.0 * f * dot) + apart,
+    *out = (struct residual){.a = (float)(m.norm2 + 2.0 * f * m.dot_extra) + apart,
                              .f = f,
-                             .norm2 = norm2,
-                             .error = norm2 > 0 ? fmax(0, yy * f * f / norm2 - 1) : 0};
+                             .norm2 = m.norm2,
+                             .error = m.norm2 > 0 ? fmax(0, m.yy * f * f / m.norm2 - 1) : 0};
 }
 
 static int encode_range(void *context, uint64_t begin, uint64_t end)

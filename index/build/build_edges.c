@@ -19,6 +19,7 @@
 
 #define ALPHA          1.5f
 #define MEMBERS_WANTED 1700u /* rows measured per row when looking for neighbours */
+#define MEMBERS_BRIEF  1000u /* the same in a seal (docs/performance.md: recall .002 to .004 lower at equal effort) */
 #define MEMBERS_KNOWN  500u  /* of a row whose edges in another index are known */
 #define GROUPS_MIN     4u
 #define GROUPS_MAX     48u
@@ -33,7 +34,8 @@ void build_edges_fini(struct edges *edges)
 
 struct neighbours_config build_neighbours_config(const struct build *b)
 {
-    uint32_t capacity = b->params.slots_per_block, groups = MEMBERS_WANTED / capacity;
+    bool brief = b->merge && b->merge->brief;
+    uint32_t capacity = b->params.slots_per_block, groups = (brief ? MEMBERS_BRIEF : MEMBERS_WANTED) / capacity;
     uint32_t known = MEMBERS_KNOWN / capacity;
     groups = groups < GROUPS_MIN ? GROUPS_MIN : groups > GROUPS_MAX ? GROUPS_MAX : groups;
     known = known < GROUPS_MIN ? GROUPS_MIN : known > groups ? groups : known;

@@ -21,8 +21,9 @@
  *
  * A seal in the background is calibrated in brief, with BRIEF_QUERIES queries, in steps twice as large, and what lies
  * beyond RENEWED_LAST with a quarter of them; the margin, which is of standard errors, grows by itself. Where the
- * collection has a segment of about that size it goes by the curve of that, as a merge does. Measured like a build, the
- * curve took two thirds of a seal's time (docs/performance.md), and seals hold writers up.
+ * collection has a segment of about that size it goes by the curve of that: whole, if all queries find at BRIEF_TESTED
+ * no less than it says, and a sample of them beyond; as a merge does otherwise. Measured like a build, the curve took
+ * two thirds of a seal's time (docs/performance.md), and seals hold writers up.
  *
  * Small inputs (fewer than ROWS_MIN rows) are not calibrated; the search then uses a fixed rule, and inspect says so.
  */
@@ -63,6 +64,7 @@
 #define MARGIN_ESTIMATES 3.0
 #define RENEWED_FIRST    0.9f  /* a merge measures from the last step below this recall of the curve before */
 #define RENEWED_LAST     0.96f /* up to this one */
+#define BRIEF_TESTED     0.95f /* where a seal asks whether the curve before holds */
 #define CHECK_SHARE      6u    /* one query in so many is asked beyond, at one point */
 #define CHECK_ERRORS     1.5   /* standard errors by which that may lie below the curve, which has a margin itself */
 #define NAMED            160u  /* rows of a batch that a device names per query: TRUTH_K, some held out, more */
@@ -473,21 +475,50 @@ static int climb(struct ladder *l, float recall_wanted, unsigned stride)
 
 /* ---- a curve from before ----------------------------------------------------------------------------------------- */
 
-/* Whether a sample of the queries finds in the middle of the rest what the curve says. */
-static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
+/* Whether every step-th query finds at a point what the curve says, but for so many standard errors. */
+static int point_holds(struct ladder *l, const struct calibration_point *point, uint32_t step, double errors,
+                       bool *holds)
 {
-    const struct calibration_point *point = &l->before[(begin + l->n_before) / 2];
-    int rc = ask(l, point->effort, CHECK_SHARE);
-    double n = asked_of(l, CHECK_SHARE), mean = (double)l->n_found / n;
+    int rc = ask(l, point->effort, step);
+    double n = asked_of(l, step), mean = (double)l->n_found / n;
     double variance = fmax((double)l->squares / n - mean * mean, 0);
     double error = sqrt(variance / n) / l->k, beyond = mean / l->k - point->recall;
-    *holds = beyond >= -CHECK_ERRORS * error; /* above it, the curve asks for more effort than is needed, no less */
+    *holds = beyond >= -errors * error; /* above it, the curve asks for more effort than is needed, no less */
     return rc;
+}
+
+/* The same of the middle of the rest, by a sample of the queries. */
+static int rest_holds(struct ladder *l, uint32_t begin, bool *holds)
+{
+    return point_holds(l, &l->before[(begin + l->n_before) / 2], CHECK_SHARE, CHECK_ERRORS, holds);
+}
+
+/* Takes the whole curve from before if the queries find what it says where most is asked for, and a sample of them what
+ * it says beyond. */
+static int take_curve(struct ladder *l, bool *taken)
+{
+    uint32_t at = 0;
+    while (at + 1 < l->n_before && l->before[at].recall < BRIEF_TESTED)
+        at++;
+    *taken = false;
+    if (l->n_before > steps_max(l) || l->before[at].recall < BRIEF_TESTED)
+        return 0;
+    int rc = point_holds(l, &l->before[at], 1, 0, taken);
+    if (rc == 0 && *taken && at + 1 < l->n_before)
+        rc = rest_holds(l, at + 1, taken);
+    if (rc < 0 || !*taken)
+        return rc;
+    memcpy(l->points, l->before, sizeof *l->points * l->n_before);
+    l->n_points = l->n_before;
+    return 0;
 }
 
 static int climb_by(struct ladder *l)
 {
     bool holds = false;
+    int rc = is_brief(l->c->b) ? take_curve(l, &holds) : 0;
+    if (rc < 0 || holds)
+        return rc;
     /* begins with the points of the curve before that are below what is measured anew */
     uint32_t below = 0, taken = 0;
     while (below < l->n_before && below < steps_max(l) / 2 && l->before[below].recall < RENEWED_FIRST)
@@ -498,7 +529,7 @@ static int climb_by(struct ladder *l)
         l->effort_next = l->before[taken].effort;
     }
     l->n_points = taken;
-    int rc = climb(l, RENEWED_LAST, 2);
+    rc = climb(l, RENEWED_LAST, 2);
     /* moves them by what the next, which was measured, differs from that curve */
     float by = taken > 0 && l->n_points > taken ? l->points[taken].recall - l->before[taken].recall : 0;
     for (uint32_t i = 0; i < taken && l->n_points > taken; i++)

@@ -13,12 +13,14 @@
  * A row that lacks a required field does not match, whatever else holds: that is taken away last.
  *
  * Working sets are over a universe. Where `within` has few rows it is those, and where one of the conditions that must
- * hold leaves few rows (an equality on a name, a narrow range), it is those: all else is then asked about them alone.
+ * hold leaves few rows (an equality on a name, a narrow range, what a comparison of sums over several fields leaves of
+ * one of them: columns_bound.c), it is those: all else is then asked about them alone.
  * The cost is one of the rows that are left, not of the segment.
  *
  * Of two operands the deeper is worked out first, so that there are never more sets at a time than the logarithm of the
  * filter's length.
  */
+#include "index/column/columns_bound.h"
 #include "index/column/columns_priv.h"
 #include "io/bytes.h"
 #include <assert.h>
@@ -507,29 +509,59 @@ static int stored(const roaring_bitmap_t *rows, uint64_t n_rows, struct row_set 
     return n > UINT32_MAX || !row_set_is_valid(out, n_rows) ? QUIRE_EINVALID : 0;
 }
 
-/* The condition that must hold and leaves the fewest rows, if those are no more than *n. */
-static const struct filter_part *fewest(const struct selecting *s, const struct filter_part *part, uint64_t *n)
+/* What must hold and leaves few rows: a test, or the bound that a comparison of several fields sets to one. */
+struct narrowing {
+    const struct filter_part *part; /* NULL: nothing */
+    struct columns_bound bound;     /* of a MIXED */
+    uint64_t n;                     /* rows, at most */
+};
+
+static int take_narrowing(struct taker *t, const struct narrowing *by)
 {
-    if (part->kind == FILTER_AND) {
-        const struct filter_part *left = fewest(s, part->left, n), *right = fewest(s, part->right, n);
-        return right ? right : left;
-    }
-    const struct column *c = part->kind == FILTER_TEST ? column_of(s, part->field) : NULL;
-    struct taker counter = {.s = s, .limit = *n};
-    bool cheap = c && part->numbers_known && part->strings_listed;
-    if (!cheap || take_test(&counter, c, part) < 0)
-        return NULL;
-    *n = counter.n;
-    return part;
+    if (by->part->kind == FILTER_MIXED)
+        return take_values(t, by->bound.table, by->bound.first, by->bound.end);
+    return take_test(t, column_of(t->s, by->part->field), by->part);
 }
 
-/* Universe of the rows that a test leaves, or may; *rows: owned by the caller. */
-static int narrow_to_test(struct selecting *s, const struct filter_part *part, uint64_t n, uint32_t **rows)
+/* `by` if that is no more than the best one so far, which it becomes. */
+static void narrow_by(const struct selecting *s, struct narrowing by, struct narrowing *best)
 {
-    struct taker lister = {.s = s, .limit = n, .rows = malloc(sizeof(uint32_t) * (n + 1))};
+    struct taker counter = {.s = s, .limit = best->n};
+    if (take_narrowing(&counter, &by) < 0)
+        return;
+    *best = by;
+    best->n = counter.n;
+}
+
+static void narrow_by_bounds(const struct selecting *s, const struct filter_part *part, struct narrowing *best)
+{
+    struct columns_bound bounds[FILTER_FIELDS_MAX];
+    uint32_t n = columns_bound_sums(s->columns, s->filter, part, bounds);
+    for (uint32_t i = 0; i < n; i++)
+        narrow_by(s, (struct narrowing){.part = part, .bound = bounds[i]}, best);
+}
+
+/* The conditions that must hold: *best becomes the one that leaves the fewest rows, if those are no more than its n. */
+static void find_fewest(const struct selecting *s, const struct filter_part *part, struct narrowing *best)
+{
+    bool is_cheap = part->kind == FILTER_TEST && part->numbers_known && part->strings_listed;
+    if (part->kind == FILTER_AND) {
+        find_fewest(s, part->left, best);
+        find_fewest(s, part->right, best);
+    } else if (is_cheap && column_of(s, part->field)) {
+        narrow_by(s, (struct narrowing){.part = part}, best);
+    } else if (part->kind == FILTER_MIXED) {
+        narrow_by_bounds(s, part, best);
+    }
+}
+
+/* Universe of the rows that a condition leaves, or may; *rows: owned by the caller. */
+static int narrow_to(struct selecting *s, const struct narrowing *by, uint32_t **rows)
+{
+    struct taker lister = {.s = s, .limit = by->n, .rows = malloc(sizeof(uint32_t) * (by->n + 1))};
     if (!lister.rows)
         return QUIRE_ENOMEM;
-    int rc = take_test(&lister, column_of(s, part->field), part);
+    int rc = take_narrowing(&lister, by);
     if (rc < 0) {
         free(lister.rows);
         return rc;
@@ -542,11 +574,13 @@ static int narrow_to_test(struct selecting *s, const struct filter_part *part, u
 /* What the filter can leave at most: `within`, or the rows of one condition, where those are few; otherwise all. */
 static int choose_universe(struct selecting *s, const struct row_set *within, uint32_t **rows)
 {
-    uint64_t few = s->columns->n_rows / FEW_SHARE, n = within && within->n < few ? within->n : few;
-    const struct filter_part *part = n ? fewest(s, filter_root(s->filter), &n) : NULL;
+    uint64_t few = s->columns->n_rows / FEW_SHARE;
+    struct narrowing best = {.n = within && within->n < few ? within->n : few};
+    if (best.n > 0)
+        find_fewest(s, filter_root(s->filter), &best);
     s->universe = (struct universe){NULL, s->columns->n_rows};
-    if (part)
-        return narrow_to_test(s, part, n, rows);
+    if (best.part)
+        return narrow_to(s, &best, rows);
     if (!within || within->n > few)
         return 0;
     *rows = malloc(sizeof **rows * (within->n + 1ull));

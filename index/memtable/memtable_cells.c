@@ -9,6 +9,10 @@
  * centre and its share of a split: a tenth of what linking a row into a graph costs, and nothing is left to be done
  * later (docs/performance.md has both measured).
  *
+ * Each 32 rows of a cell have sketches, of 1 bit for each dimension: with an eighth of what a search would read they
+ * show that most rows of a cell are too far away (memtable_search.c). They are interleaved, and so made at once when
+ * the last of the rows comes; no reader looks at them before.
+ *
  * The change to cells happens inside the put that passes MEMTABLE_FLAT_ROWS: all rows get codes in the space that they
  * define (their mean; under inner product their longest with headroom). Under cosine the mean stays zero, so that codes
  * made before the change stay what they are; where they are all that is kept of a vector (coded) the cell's copy
@@ -37,12 +41,26 @@
 #define CELL_ROWS_LEAST (CELL_ROWS_MAX / 8)
 #define MEANS_ROUNDS    4u
 
+_Static_assert(CODE_GROUP % CELL_GROUP == 0 && CELL_ROWS_MAX % CODE_GROUP == 0, "groups that have sketches end a cell");
+
 /* ---- distances to centres ---------------------------------------------------------------------------------------- */
 
 const uint32_t memtable_iota[GAUGE_PROBES] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                               16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
                                               32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
                                               48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+
+void memtable_code_distances_among(uint32_t code_dim, const struct code_query *query, const uint8_t *codes,
+                                   const float *f, const float *norm2, const uint32_t *among, uint32_t n, float *out)
+{
+    int32_t dots[CELL_GROUP];
+    assert(n <= CELL_GROUP);
+    kernels()->code_dot[3](query->levels, codes, code_dim, among, n, code_dim, dots);
+    for (uint32_t i = 0; i < n; i++) {
+        float d = query->norm2 + norm2[among[i]] - 2 * f[among[i]] * code_query_dot(query, dots[i], code_half(8));
+        out[i] = d > 0 ? d : 0;
+    }
+}
 
 void memtable_code_distances(uint32_t code_dim, const struct code_query *query, const uint8_t *codes, const float *f,
                              const float *norm2, uint32_t n, float *out)
@@ -193,19 +211,44 @@ static void cell_free(struct memtable *table, struct cell *cell)
     memtable_block_free(table, cell);
 }
 
-static struct cell_group *group_new(struct memtable *table, struct cell *cell)
+/* Group number i of the cell; the last one of those that have sketches together has space for them. */
+static struct cell_group *group_new(struct memtable *table, struct cell *cell, uint32_t i)
 {
-    struct cell_group *group = memtable_block_alloc(table, sizeof *group + (size_t)CELL_GROUP * table->space.code_dim);
-    if (group)
+    uint32_t code_dim = table->space.code_dim;
+    size_t sketches = i % SKETCH_GROUPS == SKETCH_GROUPS - 1 ? code_group_bytes(code_dim, 1) : 0;
+    struct cell_group *group = memtable_block_alloc(table, sizeof *group + sketches + (size_t)CELL_GROUP * code_dim);
+    if (group) {
         group->cell = cell;
+        group->codes_at = (uint32_t)sketches;
+    }
     return group;
+}
+
+/* Sketches of the rows before number n of the cell, where n ends groups that have some: they are full, but readers do
+ * not know it yet. With y the levels of 1 bit, +-1/2, and x what a code of 8 bits says, <x, y> is half the sum of what
+ * is x without its signs. */
+static void sketch_groups(struct cell *cell, uint32_t n, uint32_t code_dim)
+{
+    if (n % CODE_GROUP != 0)
+        return;
+    uint8_t *sketches = cell->groups[n / CELL_GROUP - 1]->bytes;
+    memset(sketches, 0, code_group_bytes(code_dim, 1));
+    for (uint32_t i = n - CODE_GROUP; i < n; i++) {
+        struct cell_group *group = cell->groups[i / CELL_GROUP];
+        uint32_t at = i % CELL_GROUP, sizes = 0; /* of 2 u - 255 */
+        const uint8_t *code = memtable_group_codes(group) + (size_t)at * code_dim;
+        for (uint32_t d = 0; d < code_dim; d++)
+            sizes += (uint32_t)abs(2 * code[d] - 255);
+        group->sketch_f[at] = group->f[at] > 0 ? group->norm2[at] / (group->f[at] * (float)sizes / 4) : 0;
+        code_group_put_signs(sketches, i % CODE_GROUP, code, code_dim);
+    }
 }
 
 static void group_put(struct cell_group *group, uint32_t at, uint32_t code_dim, const struct entry *entry)
 {
     group->f[at] = entry->f;
     group->norm2[at] = entry->norm2;
-    memcpy(group->codes + (size_t)at * code_dim, entry->code, code_dim);
+    memcpy(memtable_group_codes(group) + (size_t)at * code_dim, entry->code, code_dim);
     atomic_store_explicit(&group->rows[at], entry->row, memory_order_relaxed);
 }
 
@@ -220,11 +263,12 @@ static struct cell *cell_new(struct memtable *table, struct halving *h, const st
     cell->f = code_encode(h->a, h->code_dim, 8, cell->code, NULL, NULL);
     cell->norm2 = (float)memtable_norm2(h->a, h->code_dim);
     for (uint32_t i = 0; i < n; i++) {
-        if (i % CELL_GROUP == 0 && !(cell->groups[i / CELL_GROUP] = group_new(table, cell))) {
+        if (i % CELL_GROUP == 0 && !(cell->groups[i / CELL_GROUP] = group_new(table, cell, i / CELL_GROUP))) {
             cell_free(table, cell);
             return NULL;
         }
         group_put(cell->groups[i / CELL_GROUP], i % CELL_GROUP, h->code_dim, &entries[i]);
+        sketch_groups(cell, i + 1, h->code_dim);
     }
     atomic_init(&cell->n, n);
     return cell;
@@ -318,11 +362,11 @@ static void gather(const struct memtable *table, const struct cell *cell, struct
 {
     uint32_t n = atomic_load(&cell->n), code_dim = table->space.code_dim;
     for (uint32_t i = 0; i < n; i++) {
-        const struct cell_group *group = cell->groups[i / CELL_GROUP];
+        struct cell_group *group = cell->groups[i / CELL_GROUP];
         uint32_t at = i % CELL_GROUP, row = atomic_load_explicit(&group->rows[at], memory_order_relaxed);
         if (row != MEMTABLE_NONE)
-            r->entries[r->n_entries++] =
-                (struct entry){group->codes + (size_t)at * code_dim, group->f[at], group->norm2[at], row};
+            r->entries[r->n_entries++] = (struct entry){memtable_group_codes(group) + (size_t)at * code_dim,
+                                                        group->f[at], group->norm2[at], row};
     }
 }
 
@@ -684,7 +728,7 @@ static int cell_with_space(struct memtable *table, struct cells *cells, struct c
             continue;
         }
         if (n % CELL_GROUP == 0 && !cell->groups[n / CELL_GROUP])
-            cell->groups[n / CELL_GROUP] = group_new(table, cell);
+            cell->groups[n / CELL_GROUP] = group_new(table, cell, n / CELL_GROUP);
         *out = cell;
         return cell->groups[n / CELL_GROUP] ? 0 : QUIRE_ENOMEM;
     }
@@ -701,7 +745,7 @@ int memtable_cells_reserve(struct memtable *table, const void *vector, struct me
         return rc;
     uint32_t n = atomic_load_explicit(&cell->n, memory_order_relaxed), at = n % CELL_GROUP;
     struct cell_group *group = cell->groups[n / CELL_GROUP];
-    uint8_t *code = group->codes + (size_t)at * code_dim;
+    uint8_t *code = memtable_group_codes(group) + (size_t)at * code_dim;
     group->norm2[at] = cells->query.norm2;
     if (table->coded) {
         memcpy(code, vector, code_dim);
@@ -709,6 +753,7 @@ int memtable_cells_reserve(struct memtable *table, const void *vector, struct me
     } else {
         group->f[at] = code_encode(cells->floats, code_dim, 8, code, NULL, NULL);
     }
+    sketch_groups(cell, n + 1, code_dim);
     atomic_store_explicit(&record->place, memtable_place(group, at), memory_order_relaxed);
     return 0;
 }
@@ -748,6 +793,22 @@ void memtable_cells_remove(struct memtable *table, struct memtable_record *recor
 
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
 
+/* Whether the sketch of row i of the cell, if it has one, is that of its code. */
+static bool has_own_sketch(const struct memtable *table, const struct cell *cell, uint32_t i)
+{
+    uint32_t code_dim = table->space.code_dim, n = atomic_load(&cell->n), at = i % CODE_GROUP;
+    uint8_t sketch[4], own[4] = {0};
+    if (i - at + CODE_GROUP > n)
+        return true;
+    const uint8_t *sketches = cell->groups[i / CODE_GROUP * SKETCH_GROUPS + SKETCH_GROUPS - 1]->bytes;
+    const uint8_t *code = memtable_group_codes(cell->groups[i / CELL_GROUP]) + (size_t)(i % CELL_GROUP) * code_dim;
+    /* of its first dimensions: all are made by one loop */
+    code_group_get(sketches, at, 32, 1, sketch);
+    for (uint32_t d = 0; d < 32; d++)
+        own[d / 8] |= (uint8_t)(code[d] >> 7 << d % 8);
+    return memcmp(sketch, own, sizeof own) == 0;
+}
+
 static int check_cell(const struct memtable *table, const struct cell *cell, uint32_t *n_rows,
                       struct quire_error *reason)
 {
@@ -765,6 +826,8 @@ static int check_cell(const struct memtable *table, const struct cell *cell, uin
             row < atomic_load(&table->row_end) ? memtable_slot_record(memtable_slot(table, row)) : NULL;
         if (!record || group->cell != cell || atomic_load(&record->place) != memtable_place(group, i % CELL_GROUP))
             return error_set(reason, QUIRE_ECORRUPT, "a cell has row %u, which says it lies elsewhere", row);
+        if (!has_own_sketch(table, cell, i))
+            return error_set(reason, QUIRE_ECORRUPT, "the sketch of row %u is that of another code", row);
         *n_rows += 1;
     }
     return gone == cell->gone ? 0

@@ -105,13 +105,17 @@ struct key_map {
 #define CELL_ROWS_MAX 256u
 #define CELL_GROUPS   (CELL_ROWS_MAX / CELL_GROUP)
 
-/* Rows with their codes. What is before the cell's n is not changed but for rows, which become MEMTABLE_NONE. */
+/* Rows with their codes. What is before the cell's n is not changed but for rows, which become MEMTABLE_NONE. Two
+ * groups that are full have sketches of their rows, in the second one: the codes of 1 bit (codes.h) of what the codes
+ * of 8 bits say, interleaved, with an f of their own. */
 struct cell_group {
     struct cell *cell;
     atomic_uint rows[CELL_GROUP];
-    float f[CELL_GROUP], norm2[CELL_GROUP];
-    uint8_t codes[]; /* CELL_GROUP x code_dim */
+    uint32_t codes_at; /* in bytes; what is before them are the sketches */
+    float norm2[CELL_GROUP], sketch_f[CELL_GROUP], f[CELL_GROUP];
+    uint8_t bytes[];
 };
+#define SKETCH_GROUPS (CODE_GROUP / CELL_GROUP)
 
 struct cell {
     atomic_uint n; /* rows, gone ones among them */
@@ -272,15 +276,21 @@ static inline struct cell_group *memtable_record_group(const struct memtable_rec
     return (struct cell_group *)(place - *at);
 }
 
+/* CELL_GROUP x code_dim */
+static inline uint8_t *memtable_group_codes(struct cell_group *group)
+{
+    return group->bytes + group->codes_at;
+}
+
 /* The code of a row that lies in a cell. */
 static inline const uint8_t *memtable_cell_code(const struct memtable *table, const struct memtable_record *record,
                                                 float *f, float *norm2)
 {
     uint32_t at;
-    const struct cell_group *group = memtable_record_group(record, &at);
+    struct cell_group *group = memtable_record_group(record, &at);
     *f = group->f[at];
     *norm2 = group->norm2[at];
-    return group->codes + (size_t)at * table->space.code_dim;
+    return memtable_group_codes(group) + (size_t)at * table->space.code_dim;
 }
 
 static inline const uint8_t *memtable_record_key(const struct memtable *table, const struct memtable_record *record)
@@ -345,9 +355,12 @@ void memtable_cells_remove(struct memtable *table, struct memtable_record *recor
 int memtable_cells_check(const struct memtable *table, struct quire_error *reason);
 /* 0, 1, 2, ... */
 extern const uint32_t memtable_iota[GAUGE_PROBES];
-/* Squared distances to n <= CELL_GROUP codes, estimated from the query's levels. */
+/* Squared distances to n <= CELL_GROUP codes, estimated from the query's levels; or to n of those with the numbers
+ * `among`. */
 void memtable_code_distances(uint32_t code_dim, const struct code_query *query, const uint8_t *codes, const float *f,
                              const float *norm2, uint32_t n, float *out);
+void memtable_code_distances_among(uint32_t code_dim, const struct code_query *query, const uint8_t *codes,
+                                   const float *f, const float *norm2, const uint32_t *among, uint32_t n, float *out);
 /* The same to all centres; out: directory->n. */
 void memtable_centre_distances(const struct cell_directory *directory, uint32_t code_dim,
                                const struct code_query *query, float *out);

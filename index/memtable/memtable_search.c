@@ -3,8 +3,9 @@
  *
  * Every distance that is answered comes from one function of the query and what is stored (score): the elements where
  * they are kept, directly and without cancellation, or the 8-bit code against the query as floats, as a sealed segment
- * does it. Cells are gone through with the query's levels instead, many codes at a time; a row whose estimate is beyond
- * the k-th distance by more than the levels can err is left at that, before anything else of it is looked at.
+ * does it. Cells are gone through with the query's levels instead, many codes at a time: first the sketches of a cell,
+ * then the codes of the rows that those do not show to be beyond the k-th distance. A row whose estimate is beyond it
+ * by more than the levels can err is left at that, before anything else of it is looked at.
  *
  * Under a test, columns say which rows may pass (memtable_columns.c), and only those are looked at; the test itself is
  * asked about a row that is near enough to be answered.
@@ -33,6 +34,8 @@
  * element is off by a twelfth of a step's square, a step being about 3.5 / 127 of the root of the mean square. */
 #define ERROR_DEVIATIONS  4.0f
 #define STEP_OF_DEVIATION (3.5f / 127)
+/* The same of an estimate by a sketch: of a thousand rows as near as the limit it leaves out one or two. */
+#define SKETCH_DEVIATIONS 3.0f
 
 /* ---- distances --------------------------------------------------------------------------------------------------- */
 
@@ -173,8 +176,9 @@ struct search {
     uint32_t row_end;
     /* in cells */
     struct code_query levels;
-    float limit;  /* squared distance in the working space of the k-th hit; INFINITY while there are fewer */
-    float error2; /* squared error of an estimate, over the squared length of the row */
+    float limit;         /* squared distance in the working space of the k-th hit; INFINITY while there are fewer */
+    float error2;        /* squared error of an estimate, over the squared length of the row */
+    float sketch_error2; /* the same by its sketch, over (code_dim f^2 / 4 - the squared length) */
 };
 
 /* Of a visible row. */
@@ -216,42 +220,98 @@ static void scan_rows(struct search *search)
 
 /* ---- cells ------------------------------------------------------------------------------------------------------- */
 
-static bool any_may_pass(const struct search *search, const struct cell_group *group, uint32_t n)
+/* The processor does not look ahead beyond a page, and a group is about as large as one. */
+static void prefetch(const void *what, size_t bytes)
 {
-    bool any = false;
-    for (uint32_t i = 0; i < n && !any; i++) {
-        uint32_t row = atomic_load_explicit(&group->rows[i], memory_order_relaxed);
-        any = row != MEMTABLE_NONE && may_pass(search, row);
-    }
-    return any;
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch((const char *)what + i);
 }
 
-/* The processor does not look ahead beyond a page, and a group is about as large as one. */
-static void prefetch_group(const struct cell_group *group, uint32_t code_dim)
+/* Of the groups from number i on what is looked at of each row: sketches, or codes where there are none. */
+static void prefetch_groups(const struct cell *cell, uint32_t i, uint32_t n, uint32_t code_dim)
 {
-    const char *at = (const char *)group;
-    for (size_t i = 0; i < sizeof *group + (size_t)CELL_GROUP * code_dim; i += 64)
-        __builtin_prefetch(at + i);
+    if ((i + SKETCH_GROUPS) * CELL_GROUP > n) {
+        if (i * CELL_GROUP < n)
+            prefetch(cell->groups[i], sizeof *cell->groups[i] + (size_t)CELL_GROUP * code_dim);
+        return;
+    }
+    for (uint32_t k = 0; k < SKETCH_GROUPS; k++)
+        prefetch(cell->groups[i + k], sizeof *cell->groups[i + k] + cell->groups[i + k]->codes_at);
+}
+
+/* A bit for each of CODE_GROUP rows that its sketch does not show to be beyond the limit. The estimate by signs is
+ * unbiased; a random rotation makes its error like a normal one with the deviation that is here in squares (RaBitQ). */
+static uint32_t near_by_sketch(const struct search *search, struct cell_group *const *groups)
+{
+    uint32_t code_dim = search->scorer.table->space.code_dim, near = 0;
+    const struct code_query *q = &search->levels;
+    float half_sum = code_half(1) * (float)q->level_sum, step = 2 * q->step, q2 = q->norm2 - search->limit;
+    float quarter = (float)code_dim / 4, errors = search->sketch_error2;
+    int32_t dots[CODE_GROUP];
+    uint32_t is_near[CODE_GROUP];
+    kernels()->group_dot[0](q->levels, groups[SKETCH_GROUPS - 1]->bytes, 0, 1, code_dim, dots);
+    for (uint32_t g = 0; g < SKETCH_GROUPS; g++)
+        for (uint32_t i = 0; i < CELL_GROUP; i++) { /* in vectors */
+            float f = groups[g]->sketch_f[i], norm2 = groups[g]->norm2[i];
+            float beyond = q2 + norm2 - f * step * ((float)dots[g * CELL_GROUP + i] - half_sum);
+            float error2 = errors * (quarter * f * f - norm2);
+            beyond = beyond > 0 ? beyond : 0;
+            is_near[g * CELL_GROUP + i] = beyond == 0 || beyond * beyond <= error2;
+        }
+    for (uint32_t i = 0; i < CODE_GROUP; i++)
+        near |= is_near[i] << i;
+    return near;
+}
+
+/* Those of n <= CODE_GROUP rows that there are and that may pass. */
+static uint32_t near_that_pass(const struct search *search, struct cell_group *const *groups, uint32_t n)
+{
+    uint32_t all = n == 32 ? UINT32_MAX : (1u << n) - 1;
+    for (uint32_t i = 0; search->may_pass && i < n; i++) {
+        uint32_t row = atomic_load_explicit(&groups[i / CELL_GROUP]->rows[i % CELL_GROUP], memory_order_relaxed);
+        if (row == MEMTABLE_NONE || !may_pass(search, row))
+            all &= ~(1u << i);
+    }
+    return all;
+}
+
+/* The rows of a cell that may pass and that their sketches do not show to be too far away: their places. */
+static uint32_t choose_rows(const struct search *search, const struct cell *cell, uint32_t n, uint8_t *places)
+{
+    uint32_t code_dim = search->scorer.table->space.code_dim, n_chosen = 0;
+    bool any_limit = isfinite(search->limit);
+    for (uint32_t at = 0; at < n; at += CODE_GROUP) {
+        struct cell_group *const *groups = &cell->groups[at / CELL_GROUP];
+        uint32_t some = n - at < CODE_GROUP ? n - at : CODE_GROUP, near = near_that_pass(search, groups, some);
+        prefetch_groups(cell, at / CELL_GROUP + SKETCH_GROUPS, n, code_dim);
+        if (near && any_limit && some == CODE_GROUP)
+            near &= near_by_sketch(search, groups);
+        for (; near; near &= near - 1) {
+            uint32_t i = (uint32_t)__builtin_ctz(near);
+            prefetch(memtable_group_codes(groups[i / CELL_GROUP]) + (size_t)(i % CELL_GROUP) * code_dim, code_dim);
+            places[n_chosen++] = (uint8_t)(at + i);
+        }
+    }
+    return n_chosen;
 }
 
 static void scan_cell(struct search *search, const struct cell *cell)
 {
-    uint32_t n = atomic_load_explicit(&cell->n, memory_order_acquire);
     uint32_t code_dim = search->scorer.table->space.code_dim;
-    float estimates[CELL_GROUP];
-    for (uint32_t at = 0; at < n; at += CELL_GROUP) {
-        const struct cell_group *group = cell->groups[at / CELL_GROUP];
-        uint32_t some = n - at < CELL_GROUP ? n - at : CELL_GROUP;
-        if (search->may_pass && !any_may_pass(search, group, some))
-            continue;
-        if (at + CELL_GROUP < n)
-            prefetch_group(cell->groups[at / CELL_GROUP + 1], code_dim);
-        memtable_code_distances(code_dim, &search->levels, group->codes, group->f, group->norm2, some, estimates);
+    uint8_t places[CELL_ROWS_MAX];
+    uint32_t n = choose_rows(search, cell, atomic_load_explicit(&cell->n, memory_order_acquire), places);
+    for (uint32_t at = 0, some; at < n; at += some) {
+        struct cell_group *group = cell->groups[places[at] / CELL_GROUP];
+        uint32_t among[CELL_GROUP];
+        float estimates[CELL_GROUP];
+        for (some = 0; at + some < n && places[at + some] / CELL_GROUP == places[at] / CELL_GROUP; some++)
+            among[some] = places[at + some] % CELL_GROUP;
+        memtable_code_distances_among(code_dim, &search->levels, memtable_group_codes(group), group->f, group->norm2,
+                                      among, some, estimates);
         for (uint32_t i = 0; i < some; i++) {
             float beyond = estimates[i] - search->limit;
-            uint32_t row = atomic_load_explicit(&group->rows[i], memory_order_relaxed);
-            bool is_far = beyond > 0 && beyond * beyond > search->error2 * group->norm2[i];
-            if (is_far || row == MEMTABLE_NONE || !may_pass(search, row))
+            uint32_t row = atomic_load_explicit(&group->rows[among[i]], memory_order_relaxed);
+            if ((beyond > 0 && beyond * beyond > search->error2 * group->norm2[among[i]]) || row == MEMTABLE_NONE)
                 continue;
             consider(search, row);
             if (search->nearest.n == search->nearest.capacity)
@@ -322,8 +382,8 @@ static int scan_likely(struct search *search, const struct cell_directory *direc
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = near_row(likely[i]);
         const struct cell *next = i + 1 < n ? cell_at(directory, near_row(likely[i + 1])) : NULL;
-        if (next && atomic_load_explicit(&next->n, memory_order_acquire) > 0)
-            prefetch_group(next->groups[0], code_dim);
+        if (next)
+            prefetch_groups(next, 0, atomic_load_explicit(&next->n, memory_order_acquire), code_dim);
         if (memtable_stretch(order->distances[at], least, gaps[at], search->limit) <= most)
             scan_cell(search, cell_at(directory, at));
     }
@@ -355,6 +415,8 @@ static int search_cells(struct search *search, const struct cells *cells, const 
         /* twice the product's error: of the query's levels, and of the code's */
         float step = STEP_OF_DEVIATION * ERROR_DEVIATIONS;
         search->error2 = 4 * step * step / 12 * 2 * search->levels.norm2 / (float)code_dim;
+        search->sketch_error2 =
+            4 * SKETCH_DEVIATIONS * SKETCH_DEVIATIONS * search->levels.norm2 / (float)(code_dim - 1);
         memtable_centre_distances(directory, code_dim, &search->levels, order.distances);
         uint32_t done = scan_nearest(search, directory, rows_least > ROWS_LEAST ? rows_least : ROWS_LEAST, &order);
         rc = done == directory->n ? 0 : scan_likely(search, directory, done, most, &order);

@@ -7,10 +7,13 @@
  * has no choice: the signs. Eight bits: the step that just reaches the largest coordinate is within 0.1 % of the best.
  *
  * The candidates are fractions of max|r| / half: clipping the few largest coordinates of a near-Gaussian vector pays at
- * 2 and 4 bits. The exact sweep over all steps at which some coordinate changes its level (RaBitQ's own) gains less
- * than 0.1 % in cosine over these twelve at 4 bits and costs sorting; rejected.
+ * 2 and 4 bits. Quality rises to one fraction and falls behind it but for noise, so the search climbs from the one that
+ * is best for a normal distribution and stops where the next is no better: three or four of the twelve are tried. The
+ * exact sweep over all steps at which some coordinate changes its level (RaBitQ's own) gains less than 0.1 % in cosine
+ * over all twelve at 4 bits and costs sorting; rejected.
  */
 #include "index/vector/codes.h"
+#include "io/bytes.h"
 #include <assert.h>
 #include <math.h>
 
@@ -37,30 +40,51 @@ static void try_step(const float *restrict r, uint32_t dim, float inverse, float
     }
 }
 
-static float best_inverse_step(const float *r, uint32_t dim, unsigned bits, float largest)
+static const float fractions[] = {1.0f, 0.92f, 0.85f, 0.78f, 0.71f, 0.65f, 0.59f, 0.53f, 0.47f, 0.41f, 0.35f, 0.29f};
+#define FRACTIONS (sizeof fractions / sizeof *fractions)
+
+/* <r,y>^2 / |y|^2 */
+static float quality_of(const float *r, uint32_t dim, unsigned bits, float inverse)
 {
-    static const float fractions[] = {1.0f,  0.92f, 0.85f, 0.78f, 0.71f, 0.65f,
-                                      0.59f, 0.53f, 0.47f, 0.41f, 0.35f, 0.29f};
-    float half = code_half(bits), top = 2 * half;
-    float base = half / largest;
+    float half = code_half(bits), ry, yy;
+    try_step(r, dim, inverse, half, 2 * half, &ry, &yy);
+    return ry > 0 ? ry * ry / yy : 0;
+}
+
+/* The fraction with which the best step for normally distributed coordinates begins the climb (Max 1960: steps of .996
+ * and .335 standard deviations for 4 and 16 levels). rms: of the coordinates. */
+static size_t first_fraction(unsigned bits, float rms, float largest)
+{
+    float wanted = code_half(bits) * (bits == 2 ? 0.996f : 0.335f) * rms / largest;
+    size_t at = 0;
+    while (at + 1 < FRACTIONS && fractions[at] + fractions[at + 1] > 2 * wanted)
+        at++;
+    return at;
+}
+
+static float best_inverse_step(const float *r, uint32_t dim, unsigned bits, float rms, float largest)
+{
+    float base = code_half(bits) / largest;
     if (bits == 1 || bits == 8)
         return base;
-    float best = base, best_quality = -1;
-    for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
-        float ry, yy, inverse = base / fractions[i];
-        try_step(r, dim, inverse, half, top, &ry, &yy);
-        float quality = ry > 0 ? ry * ry / yy : 0;
-        if (quality > best_quality) {
-            best_quality = quality;
-            best = inverse;
+    size_t first = first_fraction(bits, rms, largest), at = first;
+    float best = quality_of(r, dim, bits, base / fractions[at]);
+    for (int way = 1; way >= -1 && at == first; way -= 2) /* to smaller steps, or else to larger ones */
+        while (way > 0 ? at + 1 < FRACTIONS : at > 0) {
+            size_t next = way > 0 ? at + 1 : at - 1;
+            float quality = quality_of(r, dim, bits, base / fractions[next]);
+            if (quality <= best)
+                break;
+            best = quality;
+            at = next;
         }
-    }
-    return best;
+    return base / fractions[at];
 }
 
 /* Adds up what an encoding is judged by. */
 struct code_sums {
     double norm2[LANES], ry[LANES], ey[LANES];
+    float yy[LANES];
 };
 
 /* Codes LANES coordinates: `bits` bytes. */
@@ -77,6 +101,7 @@ static void encode_lanes(const float *restrict r, const float *restrict extra, f
         packed |= (uint64_t)whole << (lane * bits);
         sums->norm2[lane] += (double)r[lane] * r[lane];
         sums->ry[lane] += (double)r[lane] * y;
+        sums->yy[lane] += y * y;
         if (extra)
             sums->ey[lane] += (double)extra[lane] * y;
     }
@@ -84,34 +109,54 @@ static void encode_lanes(const float *restrict r, const float *restrict extra, f
         code[byte] = (uint8_t)(packed >> (8 * byte));
 }
 
-float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra, float *dot_extra)
+float code_encode_measured(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra,
+                           struct code_measures *out)
 {
-    float largest = 0;
+    float largest = 0, squares[LANES] = {0}, square = 0;
     assert((bits == 1 || bits == 2 || bits == 4 || bits == 8) && code_dim % LANES == 0);
     for (uint32_t i = 0; i < code_dim; i++) { /* not fmaxf, which is a call for each */
         float size = fabsf(r[i]);
         largest = size > largest ? size : largest;
     }
-    float inverse = largest > SMALLEST ? best_inverse_step(r, code_dim, bits, largest) : 0;
-    double norm2 = 0, ry = 0, ey = 0;
-    struct code_sums sums = {{0}, {0}, {0}};
+    bool is_tried = bits == 2 || bits == 4;
+    for (uint32_t i = 0; is_tried && i < code_dim; i += LANES)
+        for (uint32_t lane = 0; lane < LANES; lane++)
+            squares[lane] += r[i + lane] * r[i + lane];
+    for (uint32_t lane = 0; lane < LANES; lane++)
+        square += squares[lane];
+    float rms = sqrtf(square / (float)code_dim);
+    float inverse = largest > SMALLEST ? best_inverse_step(r, code_dim, bits, rms, largest) : 0;
+    struct code_sums sums = {{0}, {0}, {0}, {0}};
+    struct code_measures measures = {0};
+    double ry = 0;
     for (uint32_t i = 0; i < code_dim; i += LANES)
         encode_lanes(r + i, extra ? extra + i : NULL, inverse, bits, code + i / LANES * bits, &sums);
     for (uint32_t lane = 0; lane < LANES; lane++) {
-        norm2 += sums.norm2[lane];
+        measures.norm2 += sums.norm2[lane];
         ry += sums.ry[lane];
-        ey += sums.ey[lane];
+        measures.yy += (double)sums.yy[lane];
+        measures.dot_extra += sums.ey[lane];
     }
-    if (dot_extra)
-        *dot_extra = (float)ey;
-    return largest > SMALLEST && ry > 0 ? (float)(norm2 / ry) : 0;
+    *out = measures;
+    return largest > SMALLEST && ry > 0 ? (float)(measures.norm2 / ry) : 0;
 }
 
-void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r)
+float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra, float *dot_extra)
+{
+    struct code_measures measures;
+    float f = code_encode_measured(r, code_dim, bits, code, extra, &measures);
+    if (dot_extra)
+        *dot_extra = (float)measures.dot_extra;
+    return f;
+}
+
+void code_decode(const uint8_t *restrict code, uint32_t code_dim, unsigned bits, float f, float *restrict r)
 {
     float half = code_half(bits);
     unsigned mask = (1u << bits) - 1;
-    for (uint32_t i = 0; i < code_dim; i++)
+    for (uint32_t i = 0; bits == 8 && i < code_dim; i++) /* as a compiler can put it into vectors */
+        r[i] = f * ((float)code[i] - half);
+    for (uint32_t i = 0; bits < 8 && i < code_dim; i++)
         r[i] = f * ((float)((unsigned)code[i * bits / 8] >> (i * bits % 8) & mask) - half);
 }
 
@@ -137,6 +182,15 @@ void code_group_put(uint8_t *group, uint32_t slot, const uint8_t *code, uint32_t
             unsigned level = (unsigned)code[(i + d) * bits / 8] >> ((i + d) * bits % 8) & mask;
             group[place.byte + d] |= (uint8_t)(level << place.shift);
         }
+    }
+}
+
+void code_group_put_signs(uint8_t *group, uint32_t slot, const uint8_t *levels, uint32_t code_dim)
+{
+    for (uint32_t i = 0; i < code_dim; i += 4) {
+        struct group_place place = group_place(slot, i / 4, 1);
+        uint32_t signs = bytes_load_u32(levels + i) >> 7 & 0x01010101;
+        bytes_store_u32(group + place.byte, bytes_load_u32(group + place.byte) | signs << place.shift);
     }
 }
 

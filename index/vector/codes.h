@@ -25,6 +25,12 @@ static inline float code_half(unsigned bits)
  * <y, extra> is put in *dot_extra if extra is not NULL. */
 float code_encode(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra,
                   float *dot_extra);
+/* The same, and what is known of it afterwards: |r|^2, |y|^2, and <y, extra>, 0 without extra. */
+struct code_measures {
+    double norm2, yy, dot_extra;
+};
+float code_encode_measured(const float *r, uint32_t code_dim, unsigned bits, uint8_t *code, const float *extra,
+                           struct code_measures *out);
 /* r ~ f * y. */
 void code_decode(const uint8_t *code, uint32_t code_dim, unsigned bits, float f, float *r);
 
@@ -43,6 +49,8 @@ static inline size_t code_group_bytes(uint32_t code_dim, unsigned bits)
 
 /* Puts a code as code_encode writes it into place `slot` < CODE_GROUP of a group, whose bits there are zero. */
 void code_group_put(uint8_t *group, uint32_t slot, const uint8_t *code, uint32_t code_dim, unsigned bits);
+/* The same of 1 bit: the highest bits of the levels of a code of 8 bits, which are its signs. */
+void code_group_put_signs(uint8_t *group, uint32_t slot, const uint8_t *levels, uint32_t code_dim);
 /* The code at place `slot`, as it was put. */
 void code_group_get(const uint8_t *group, uint32_t slot, uint32_t code_dim, unsigned bits, uint8_t *code);
 

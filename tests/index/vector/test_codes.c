@@ -299,6 +299,65 @@ static void test_groups(void **state)
             check_group(dims[i], bits, &seed);
 }
 
+/* The signs of a code of 8 bits are the code of 1 bit of what it says. */
+static void test_groups_of_signs(void **state)
+{
+    enum { DIM = 160 };
+    uint64_t seed = 23;
+    uint8_t levels[DIM], code[DIM / 8], back[DIM / 8], *group = calloc(1, code_group_bytes(DIM, 1));
+    float decoded[DIM];
+    (void)state;
+    assert_non_null(group);
+    for (uint32_t pass = 0; pass < 2; pass++) /* what others have put stays */
+        for (uint32_t slot = pass; slot < CODE_GROUP; slot += 2) {
+            float *r = gauss_vector(DIM, &seed);
+            float f = code_encode(r, DIM, 8, levels, NULL, NULL);
+            code_decode(levels, DIM, 8, f, decoded);
+            code_encode(decoded, DIM, 1, code, NULL, NULL);
+            code_group_put_signs(group, slot, levels, DIM);
+            code_group_get(group, slot, DIM, 1, back);
+            assert_memory_equal(back, code, sizeof code);
+            free(r);
+        }
+    free(group);
+}
+
+/* The step that is climbed to is as good as the best of many in the same range, but for a little. */
+static void test_climbed_step(void **state)
+{
+    enum { DIM = 256, VECTORS = 50 };
+    uint64_t seed = 29;
+    uint8_t code[DIM];
+    (void)state;
+    for (uint32_t v = 0; v < VECTORS; v++) {
+        float *r = gauss_vector(DIM, &seed);
+        for (uint32_t i = 0; v % 2 && i < 4; i++)
+            r[i] *= 6; /* a few large ones */
+        for (unsigned bits = 2; bits <= 4; bits += 2) {
+            struct code_measures m;
+            float half = code_half(bits), largest = 0;
+            double best = 0;
+            for (uint32_t d = 0; d < DIM; d++)
+                largest = fmaxf(largest, fabsf(r[d]));
+            for (float part = 1; part > 0.29f; part *= 0.97f) {
+                double ry = 0, yy = 0;
+                for (uint32_t d = 0; d < DIM; d++) {
+                    float y = floorf(r[d] / (part * largest) * half + half + 0.5f);
+                    y = fminf(fmaxf(y, 0), 2 * half) - half;
+                    ry += r[d] * y;
+                    yy += y * y;
+                }
+                best = fmax(best, ry * ry / yy);
+            }
+            float f = code_encode_measured(r, DIM, bits, code, NULL, &m);
+            double ry = m.norm2 / (double)f;
+            assert_true(ry * ry / m.yy >= 0.985 * best);
+            assert_true(m.dot_extra == 0);
+        }
+        free(r);
+    }
+}
+
 static void test_zero_query(void **state)
 {
     int8_t levels[64];
@@ -357,6 +416,8 @@ int main(void)
         cmocka_unit_test(test_tiny_and_spiky_residuals),
         cmocka_unit_test(test_query_dot),
         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_groups_of_signs),
+        cmocka_unit_test(test_climbed_step),
         cmocka_unit_test(test_zero_query),
         cmocka_unit_test(test_row_distances),
     };
