@@ -277,7 +277,8 @@ static bool name_nearest(struct truth_job *job)
     const struct calibration *c = job->c;
     const struct offload_rows rows = {OFFLOAD_F32, job->n, c->b->space.code_dim, job->rows, NULL};
     job->n_named = job->n < NAMED ? job->n : NAMED;
-    const struct offload_nearest request = {OFFLOAD_L2, c->n_held, job->n_named, job->queries, job->named};
+    const struct offload_nearest request = {
+        .measure = OFFLOAD_L2, .n_queries = c->n_held, .k = job->n_named, .queries = job->queries, .out = job->named};
     if (job->offload && offload_nearest_all(job->offload, &rows, &request, NULL, NULL) < 0)
         job->offload = NULL;
     return job->offload != NULL;

@@ -27,6 +27,10 @@ struct fake_opencl {
     atomic_uint_fast64_t memory_bytes; /* what the device has, and of one buffer at most; 0: as it is */
     atomic_uint_fast64_t held_bytes;   /* in buffers */
     atomic_bool as_card;               /* the device says that it is a graphics card */
+    const char *_Atomic extensions;    /* what the device says that it has; NULL: as it is */
+    atomic_uint_fast64_t local_bytes;  /* local memory that it says it has; 0: as it is; group, kernel_group likewise */
+    atomic_uint_fast64_t group;        /* work-items of a group at most, of any kernel; */
+    atomic_uint_fast64_t kernel_group; /* of one that was built */
     atomic_int_fast64_t objects;       /* created and not released */
 };
 
@@ -60,6 +64,8 @@ static inline void fake_opencl_reset(struct fake_opencl *fake)
     fake->status = 0;
     fake->only = NULL;
     fake->memory_bytes = 0;
+    fake->extensions = NULL;
+    fake->local_bytes = fake->group = fake->kernel_group = 0;
 }
 
 #endif
