@@ -207,7 +207,7 @@ static int report_device(struct cli *cli, const struct segment *segment, struct 
             cli_gpu_report_use(cli, &rates, uses[u].use, works, 2);
         }
         cli_gpu_build_works(i->rows, i->dim, i->index, works);
-        cli_gpu_report_use(cli, &rates, "build", works, CLI_GPU_BUILD_WORKS);
+        cli_gpu_report_build(cli, &rates, "build", works);
     }
     cli_gpu_close(gpu);
     return rc;

@@ -312,6 +312,7 @@ static int compute_truth(struct calibration *c)
 {
     struct build *b = c->b;
     struct truth_job job = {.c = c};
+    struct offload *offload = build_device(b, BUILD_TRUTH);
     uint32_t dim = b->space.code_dim, most = build_batch_rows(b, sizeof(float) * dim);
     c->truth = malloc(sizeof *c->truth * c->n_held * TRUTH_K);
     c->queries = malloc(sizeof(float) * c->n_held * (b->dim + 1));
@@ -321,8 +322,8 @@ static int compute_truth(struct calibration *c)
     job.queries = malloc(sizeof(float) * c->n_held * dim);
     int rc = c->truth && c->queries && job.vectors && job.rows && job.apart && job.queries ? load_queries(&job)
                                                                                            : QUIRE_ENOMEM;
-    job.named = b->offload ? malloc(sizeof *job.named * c->n_held * NAMED) : NULL;
-    job.offload = job.named ? b->offload : NULL;
+    job.named = offload ? malloc(sizeof *job.named * c->n_held * NAMED) : NULL;
+    job.offload = job.named ? offload : NULL;
     for (; rc == 0 && job.first < b->n; job.first += job.n) {
         job.n = b->n - job.first < most ? b->n - job.first : most;
         rc = build_load_input(b, job.first, job.n, job.vectors);

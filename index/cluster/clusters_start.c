@@ -43,7 +43,7 @@ static int bisect(struct clustering *s)
     struct row_store *store = s->store;
     uint32_t n = store->n;
     struct partition_config config = {balanced(n, s->config->rows), s->config->threads, s->config->seed,
-                                      s->config->offload};
+                                      s->config->bisection};
     struct progress progress = {report_bisection, s, s->advance.phase};
     uint32_t window = s->window.n > config.capacity ? s->window.n : config.capacity;
     bool in_memory = store->rows.codes;
