@@ -164,26 +164,33 @@ void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind
                                    .calls = elements * sizeof(float) * 4 / (4u << 20) + 1};
 }
 
-void cli_gpu_report_use(struct cli *cli, const struct offload_rates *rates, const char *use,
-                        const struct offload_work *works, unsigned n_works)
+static void report_use(struct cli *cli, const struct offload_rates *rates, const char *use,
+                       const struct offload_work *works, unsigned n_works, bool little)
 {
     double device, processor;
-    uint64_t products;
     json_t *row = cli_put_row(cli, NULL, "uses");
     expect(rates, works, n_works, 0, &device, &processor);
-    bool little = is_too_little(works, n_works, &products);
     cli_put_text(cli, row, "use", use);
     cli_put_real(cli, row, "device_seconds", device);
     cli_put_real(cli, row, "processor_seconds", processor);
     cli_put_text(cli, row, "auto", little ? "processor: too little" : device < processor ? "device" : "processor");
 }
 
+void cli_gpu_report_use(struct cli *cli, const struct offload_rates *rates, const char *use,
+                        const struct offload_work *works, unsigned n_works)
+{
+    uint64_t products;
+    report_use(cli, rates, use, works, n_works, is_too_little(works, n_works, &products));
+}
+
 void cli_gpu_report_build(struct cli *cli, const struct offload_rates *rates, const char *what,
                           const struct offload_work works[CLI_GPU_BUILD_WORKS])
 {
     char use[128];
+    uint64_t products;
+    bool little = is_too_little(works, CLI_GPU_BUILD_WORKS, &products);
     for (unsigned i = 0; i < CLI_GPU_BUILD_WORKS; i++) {
         snprintf(use, sizeof use, "%s: %s", what, step_names[i]);
-        cli_gpu_report_use(cli, rates, use, &works[i], 1);
+        report_use(cli, rates, use, &works[i], 1, little);
     }
 }

@@ -279,10 +279,11 @@ uint32_t exact_most(const struct exact_rows *r, uint32_t k, uint64_t n_dead)
 {
     uint64_t rows = r->segment->params.rows, most = k + k / 8 + 16, max = offload_nearest_max(r->offload);
     assert(k > 0);
-    if (r->bits > 0) /* exact_codes.c says how many rows they name */
-        most *= r->bits == 8 ? 4 : 64;
-    if (r->bits > 0 && max > LIST_MOST)
-        max = LIST_MOST > k ? LIST_MOST : k;
+    if (r->bits > 0) { /* exact_codes.c says how many rows they name */
+        uint64_t list = LIST_MOST > k ? LIST_MOST : k;
+        most = r->bits == 8 ? 4 * most : r->bits == 4 ? 64 * most : list;
+        max = max < list ? max : list;
+    }
     if (n_dead > 0 && n_dead < rows)
         most = most * rows / (rows - n_dead) + 8;
     most = most < max ? most : max;

@@ -62,8 +62,8 @@ void offload_unload(struct offload *offload, struct offload_block *block); /* NU
 
 /* The largest k of offload_nearest. */
 uint32_t offload_nearest_max(struct offload *offload);
-/* The k nearest rows of a block for each query; of codes, which have estimates, those that may be nearest. Errors as offload_load, and QUIRE_ERANGE for a k
- * above the rows or the device's largest. */
+/* The k nearest rows of a block for each query; of codes, which have estimates, those that may be nearest. Errors as
+ * offload_load, and QUIRE_ERANGE for a k above the rows or the device's largest. */
 int offload_nearest(struct offload *offload, struct offload_block *block, const struct offload_nearest *request,
                     struct quire_error *err);
 /* Dot products with codes of a block, which has no estimates. */
@@ -99,8 +99,8 @@ static inline double offload_float_tiny(uint32_t dim)
     return (double)dim * 0x1p-125;
 }
 
-/* What OFFLOAD_LEAST is off at most, where the squared lengths of query and code are norm2 in sum and the row's error is
- * `error`: twelve roundings of the square, of the size of that sum, and some of its root and of the difference. */
+/* What OFFLOAD_LEAST is off at most, where the squared lengths of query and code are norm2 in sum and the row's error
+ * is `error`: twelve roundings of the square, of the size of that sum, and some of its root and of the difference. */
 static inline double offload_least_error(double norm2, double error)
 {
     return sqrt(12 * 0x1p-24 * norm2) + 16 * 0x1p-24 * (sqrt(norm2) + error) + 0x1p-60;

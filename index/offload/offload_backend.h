@@ -107,8 +107,8 @@ struct offload_nearest {
     const struct offload_coded *coded; /* n_queries; of codes alone */
 };
 
-/* A query and codes of 8 bits, without estimates: result i is the dot product with code ids[first + i], or first + i without ids, and stands at
- * out[out + i]. n may be 0. */
+/* A query and codes of 8 bits, without estimates: result i is the dot product with code ids[first + i], or first + i
+ * without ids, and stands at out[out + i]. n may be 0. */
 struct offload_run {
     uint32_t query, first, n, out;
 };

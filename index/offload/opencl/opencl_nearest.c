@@ -93,8 +93,8 @@ static int batch_init(struct batch *b, struct quire_error *err)
     return rc;
 }
 
-/* The levels of a query as codes have theirs (kernels.cl): of each piece of `piece` bytes of a code first what meets the
- * lowest bits, then what meets the next. */
+/* The levels of a query as codes have theirs (kernels.cl): of each piece of `piece` bytes of a code first what meets
+ * the lowest bits, then what meets the next. */
 static void put_in_planes(const uint8_t *from, uint32_t dim, unsigned planes, uint32_t piece, uint8_t *to)
 {
     for (uint32_t i = 0; i < dim; i++) {

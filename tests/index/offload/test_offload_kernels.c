@@ -22,8 +22,8 @@ static struct offload *offload;
 /* What a group of tests is run with. */
 static const struct way {
     const char *tiles, *dot4, *words; /* words: what the device says of itself then */
-    bool all; /* every dimension, not some */
-} *way;
+    bool all;                         /* every dimension, not some */
+} * way;
 
 static int open_device(void **state)
 {
@@ -402,7 +402,7 @@ static void test_code_dots(void **state)
         }
 }
 
-/* ---- estimates ---------------------------------------------------------------------------------------------------- */
+/* ---- estimates --------------------------------------------------------------------------------------------------- */
 
 static const enum offload_element coded[] = {OFFLOAD_CODE8, OFFLOAD_CODE4, OFFLOAD_CODE2, OFFLOAD_CODE1};
 

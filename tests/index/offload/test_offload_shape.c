@@ -2,8 +2,8 @@
  * test_offload_shape.c - what is made of a device's limits and of what it reports: tiles, and products of bytes.
  *
  * A loader of OpenCL (tests/opencl/fake_opencl.c) says that the device has little local memory, small work-groups or an
- * extension that its compiler does not know. Whatever it says, the answers are those of plain sums. Without a device the
- * tests say that they were skipped.
+ * extension that its compiler does not know. Whatever it says, the answers are those of plain sums. Without a device
+ * the tests say that they were skipped.
  */
 #include "index/offload/offload.h"
 #include "io/random.h"
