@@ -7,7 +7,6 @@
  * rows.
  */
 #include "index/cluster/partition.h"
-#include "index/offload/offload.h"
 #include "tests/index/support_index.h"
 #include "tests/index/support_rows.h"
 #include "tests/support/fault.h"
@@ -27,63 +26,6 @@ static uint32_t *order_of(const struct rows *rows, uint32_t capacity, unsigned t
     struct partition_config config = {capacity, threads, seed, NULL};
     assert_int_equal(partition_build(rows, &config, NULL, order), 0);
     return order;
-}
-
-/* The first device, which in tests is pocl; NULL: none, and it is said why. */
-static struct offload *open_device(void)
-{
-    char note[512];
-    struct offload *offload = offload_open("", note, sizeof note);
-    if (!offload)
-        print_message("skipped: %s\n", note);
-    return offload;
-}
-
-static uint64_t products_of(struct offload *offload)
-{
-    struct offload_status status;
-    offload_get_status(offload, &status);
-    assert_false(status.is_lost || status.note[0]);
-    return status.products;
-}
-
-static void expect_same_order(struct offload *offload, const struct rows *rows, uint32_t capacity, unsigned threads)
-{
-    struct partition_config config = {capacity, threads, 3, offload};
-    uint32_t *expected = order_of(rows, capacity, 2, 3), *found = malloc(sizeof *found * rows->n);
-    uint64_t before = products_of(offload);
-    assert_non_null(found);
-    assert_int_equal(partition_build(rows, &config, NULL, found), 0);
-    assert_memory_equal(found, expected, sizeof *found * rows->n);
-    assert_true((products_of(offload) > before) == (rows->n > PARTITION_RUN));
-    free(expected);
-    free(found);
-}
-
-/* A device multiplies, and the order is the same: few rows and many, more than it is asked for at once. */
-static void test_with_a_device(void **state)
-{
-    static const uint32_t counts[] = {1, 8, 9, 17, 100, 1000, 4097};
-    static const uint32_t capacities[] = {1, 8, 33, 5000};
-    struct support_data data;
-    struct offload *offload = open_device();
-    (void)state;
-    if (!offload)
-        skip();
-    support_clusters(4097, 96, QUIRE_TYPE_F32, 1, &data);
-    for (size_t i = 0; i < SUPPORT_COUNT(counts); i++) {
-        struct rows rows = support_rows(data.floats, counts[i], 96);
-        for (size_t c = 0; c < SUPPORT_COUNT(capacities); c++)
-            expect_same_order(offload, &rows, capacities[c], c % 2 + 1);
-        support_rows_free(&rows);
-    }
-    support_data_free(&data);
-    support_clusters(300000, 32, QUIRE_TYPE_F32, 2, &data);
-    struct rows rows = support_rows(data.floats, 300000, 32);
-    expect_same_order(offload, &rows, 30, 2);
-    support_rows_free(&rows);
-    support_data_free(&data);
-    offload_close(offload);
 }
 
 static void check_permutation(const uint32_t *order, uint32_t n)
@@ -318,10 +260,13 @@ static void test_cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_row_once),        cmocka_unit_test(test_with_a_device),
-        cmocka_unit_test(test_same_for_any_threads),  cmocka_unit_test(test_duplicates),
-        cmocka_unit_test(test_groups_hold_near_rows), cmocka_unit_test(test_files_give_the_same_order),
-        cmocka_unit_test(test_failing_files),         cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_every_row_once),
+        cmocka_unit_test(test_same_for_any_threads),
+        cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_groups_hold_near_rows),
+        cmocka_unit_test(test_files_give_the_same_order),
+        cmocka_unit_test(test_failing_files),
+        cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -198,12 +198,71 @@ static void test_extensions(void **state)
     }
 }
 
+/* Rows, queries and products of codes; 0, or what failed. */
+static int try_all(struct quire_error *err)
+{
+    static struct offload_near found[QUERIES * K];
+    static int32_t out[ROWS];
+    char note[512];
+    const struct offload_rows rows = {OFFLOAD_U8, ROWS, DIM, rows_data, NULL};
+    const struct offload_rows coded = {OFFLOAD_CODE8, ROWS, CODES, codes, NULL};
+    const struct offload_nearest nearest = {
+        .measure = OFFLOAD_L2, .n_queries = QUERIES, .k = K, .queries = rows_data, .out = found};
+    const struct offload_run run = {0, 0, ROWS, 0};
+    const int8_t query[CODES] = {1, -128, 127};
+    const struct offload_dots dots = {1, 1, ROWS, 0, query, &run, NULL, out};
+    struct offload_block *block = NULL, *code_block = NULL;
+    struct offload *offload = offload_open("", note, sizeof note);
+    if (!offload)
+        return QUIRE_EUNSUPPORTED;
+    int rc = offload_load(offload, &rows, &block, err);
+    if (rc == 0)
+        rc = offload_nearest(offload, block, &nearest, err);
+    for (uint32_t q = 0; rc == 0 && q < QUERIES; q++)
+        assert_true(found[q * K].row == q && found[q * K].value == 0);
+    if (rc == 0)
+        rc = offload_load(offload, &coded, &code_block, err);
+    if (rc == 0)
+        rc = offload_dots(offload, code_block, &dots, err);
+    for (uint32_t i = 0; rc == 0 && i < ROWS; i++)
+        assert_int_equal(out[i], codes[i * CODES] - 128 * codes[i * CODES + 1] + 127 * codes[i * CODES + 2]);
+    offload_unload(offload, block);
+    offload_unload(offload, code_block);
+    offload_close(offload);
+    assert_int_equal(fake->objects, 0);
+    return rc;
+}
+
+/* Every call with tiles in local memory, for good or once: an error, or the answer. An extension that is not known makes
+ * more calls. */
+static void test_every_call(void **state)
+{
+    struct quire_error err = {0};
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        uint32_t at = 0;
+        for (bool through = false; !through; at++) {
+            begin("local");
+            fake->extensions = kind & 1 ? "cl_khr_integer_dot_product" : "";
+            fake->fail_at = at + 1;
+            fake->stays = kind & 2;
+            fake->status = -5; /* CL_OUT_OF_RESOURCES */
+            int rc = try_all(&err);
+            through = fake->fail_at > 1;
+            assert_true(rc == 0 || !through);
+            assert_true(at < 1000);
+        }
+        assert_true(at > 30);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_kernel_limits),
         cmocka_unit_test(test_extensions),
+        cmocka_unit_test(test_every_call),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
