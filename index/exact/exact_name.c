@@ -20,14 +20,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define UNIT        0x1p-24            /* half of what tells 1 from the next f32 */
-#define BATCH_BYTES ((size_t)64 << 20) /* of answers and queries */
-#define LEVELS      (255 + 127.5)      /* what a level and the half that is taken off it are at most */
-#define CALLS       8u                 /* runs of rows per part and QUERIES queries (docs/gpu.md) */
-#define PREPARED    20u /* products per element that a thread could have done while it read and turned a row */
-#define QUERIES     256u
-#define LIST_MOST   4096u /* rows that are named by codes */
-#define ENCODED     60u   /* products per element that making a code takes a thread */
+#define UNIT         0x1p-24            /* half of what tells 1 from the next f32 */
+#define BATCH_BYTES  ((size_t)64 << 20) /* of answers and queries */
+#define LEVELS       (255 + 127.5)      /* what a level and the half that is taken off it are at most */
+#define CALLS        8u                 /* runs of rows per part and QUERIES queries (docs/gpu.md) */
+#define PREPARED     20u /* products per element that a thread could have done while it read and turned a row */
+#define QUERIES      256u
+#define LIST_MOST    4096u /* rows that are named by codes */
+#define ENCODED      40u   /* the same for making a code, */
+#define ENCODED_STEP 350u  /* of 4 and 2 bits, whose step is chosen among twelve */
 
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
 
@@ -319,7 +320,9 @@ void exact_work(const struct segment *segment, unsigned bits, uint32_t n, struct
                 struct offload_work *load)
 {
     uint64_t bytes = exact_bytes(segment, bits), elements = segment->params.rows * segment->params.dim;
-    uint64_t batches = ((uint64_t)n + QUERIES - 1) / QUERIES, prepared = bits > 0 ? PREPARED + ENCODED : PREPARED;
+    uint64_t batches = ((uint64_t)n + QUERIES - 1) / QUERIES, prepared = PREPARED;
+    if (bits > 0)
+        prepared += bits == 4 || bits == 2 ? ENCODED_STEP : ENCODED;
     *search = (struct offload_work){.kind = OFFLOAD_FLOATS,
                                     .products = elements * n,
                                     .bytes = (uint64_t)n * segment->params.dim * sizeof(float),
