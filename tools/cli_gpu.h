@@ -10,6 +10,7 @@
 struct cli_gpu {
     const char *wanted;
     struct offload *offload; /* NULL: the processor */
+    unsigned steps;          /* of a build that are the device's: enum build_device_step */
     char note[512];          /* why there is none, "" for off; or why auto took it */
 };
 
@@ -28,11 +29,18 @@ void cli_gpu_close(struct cli_gpu *gpu);
 
 /* The works of a ground truth and of a build, as docs/gpu.md counts them. */
 void cli_gpu_truth_work(uint64_t rows, uint64_t queries, uint32_t dim, enum quire_type type, struct offload_work *out);
-#define CLI_GPU_BUILD_WORKS 2u
+#define CLI_GPU_BUILD_WORKS 3u /* in the order of enum build_device_step */
 void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind,
                          struct offload_work out[CLI_GPU_BUILD_WORKS]);
+/* cli_gpu_open for a build: with auto the device gets those of its steps that pay, each by itself. */
+void cli_gpu_open_build(struct cli *cli, struct cli_gpu *gpu, const struct offload_work works[CLI_GPU_BUILD_WORKS],
+                        unsigned threads);
 /* What auto would say of such works with all threads, by rates that were measured: a row of "uses". */
 void cli_gpu_report_use(struct cli *cli, const struct offload_rates *rates, const char *use,
                         const struct offload_work *works, unsigned n_works);
+
+/* The same of each step of a build of `what`. */
+void cli_gpu_report_build(struct cli *cli, const struct offload_rates *rates, const char *what,
+                          const struct offload_work works[CLI_GPU_BUILD_WORKS]);
 
 #endif

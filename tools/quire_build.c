@@ -134,7 +134,7 @@ static void open_device(struct build_work *w)
         return;
     }
     cli_gpu_build_works(w->vectors.rows, w->vectors.dim, (enum quire_index_kind)w->index, works);
-    cli_gpu_open(w->cli, &w->gpu, works, CLI_GPU_BUILD_WORKS, (unsigned)w->threads);
+    cli_gpu_open_build(w->cli, &w->gpu, works, (unsigned)w->threads);
 }
 
 static int build(struct build_work *w, struct quire_error *err)
@@ -182,7 +182,7 @@ static int build(struct build_work *w, struct quire_error *err)
                                 .context = w};
     uint64_t begin = clock_ns();
     open_device(w);
-    int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, err);
+    int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, w->gpu.steps, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     return rc;
 }

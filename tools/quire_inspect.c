@@ -196,13 +196,18 @@ static int report_device(struct cli *cli, const struct segment *segment, struct 
         struct offload_status status;
         offload_get_status(gpu->offload, &status);
         cli_put_count(cli, NULL, "device_memory_bytes", status.device.memory_bytes);
-        cli_put_count(cli, NULL, "device_rows_bytes", exact_bytes(segment));
+        unsigned bits = exact_bits_for(segment, status.device.memory_bytes / 4 * 3);
+        cli_put_count(cli, NULL, "device_rows_bytes", exact_bytes(segment, 0));
+        if (bits > 0) { /* the rows themselves have no room */
+            cli_put_count(cli, NULL, "device_code_bits", bits);
+            cli_put_count(cli, NULL, "device_codes_bytes", exact_bytes(segment, bits));
+        }
         for (size_t u = 0; u < sizeof uses / sizeof *uses; u++) {
-            exact_work(segment, uses[u].queries, &works[0], &works[1]);
+            exact_work(segment, bits, uses[u].queries, &works[0], &works[1]);
             cli_gpu_report_use(cli, &rates, uses[u].use, works, 2);
         }
         cli_gpu_build_works(i->rows, i->dim, i->index, works);
-        cli_gpu_report_use(cli, &rates, "build", works, CLI_GPU_BUILD_WORKS);
+        cli_gpu_report_build(cli, &rates, "build", works);
     }
     cli_gpu_close(gpu);
     return rc;

@@ -280,9 +280,16 @@ static void open_device(struct search_work *w)
         return;
     }
     uint64_t queries = w->rows * w->repeat;
-    exact_work(library_segment(w->index), queries < UINT32_MAX ? (uint32_t)queries : UINT32_MAX, &works[0], &works[1]);
+    struct segment *segment = library_segment(w->index);
+    struct offload_status status;
+    exact_work(segment, 0, queries < UINT32_MAX ? (uint32_t)queries : UINT32_MAX, &works[0], &works[1]);
     cli_gpu_open(w->cli, &w->gpu, works, 2, (unsigned)w->lanes);
-    if (w->gpu.offload && exact_open(w->gpu.offload, library_segment(w->index), &w->device, &err) < 0)
+    if (!w->gpu.offload)
+        return;
+    offload_get_status(w->gpu.offload, &status);
+    /* queries that are asked together read all rows once, as parts or to make codes, and rows name fewer */
+    unsigned bits = queries > CHUNK_DEVICE ? exact_bits_for(segment, status.device.memory_bytes / 4 * 3) : 0;
+    if (exact_open(w->gpu.offload, segment, bits, &w->device, &err) < 0)
         snprintf(w->gpu.note, sizeof w->gpu.note, "%s", err.message);
 }
 

@@ -497,9 +497,14 @@ size_t build_row_bytes(uint32_t dim, enum quire_type type, bool unit_codes)
     return dim * quire_type_bytes(type) + code_bytes;
 }
 
+struct offload *build_device(const struct build *b, enum build_device_step step)
+{
+    return b->steps & step ? b->offload : NULL;
+}
+
 static int build_any(struct io_fs *fs, const char *path, const struct quire_input *input,
                      const struct quire_build_options *options, const struct build_merge *merge,
-                     struct offload *offload, struct quire_error *err)
+                     struct offload *offload, unsigned steps, struct quire_error *err)
 {
     int rc = check_arguments(path, input, options, err);
     if (rc < 0)
@@ -513,6 +518,7 @@ static int build_any(struct io_fs *fs, const char *path, const struct quire_inpu
                       .options = *options,
                       .merge = merge,
                       .offload = options->build_memory_bytes ? NULL : offload, /* its memory is not planned for */
+                      .steps = steps,
                       .fs = fs,
                       .err = err};
     if (err)
@@ -531,19 +537,20 @@ static int build_any(struct io_fs *fs, const char *path, const struct quire_inpu
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
                  const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
 {
-    return build_any(fs, path, input, options, merge, NULL, err);
+    return build_any(fs, path, input, options, merge, NULL, 0, err);
 }
 
 int build_offloaded(struct io_fs *fs, const char *path, const struct quire_input *input,
-                    const struct quire_build_options *options, struct offload *offload, struct quire_error *err)
+                    const struct quire_build_options *options, struct offload *offload, unsigned steps,
+                    struct quire_error *err)
 {
-    return build_any(fs, path, input, options, NULL, offload, err);
+    return build_any(fs, path, input, options, NULL, offload, steps, err);
 }
 
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
                   const struct quire_build_options *options, struct quire_error *err)
 {
-    return build_any(fs, path, input, options, NULL, NULL, err);
+    return build_any(fs, path, input, options, NULL, NULL, 0, err);
 }
 
 int quire_build_from(const char *path, const struct quire_input *input, const struct quire_build_options *options,

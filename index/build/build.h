@@ -16,10 +16,18 @@ int build_segment(struct io_fs *fs, const char *path, const struct quire_input *
 #define BUILD_GRAPH_PRODUCTS 1700u
 #define BUILD_LIST_PRODUCTS  520u
 #define BUILD_QUERIES_MOST   800u /* rows that a calibration asks with */
-/* The same with a device for part of the work, or NULL: the same index, byte for byte. What a device has done and
+/* Steps of a build that a device may have. */
+enum build_device_step {
+    BUILD_BISECTION = 1,  /* projections of rows, level by level */
+    BUILD_NEIGHBOURS = 2, /* products of rows with those of near groups, or with near centroids in each round */
+    BUILD_TRUTH = 4,      /* exact answers of the calibration */
+};
+#define BUILD_STEPS 7u
+/* The same with a device for some of these steps, or NULL: the same index, byte for byte. What a device has done and
  * why it did no more is in its status. Under build_memory_bytes none is used. */
 int build_offloaded(struct io_fs *fs, const char *path, const struct quire_input *input,
-                    const struct quire_build_options *options, struct offload *offload, struct quire_error *err);
+                    const struct quire_build_options *options, struct offload *offload, unsigned steps,
+                    struct quire_error *err);
 
 /* Edges that the first rows of an input had in a page graph before. Rows share lists, because blocks keep no others. */
 struct build_known {

@@ -46,7 +46,7 @@ struct neighbours_config build_neighbours_config(const struct build *b)
                                       .groups_known = known,
                                       .alpha = ALPHA,
                                       .threads = b->options.threads,
-                                      .offload = b->offload};
+                                      .offload = build_device(b, BUILD_NEIGHBOURS)};
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */

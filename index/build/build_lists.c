@@ -55,7 +55,8 @@ static struct clusters_config clusters_config(const struct build *b)
     config.most = CLUSTER_MOST * config.rows;
     config.list_most = LIST_MOST * config.rows;
     config.window_rows = b->plan.partition_rows;
-    config.offload = b->offload;
+    config.offload = build_device(b, BUILD_NEIGHBOURS);
+    config.bisection = build_device(b, BUILD_BISECTION);
     return config;
 }
 

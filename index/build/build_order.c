@@ -11,7 +11,8 @@
 
 int build_partition(struct build *b, uint32_t n, const char *phase, uint32_t *order)
 {
-    struct partition_config config = {b->params.slots_per_block, b->options.threads, b->options.seed};
+    struct partition_config config = {b->params.slots_per_block, b->options.threads, b->options.seed,
+                                      build_device(b, BUILD_BISECTION)};
     struct progress progress;
     assert(n > 0 && n <= b->rows.n);
     build_progress(b, phase, &progress);

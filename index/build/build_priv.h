@@ -99,6 +99,7 @@ struct build {
     struct quire_build_options options;
     const struct build_merge *merge; /* NULL: a build of its own */
     struct offload *offload;         /* NULL: the processor does all */
+    unsigned steps;                  /* that are offload's: enum build_device_step */
     bool has_tenants;                /* rows of small tenants lie side by side */
     char **texts;                    /* per row: grants and JSON as one, for options.attributes; owned */
     uint32_t *text_bytes;
@@ -145,6 +146,9 @@ struct build {
 #define WORK_PLACED    "work.placed" /* rows where runs lie side by side */
 #define WORK_MOVED     "work.moved"  /* edges of these */
 #define WORK_LOCK      "work.lock"
+
+/* The device for a step; NULL: the processor does it. */
+struct offload *build_device(const struct build *b, enum build_device_step step);
 
 /* Whether inverted lists are built; otherwise it is a page graph. */
 static inline bool build_is_lists(const struct build *b)

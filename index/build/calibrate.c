@@ -279,7 +279,8 @@ static bool name_nearest(struct truth_job *job)
     const struct calibration *c = job->c;
     const struct offload_rows rows = {OFFLOAD_F32, job->n, c->b->space.code_dim, job->rows, NULL};
     job->n_named = job->n < NAMED ? job->n : NAMED;
-    const struct offload_nearest request = {OFFLOAD_L2, c->n_held, job->n_named, job->queries, job->named};
+    const struct offload_nearest request = {
+        .measure = OFFLOAD_L2, .n_queries = c->n_held, .k = job->n_named, .queries = job->queries, .out = job->named};
     if (job->offload && offload_nearest_all(job->offload, &rows, &request, NULL, NULL) < 0)
         job->offload = NULL;
     return job->offload != NULL;
@@ -313,6 +314,7 @@ static int compute_truth(struct calibration *c)
 {
     struct build *b = c->b;
     struct truth_job job = {.c = c};
+    struct offload *offload = build_device(b, BUILD_TRUTH);
     uint32_t dim = b->space.code_dim, most = build_batch_rows(b, sizeof(float) * dim);
     c->truth = malloc(sizeof *c->truth * c->n_held * TRUTH_K);
     c->queries = malloc(sizeof(float) * c->n_held * (b->dim + 1));
@@ -322,8 +324,8 @@ static int compute_truth(struct calibration *c)
     job.queries = malloc(sizeof(float) * c->n_held * dim);
     int rc = c->truth && c->queries && job.vectors && job.rows && job.apart && job.queries ? load_queries(&job)
                                                                                            : QUIRE_ENOMEM;
-    job.named = b->offload ? malloc(sizeof *job.named * c->n_held * NAMED) : NULL;
-    job.offload = job.named ? b->offload : NULL;
+    job.named = offload ? malloc(sizeof *job.named * c->n_held * NAMED) : NULL;
+    job.offload = job.named ? offload : NULL;
     for (; rc == 0 && job.first < b->n; job.first += job.n) {
         job.n = b->n - job.first < most ? b->n - job.first : most;
         rc = build_load_input(b, job.first, job.n, job.vectors);

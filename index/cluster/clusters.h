@@ -29,8 +29,9 @@ struct clusters_config {
     unsigned threads;
     uint64_t seed;
     uint32_t window_rows; /* of a file: in memory at once */
-    /* NULL, or a device for the products between rows and centroids; the clusters are the same */
-    struct offload *offload;
+    /* NULL, or a device for the products between rows and centroids, and for those of the bisection before. The
+     * clusters are the same. */
+    struct offload *offload, *bisection;
 };
 
 struct clusters {

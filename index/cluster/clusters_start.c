@@ -42,7 +42,8 @@ static int bisect(struct clustering *s)
 {
     struct row_store *store = s->store;
     uint32_t n = store->n;
-    struct partition_config config = {balanced(n, s->config->rows), s->config->threads, s->config->seed};
+    struct partition_config config = {balanced(n, s->config->rows), s->config->threads, s->config->seed,
+                                      s->config->bisection};
     struct progress progress = {report_bisection, s, s->advance.phase};
     uint32_t window = s->window.n > config.capacity ? s->window.n : config.capacity;
     bool in_memory = store->rows.codes;
@@ -91,7 +92,7 @@ static int64_t take_known(struct clustering *s, const struct clusters_known *kno
 static int number(struct clustering *s, uint32_t *order)
 {
     uint32_t n = s->n, *numbers = malloc(sizeof *numbers * n);
-    struct partition_config config = {NUMBERED_ROWS, s->config->threads, s->config->seed};
+    struct partition_config config = {NUMBERED_ROWS, s->config->threads, s->config->seed, NULL};
     int rc = numbers ? partition_build(&s->centres, &config, NULL, order) : QUIRE_ENOMEM;
     if (rc == 0)
         rc = rows_permute(&s->centres, order);
@@ -143,7 +144,7 @@ static int assign(struct clustering *s)
 static int split(struct clustering *s, uint32_t c, const uint32_t *members, uint32_t n, uint32_t *n_clusters)
 {
     struct rows rows = {0};
-    struct partition_config config = {balanced(n, s->config->rows), s->config->threads, s->config->seed};
+    struct partition_config config = {balanced(n, s->config->rows), s->config->threads, s->config->seed, NULL};
     uint32_t *order = malloc(sizeof *order * n);
     int rc = order ? rows_alloc(&rows, n, s->store->code_dim) : QUIRE_ENOMEM;
     for (uint32_t i = 0; rc == 0 && i < n; i++)

@@ -15,7 +15,8 @@
  * Levels are processed one after the other; nodes of a level are independent and each one's random numbers come from
  * the seed and its range, so the result does not depend on the number of threads. The first levels have fewer nodes
  * than threads: there the projection loop over rows is what runs in parallel. Because rows keep their order, a node can
- * as well be cut by streaming through a file (partition_files.c), and the result is the same.
+ * as well be cut by streaming through a file (partition_files.c), and the result is the same. So it is where a device
+ * multiplies (partition_device.c).
  */
 #include "index/cluster/partition_priv.h"
 #include "index/kernels/kernels.h"
@@ -29,18 +30,6 @@
 #define PARALLEL_NODE_ROWS 65536u /* nodes larger than this are projected by all threads */
 #define PROJECT_ROWS       256u
 #define FAR2               1024.0f /* rows 32 times farther out than three quarters of all are left out */
-
-struct partition {
-    const struct rows *rows;
-    const struct partition_config *config;
-    uint32_t base; /* place of order[0] */
-    uint32_t *order;
-    float *keys;        /* projection of order[i], at i */
-    float *spare;       /* as many */
-    struct node *nodes; /* nodes of the present level */
-    struct code_query query;
-    uint32_t begin; /* first place of the range being projected */
-};
 
 void partition_scratch_fini(struct partition_scratch *s)
 {
@@ -144,7 +133,7 @@ void partition_project(const struct rows *rows, const struct code_query *query, 
         uint32_t m = n - at < PROJECT_ROWS ? n - at : PROJECT_ROWS;
         kernels()->code_dot[3](query->levels, rows->codes, rows->code_dim, ids + at, m, rows->code_dim, dots);
         for (uint32_t i = 0; i < m; i++)
-            keys[at + i] = rows->f[ids[at + i]] * code_query_dot(query, dots[i], 127.5f);
+            keys[at + i] = partition_key(rows, ids[at + i], query, dots[i]);
         at += m;
     }
 }
@@ -165,10 +154,10 @@ uint32_t partition_cut(struct node node, uint32_t capacity)
     return node.begin + groups / 2 * unit;
 }
 
-/* The rows of a node that go left to its front, the others behind them, both in the order in which they were. */
-static void split_order(const struct partition *p, struct node node, uint32_t left)
+void partition_split(const struct partition *p, struct node node)
 {
     uint32_t n = node.end - node.begin, n_left = 0, n_right = 0;
+    uint32_t left = partition_cut(node, p->config->capacity) - node.begin;
     uint32_t *order = p->order + (node.begin - p->base), *right = (uint32_t *)(void *)(p->spare + (order - p->order));
     const float *keys = p->keys + (order - p->order);
     memcpy(right, keys, sizeof(float) * n);
@@ -184,25 +173,31 @@ static void split_order(const struct partition *p, struct node node, uint32_t le
     memcpy(order + n_left, right, sizeof *right * n_right);
 }
 
-static void split_node(const struct partition *p, struct partition_scratch *s, struct node node, unsigned threads)
+void partition_aim(const struct partition *p, struct partition_scratch *s, struct node node, struct code_query *query)
 {
-    struct partition local = *p;
     struct random random;
     const struct rows *rows = p->rows;
-    uint32_t dim = rows->code_dim, n = node.end - node.begin, m = partition_draw(s, node, p->config->seed, &random);
-    local.begin = node.begin - p->base;
+    uint32_t dim = rows->code_dim, m = partition_draw(s, node, p->config->seed, &random);
     for (uint32_t i = 0; i < m; i++) {
-        uint32_t row = p->order[local.begin + s->positions[i]];
+        uint32_t row = p->order[node.begin - p->base + s->positions[i]];
         code_decode(rows->codes + (size_t)row * dim, dim, 8, rows->f[row], s->sample + (size_t)i * dim);
     }
     partition_direction(s, m, dim, &random);
+    code_query_set(query, s->direction, dim);
+}
+
+static void split_node(const struct partition *p, struct partition_scratch *s, struct node node, unsigned threads)
+{
+    struct partition local = *p;
+    uint32_t n = node.end - node.begin;
+    local.begin = node.begin - p->base;
     local.query.levels = s->levels;
-    code_query_set(&local.query, s->direction, dim);
+    partition_aim(p, s, node, &local.query);
     if (threads > 1)
         parallel_for(threads, n, 8192, project_range, &local, NULL);
     else
         project_range(&local, 0, n);
-    split_order(p, node, partition_cut(node, p->config->capacity) - node.begin);
+    partition_split(p, node);
 }
 
 static int split_range(void *context, uint64_t begin, uint64_t end)
@@ -218,19 +213,34 @@ static int split_range(void *context, uint64_t begin, uint64_t end)
     return 0;
 }
 
-static int split_level(struct partition *p, uint32_t n_nodes)
+/* The nodes of a level from `first` on, here. */
+static int split_here(struct partition *p, uint32_t first, uint32_t n_nodes)
 {
+    struct partition rest = *p;
     unsigned threads = p->config->threads;
-    if (n_nodes >= 2 * threads || p->nodes[0].end - p->nodes[0].begin < PARALLEL_NODE_ROWS)
-        return parallel_for(threads, n_nodes, n_nodes / (16 * threads) + 1, split_range, p, NULL);
+    rest.nodes += first;
+    n_nodes -= first;
+    if (n_nodes >= 2 * threads || rest.nodes[0].end - rest.nodes[0].begin < PARALLEL_NODE_ROWS)
+        return parallel_for(threads, n_nodes, n_nodes / (16 * threads) + 1, split_range, &rest, NULL);
     struct partition_scratch s;
     int rc = partition_scratch_init(&s, p->rows->code_dim);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < n_nodes; i++)
-        split_node(p, &s, p->nodes[i], threads);
+        split_node(&rest, &s, rest.nodes[i], threads);
     partition_scratch_fini(&s);
     return 0;
+}
+
+static int split_level(struct partition *p, uint32_t n_nodes)
+{
+    uint32_t done = 0;
+    int rc = p->device ? partition_device_split(p->device, n_nodes, &done) : 0;
+    if (rc < 0 || done == n_nodes)
+        return rc;
+    partition_device_close(p->device);
+    p->device = NULL;
+    return split_here(p, done, n_nodes);
 }
 
 /* Runs of n rows, or a few more. */
@@ -258,8 +268,10 @@ int partition_node(const struct rows *rows, struct node node, const struct parti
     struct node *next = malloc(sizeof(struct node) * ((size_t)runs + 1));
     assert(n > 0 && n <= rows->n && config->capacity > 0 && config->threads > 0);
     int rc = p.keys && p.spare && p.nodes && next ? 0 : QUIRE_ENOMEM;
-    if (n > PARTITION_RUN && rc == 0)
+    if (n > PARTITION_RUN && rc == 0) {
         p.nodes[n_nodes++] = node;
+        p.device = partition_device_open(&p);
+    }
     while (rc == 0 && n_nodes > 0) {
         uint64_t done = 0; /* rows of the nodes that were split */
         uint32_t n_next = 0;
@@ -281,6 +293,7 @@ int partition_node(const struct rows *rows, struct node node, const struct parti
         if (rc == 0)
             rc = parallel_report(advance, done);
     }
+    partition_device_close(p.device);
     array_free_all(p.keys, p.spare, p.nodes, next);
     return rc;
 }

@@ -7,10 +7,13 @@
 #include "index/vector/parallel.h"
 #include "index/vector/row_store.h"
 
+struct offload;
+
 struct partition_config {
     uint32_t capacity;
     unsigned threads;
     uint64_t seed;
+    struct offload *offload; /* may have the projections of rows in memory; NULL: none */
 };
 
 #define PARTITION_RUN 8u

@@ -20,19 +20,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define UNIT        0x1p-24            /* half of what tells 1 from the next f32 */
-#define BATCH_BYTES ((size_t)64 << 20) /* of answers and queries */
-#define LEVELS      (255 + 127.5)      /* what a level and the half that is taken off it are at most */
-#define CALLS       8u                 /* runs of rows per part and QUERIES queries (docs/gpu.md) */
-#define PREPARED    20u /* products per element that a thread could have done while it read and turned a row */
-#define QUERIES     256u
-
-/* How far w may be from v. */
-struct bound {
-    bool is_known;
-    double relative, absolute;
-    double clamp; /* v up to which w may be cut off at 0 */
-};
+#define UNIT         0x1p-24            /* half of what tells 1 from the next f32 */
+#define BATCH_BYTES  ((size_t)64 << 20) /* of answers and queries */
+#define LEVELS       (255 + 127.5)      /* what a level and the half that is taken off it are at most */
+#define CALLS        8u                 /* runs of rows per part and QUERIES queries (docs/gpu.md) */
+#define PREPARED     20u /* products per element that a thread could have done while it read and turned a row */
+#define QUERIES      256u
+#define LIST_MOST    4096u /* rows that are named by codes */
+#define ENCODED      40u   /* the same for making a code, */
+#define ENCODED_STEP 350u  /* of 4 and 2 bits, whose step is chosen among twelve */
 
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
 
@@ -67,14 +63,14 @@ static double code_error(const struct exact_rows *r, const struct query_sums *s,
 }
 
 /* The query as the device wants it, r->dim floats, and the bound that holds for it. */
-static struct bound prepare(const struct exact_rows *r, const float *query, struct scratch *scratch, float *out)
+static struct exact_bound prepare(const struct exact_rows *r, const float *query, struct scratch *scratch, float *out)
 {
     const struct segment *g = r->segment;
     const struct segment_params *p = &g->params;
     const struct exact_maxima *most = &r->maxima;
     double kernel = (r->dim / 4.0 + 16) * UNIT, device = offload_float_error(r->dim);
     double tiny = 4 * EXACT_LENGTH_MAX * offload_float_tiny(r->dim) + 1e-36, norm2_max = sqrt(g->space.norm2_max);
-    struct bound b = {.is_known = true, .clamp = -INFINITY};
+    struct exact_bound b = {.is_known = true, .clamp = -INFINITY};
     struct query_sums s;
     float norm2 = 0, rounded_sum = 0;
     switch (r->form) {
@@ -120,21 +116,10 @@ static struct bound prepare(const struct exact_rows *r, const float *query, stru
     return b;
 }
 
-static double lower(const struct bound *b, double v)
-{
-    double least = v - b->relative * fabs(v) - b->absolute;
-    return least <= b->clamp ? -INFINITY : least;
-}
-
-static double upper(const struct bound *b, double v)
-{
-    return v + b->relative * fabs(v) + b->absolute;
-}
-
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 /* The rows that can be among the k nearest, of `near`, the n rows of least v in order; 0: any can. */
-static uint32_t choose(const struct exact_rows *r, const struct exact_request *request, const struct bound *b,
+static uint32_t choose(const struct exact_rows *r, const struct exact_request *request, const struct exact_bound *b,
                        const struct offload_near *near, uint32_t n, uint32_t *rows)
 {
     uint32_t living = 0, chosen = 0;
@@ -145,12 +130,12 @@ static uint32_t choose(const struct exact_rows *r, const struct exact_request *r
         if (request->dead && bitmap_has_shared(request->dead, near[i].row))
             continue;
         living++;
-        limit = upper(b, near[i].value);
+        limit = exact_upper(b, near[i].value);
     }
     bool has_all = n == r->segment->params.rows;
-    if (living < request->k || (!has_all && !(lower(b, near[n - 1].value) > limit)))
+    if (living < request->k || (!has_all && !(exact_lower(b, near[n - 1].value) > limit)))
         return 0;
-    for (uint32_t i = 0; i < n && lower(b, near[i].value) <= limit; i++)
+    for (uint32_t i = 0; i < n && exact_lower(b, near[i].value) <= limit; i++)
         if (!request->dead || !bitmap_has_shared(request->dead, near[i].row))
             rows[chosen++] = near[i].row;
     array_sort_u32(rows, chosen);
@@ -164,6 +149,12 @@ struct batch {
     uint32_t n, most;
     float *queries;
     struct offload_near *near, *found, *spare; /* n x most; n x most; most */
+    /* of codes */
+    struct exact_bound *bounds;
+    struct exact_coded_query *coded;
+    struct offload_coded *packed; /* as the device wants them */
+    int8_t *levels;               /* n x coded_dim */
+    float *rest;                  /* coded_dim */
 };
 
 /* Adds what a part has to what the parts before it had. */
@@ -176,6 +167,16 @@ static int search_part(struct batch *b, uint32_t part, uint32_t kept, struct qui
                                       .k = k,
                                       .queries = b->queries,
                                       .out = b->found};
+    if (r->bits > 0) {
+        request.measure = OFFLOAD_LEAST;
+        request.queries = b->levels;
+        request.coded = b->packed;
+        for (uint32_t q = 0; q < b->n; q++) { /* the mean is known from the first part on */
+            exact_codes_query(r, b->queries + (size_t)q * r->dim, b->rest, b->levels + (size_t)q * r->coded_dim,
+                              &b->coded[q]);
+            b->packed[q] = b->coded[q].coded;
+        }
+    }
     int rc = offload_nearest(r->offload, r->parts[part], &request, err);
     for (uint32_t q = 0; rc == 0 && q < b->n; q++) {
         struct offload_near *found = b->found + (size_t)q * k;
@@ -211,6 +212,20 @@ static int search_parts(struct batch *b, struct quire_error *err)
     return rc;
 }
 
+/* By codes: what all of them are like is known by now. */
+static int name_by_codes(struct batch *b, const struct exact_request *request, uint32_t first, struct scratch *scratch,
+                         struct quire_error *err)
+{
+    struct exact_rows *r = b->rows;
+    const struct exact_coded_batch coded = {b->n, b->most, b->queries, b->coded, b->near};
+    for (uint32_t q = 0; q < b->n; q++) {
+        float *query = b->queries + (size_t)q * r->dim;
+        b->bounds[q] = prepare(r, request->queries[first + q], scratch, query);
+        exact_codes_query(r, query, b->rest, b->levels + (size_t)q * r->coded_dim, &b->coded[q]);
+    }
+    return exact_codes_answer(r, request, first, &coded, b->bounds, err);
+}
+
 static int name_batch(struct batch *b, const struct exact_request *request, uint32_t first, struct scratch *scratch,
                       struct quire_error *err)
 {
@@ -218,9 +233,11 @@ static int name_batch(struct batch *b, const struct exact_request *request, uint
     for (uint32_t q = 0; q < b->n; q++)
         prepare(r, request->queries[first + q], scratch, b->queries + (size_t)q * r->dim);
     int rc = search_parts(b, err);
+    if (rc == 0 && r->bits > 0)
+        return name_by_codes(b, request, first, scratch, err);
     for (uint32_t q = 0; rc == 0 && q < b->n; q++) {
         /* what the longest row is like is known by now */
-        struct bound bound = prepare(r, request->queries[first + q], scratch, b->queries + (size_t)q * r->dim);
+        struct exact_bound bound = prepare(r, request->queries[first + q], scratch, b->queries + (size_t)q * r->dim);
         uint32_t *rows = request->rows + ((size_t)first + q) * b->most;
         request->counts[first + q] =
             bound.is_known ? choose(r, request, &bound, b->near + (size_t)q * b->most, b->most, rows) : 0;
@@ -234,6 +251,7 @@ static void batch_fini(struct batch *b)
     free(b->near);
     free(b->found);
     free(b->spare);
+    array_free_all(b->bounds, b->coded, b->packed, b->levels, b->rest);
 }
 
 static int batch_init(struct batch *b, const struct exact_request *request, uint32_t *step)
@@ -246,6 +264,15 @@ static int batch_init(struct batch *b, const struct exact_request *request, uint
     b->near = calloc(*step, answer);
     b->found = malloc(memory_size_mul(*step, answer));
     b->spare = malloc(answer);
+    if (b->rows->bits > 0) {
+        b->bounds = malloc(memory_size_mul(*step, sizeof *b->bounds));
+        b->coded = malloc(memory_size_mul(*step, sizeof *b->coded));
+        b->packed = malloc(memory_size_mul(*step, sizeof *b->packed));
+        b->levels = malloc(memory_size_mul(*step, b->rows->coded_dim));
+        b->rest = malloc(sizeof *b->rest * b->rows->coded_dim);
+        if (!b->bounds || !b->coded || !b->packed || !b->levels || !b->rest)
+            return QUIRE_ENOMEM;
+    }
     return b->queries && b->near && b->found && b->spare ? 0 : QUIRE_ENOMEM;
 }
 
@@ -253,6 +280,11 @@ uint32_t exact_most(const struct exact_rows *r, uint32_t k, uint64_t n_dead)
 {
     uint64_t rows = r->segment->params.rows, most = k + k / 8 + 16, max = offload_nearest_max(r->offload);
     assert(k > 0);
+    if (r->bits > 0) { /* exact_codes.c says how many rows they name */
+        uint64_t list = LIST_MOST > k ? LIST_MOST : k;
+        most = r->bits == 8 ? 4 * most : r->bits == 4 ? 64 * most : list;
+        max = max < list ? max : list;
+    }
     if (n_dead > 0 && n_dead < rows)
         most = most * rows / (rows - n_dead) + 8;
     most = most < max ? most : max;
@@ -284,13 +316,16 @@ int exact_name(struct exact_rows *r, const struct exact_request *request, struct
     return rc;
 }
 
-void exact_work(const struct segment *segment, uint32_t n, struct offload_work *search, struct offload_work *load)
+void exact_work(const struct segment *segment, unsigned bits, uint32_t n, struct offload_work *search,
+                struct offload_work *load)
 {
-    uint64_t bytes = exact_bytes(segment), elements = segment->params.rows * segment->params.dim;
-    uint64_t batches = ((uint64_t)n + QUERIES - 1) / QUERIES;
+    uint64_t bytes = exact_bytes(segment, bits), elements = segment->params.rows * segment->params.dim;
+    uint64_t batches = ((uint64_t)n + QUERIES - 1) / QUERIES, prepared = PREPARED;
+    if (bits > 0)
+        prepared += bits == 4 || bits == 2 ? ENCODED_STEP : ENCODED;
     *search = (struct offload_work){.kind = OFFLOAD_FLOATS,
                                     .products = elements * n,
                                     .bytes = (uint64_t)n * segment->params.dim * sizeof(float),
                                     .calls = batches * CALLS};
-    *load = (struct offload_work){.kind = OFFLOAD_FLOATS, .bytes = bytes, .calls = 1, .prepared = elements * PREPARED};
+    *load = (struct offload_work){.kind = OFFLOAD_FLOATS, .bytes = bytes, .calls = 1, .prepared = elements * prepared};
 }

@@ -6,7 +6,10 @@
 #define QUIRE_INDEX_EXACT_PRIV_H
 
 #include "index/exact/exact.h"
+#include "index/format/format.h"
 #include "index/segment/segment_view.h"
+#include "io/bitmap.h"
+#include <math.h>
 
 /* Of queries and rows that are elements: products of such, and what a device may lose below 2^-126, are far from each
  * other. */
@@ -30,6 +33,9 @@ struct exact_maxima {
     double centre;   /* length */
     double constant; /* magnitude of the last element */
     double offset;   /* of the code's own constant */
+    /* of codes in the place of rows (exact_codes.c) */
+    double error, coded_norm2, point; /* e; |f y|^2; length of a row as a point */
+    double h_least, h_most;
 };
 
 struct exact_rows {
@@ -37,13 +43,78 @@ struct exact_rows {
     struct segment *segment; /* a reference */
     enum exact_form form;
     enum offload_element element;
-    uint32_t dim; /* on the device */
-    size_t row_bytes;
+    uint32_t dim;                  /* of a row as it is; of queries */
+    size_t row_bytes;              /* on the device */
+    unsigned bits;                 /* 0: rows as they are; otherwise of codes in their place, and: */
+    uint32_t space_dim, coded_dim; /* of a row as a point; the same padded */
+    float *mean;                   /* space_dim; NULL: not yet known */
+    double mean_length;
     uint32_t part_blocks, n_parts; /* blocks of the segment that go together */
     struct offload_block **parts;  /* NULL: not there */
     uint32_t n_held;
     struct exact_maxima maxima;
 };
+
+/* How far the distance w of a search may be from v. */
+struct exact_bound {
+    bool is_known;
+    double relative, absolute;
+    double clamp; /* v up to which w may be cut off at 0 */
+};
+
+static inline double exact_lower(const struct exact_bound *b, double v)
+{
+    double least = v - b->relative * fabs(v) - b->absolute;
+    return least <= b->clamp ? -INFINITY : least;
+}
+
+static inline double exact_upper(const struct exact_bound *b, double v)
+{
+    return v + b->relative * fabs(v) + b->absolute;
+}
+
+/* ---- exact_codes.c ----------------------------------------------------------------------------------------------- */
+
+/* Places for one row on its way: as a point, and less the mean (coded_dim). */
+struct exact_code_room {
+    float *point, *rest;
+};
+
+/* The code of a row as the device would have it, and what it says of the row. r->mean is known. */
+void exact_codes_put(struct exact_rows *rows, const struct exact_code_room *room, const uint8_t *row, float factor,
+                     uint8_t *code, struct offload_estimate *estimate);
+/* Sets r->mean. Errors: those of exact_name. */
+int exact_codes_mean(struct exact_rows *rows, struct quire_error *err);
+
+struct exact_coded_query {
+    struct offload_coded coded;
+    double norm2; /* of the query itself */
+    double apart; /* how far the device's number may be above the least distance, for the codes there are so far */
+};
+/* rest: coded_dim floats; levels: coded_dim. */
+void exact_codes_query(const struct exact_rows *rows, const float *query, float *rest, int8_t *levels,
+                       struct exact_coded_query *out);
+
+/* Queries with what the device says of each: the `most` rows of least distance at least, in order. */
+struct exact_coded_batch {
+    uint32_t n, most;
+    const float *queries; /* n x dim */
+    const struct exact_coded_query *coded;
+    const struct offload_near *near; /* n x most */
+};
+/* Fills the request's answers for queries `first` .. first + n. Errors: those of exact_name. */
+int exact_codes_answer(struct exact_rows *rows, const struct exact_request *request, uint32_t first,
+                       const struct exact_coded_batch *batch, const struct exact_bound *bounds,
+                       struct quire_error *err);
+
+/* ---- exact_rows.c ------------------------------------------------------------------------------------------------ */
+
+/* Single rows as the device would have them; a block is read when a row of it follows one of another. */
+struct exact_reader;
+struct exact_reader *exact_reader_open(struct exact_rows *rows, struct quire_error *err); /* NULL: no memory */
+void exact_reader_close(struct exact_reader *reader);                                     /* NULL is fine */
+/* *out is valid until the next; *factor 1 where rows have none. */
+int exact_reader_row(struct exact_reader *reader, uint32_t row, const uint8_t **out, float *factor);
 
 /* Rows of one part, and the first of them. */
 static inline uint32_t exact_part_first(const struct exact_rows *r, uint32_t part)

@@ -56,11 +56,34 @@ static bool has_factors(enum exact_form form)
     return form == EXACT_COSINE || form == EXACT_UNIT;
 }
 
-/* Of a row on the device, its factor included. */
-static size_t bytes_of(const struct segment_params *p)
+/* As a point: without the last element of rows about a centre. */
+static uint32_t space_dim_of(const struct segment_params *p)
 {
-    return dim_of(p) * (element_of(p) == OFFLOAD_F32 ? sizeof(float) : sizeof(f16_t)) +
-           (has_factors(form_of(p)) ? sizeof(float) : 0);
+    return p->slot == QUIRE_SLOT_Q8 ? p->code_dim : p->dim;
+}
+
+static uint32_t coded_dim_of(const struct segment_params *p)
+{
+    return (space_dim_of(p) + 31) / 32 * 32;
+}
+
+/* Of a row as it is, without its factor. */
+static size_t elements_of(const struct segment_params *p)
+{
+    return offload_bytes(element_of(p), dim_of(p));
+}
+
+/* Of a row on the device, its factors included. */
+static size_t bytes_of(const struct segment_params *p, unsigned bits)
+{
+    if (bits > 0)
+        return coded_dim_of(p) / 8 * bits + sizeof(struct offload_estimate);
+    return elements_of(p) + (has_factors(form_of(p)) ? sizeof(float) : 0);
+}
+
+static enum offload_element code_of(unsigned bits)
+{
+    return bits == 8 ? OFFLOAD_CODE8 : bits == 4 ? OFFLOAD_CODE4 : bits == 2 ? OFFLOAD_CODE2 : OFFLOAD_CODE1;
 }
 
 /* Pieces of rows on their way. */
@@ -69,8 +92,11 @@ struct stage {
     struct quire_error *err;
     uint8_t *blocks; /* as read */
     uint8_t *data;   /* as the device has them */
-    float *factors;
+    float *factors;  /* of codes struct offload_estimate */
+    uint8_t *row;    /* of codes: one row as it is */
+    struct exact_code_room room;
     float *floats, *centre; /* of one row; of its block */
+    float factor;           /* of one row; 1 where rows have none */
     double centre_length;
     f16_t halves[256]; /* levels less 127.5 */
     uint32_t capacity, n, first;
@@ -100,8 +126,8 @@ static int put_elements(struct stage *s, const uint8_t *slot, const uint8_t *fac
     space_floats(format_slot_type(p->slot), slot, p->dim, s->floats);
     double length = length_of(s->floats, p->dim), times = 1;
     if (r->form == EXACT_COSINE) {
-        s->factors[s->n] = bytes_load_f32(factor);
-        times = (double)s->factors[s->n];
+        s->factor = bytes_load_f32(factor);
+        times = (double)s->factor;
         if (!(length * times <= UNIT_MOST))
             return refuse(s, row, "is not as long as its factor says");
     }
@@ -129,7 +155,7 @@ static int put_unit_code(struct stage *s, const uint8_t *slot, const uint8_t *fa
     }
     /* of (u - 127.5)^2 */
     double length2 = (double)kernels()->u8_dot(slot, slot, r->dim) - 2 * half * sum + half * half * r->dim;
-    s->factors[s->n] = (float)f;
+    s->factor = (float)f;
     raise_to(&r->maxima.factor, f);
     raise_to(&r->maxima.length, sqrt(length2 > 0 ? length2 : 0) * f);
     return 0;
@@ -163,7 +189,8 @@ static int put_centred(struct stage *s, const uint8_t *slot, const uint8_t *fact
 /* What is staged goes to the device. */
 static int flush(struct stage *s, struct offload_block *block)
 {
-    const struct offload_piece piece = {s->first, s->n, s->data, has_factors(s->rows->form) ? s->factors : NULL};
+    bool factors = s->rows->bits > 0 || has_factors(s->rows->form);
+    const struct offload_piece piece = {s->first, s->n, s->data, factors ? s->factors : NULL};
     int rc = s->n > 0 ? offload_put(s->rows->offload, block, &piece, s->err) : 0;
     s->first += s->n;
     s->n = 0;
@@ -180,23 +207,38 @@ static void place_centre(struct stage *s, uint32_t block)
     s->centre_length = sqrt(sum);
 }
 
+/* A row of a block whose centre is placed, as it is, and s->factor. */
+static int put_row(struct stage *s, const struct block_view *view, uint32_t slot, uint8_t *to)
+{
+    const struct exact_rows *r = s->rows;
+    const struct segment_params *p = &r->segment->params;
+    const uint8_t *at = view->slots + (size_t)slot * p->slot_bytes;
+    const uint8_t *factor = view->factors ? view->factors + (size_t)slot * p->factor_bytes : NULL;
+    assert(slot < view->n_slots);
+    s->factor = 1;
+    return r->form == EXACT_UNIT      ? put_unit_code(s, at, factor, to)
+           : r->form == EXACT_CENTRED ? put_centred(s, at, factor, view->first_row + slot, to)
+                                      : put_elements(s, at, factor, view->first_row + slot, to);
+}
+
 static int stage_block(struct stage *s, const struct block_view *view)
 {
     struct exact_rows *r = s->rows;
-    const struct segment_params *p = &r->segment->params;
-    size_t bytes = bytes_of(p) - (has_factors(r->form) ? sizeof(float) : 0);
+    size_t code_bytes = r->coded_dim / 8 * r->bits, bytes = elements_of(&r->segment->params);
+    struct offload_estimate *estimates = (struct offload_estimate *)(void *)s->factors;
     int rc = 0;
     if (r->form == EXACT_CENTRED)
         place_centre(s, view->number);
     for (uint32_t slot = 0; rc == 0 && slot < view->n_slots; slot++) {
-        const uint8_t *at = view->slots + (size_t)slot * p->slot_bytes;
-        const uint8_t *factor = view->factors ? view->factors + (size_t)slot * p->factor_bytes : NULL;
-        uint8_t *to = s->data + s->n * bytes;
-        uint32_t row = view->first_row + slot;
         assert(s->n < s->capacity);
-        rc = r->form == EXACT_UNIT      ? put_unit_code(s, at, factor, to)
-             : r->form == EXACT_CENTRED ? put_centred(s, at, factor, row, to)
-                                        : put_elements(s, at, factor, row, to);
+        if (r->bits == 0) {
+            rc = put_row(s, view, slot, s->data + s->n * bytes);
+            s->factors[s->n] = s->factor;
+        } else {
+            rc = put_row(s, view, slot, s->row);
+            if (rc == 0)
+                exact_codes_put(r, &s->room, s->row, s->factor, s->data + s->n * code_bytes, &estimates[s->n]);
+        }
         s->n++;
     }
     return rc;
@@ -246,6 +288,9 @@ static void stage_fini(struct stage *s)
     memory_free(s->blocks);
     free(s->data);
     free(s->factors);
+    free(s->row);
+    free(s->room.point);
+    free(s->room.rest);
     free(s->floats);
     free(s->centre);
 }
@@ -257,24 +302,85 @@ static int stage_init(struct stage *s)
     s->capacity = at_once * p->slots_per_block;
     s->blocks = memory_aligned(SECTION_ALIGN, (size_t)at_once * p->block_bytes);
     s->data = malloc(memory_size_mul(s->capacity, s->rows->row_bytes));
-    s->factors = malloc(sizeof *s->factors * s->capacity);
+    s->factors = malloc(sizeof(struct offload_estimate) * s->capacity);
+    s->row = malloc(elements_of(p));
+    s->room.point = malloc(sizeof(float) * space_dim_of(p));
+    s->room.rest = malloc(sizeof(float) * coded_dim_of(p));
     s->floats = malloc(sizeof *s->floats * p->dim);
     s->centre = malloc(sizeof *s->centre * p->code_dim);
     for (unsigned level = 0; level < 256; level++) {
         float y = (float)level - HALF_LEVEL;
         kernels()->f16_from_f32(&y, &s->halves[level], 1);
     }
-    return s->blocks && s->data && s->factors && s->floats && s->centre
+    return s->blocks && s->data && s->factors && s->row && s->room.point && s->room.rest && s->floats && s->centre
                ? 0
                : error_set(s->err, QUIRE_ENOMEM, "no memory for rows on their way to a device");
 }
 
+/* ---- single rows ------------------------------------------------------------------------------------------------- */
+
+struct exact_reader {
+    struct stage stage;
+    struct block_view view;
+    bool has_view;
+};
+
+void exact_reader_close(struct exact_reader *reader)
+{
+    if (!reader)
+        return;
+    stage_fini(&reader->stage);
+    free(reader);
+}
+
+struct exact_reader *exact_reader_open(struct exact_rows *r, struct quire_error *err)
+{
+    struct exact_reader *reader = calloc(1, sizeof *reader);
+    if (!reader) {
+        error_set(err, QUIRE_ENOMEM, "no memory to read rows");
+        return NULL;
+    }
+    reader->stage = (struct stage){.rows = r, .err = err};
+    if (stage_init(&reader->stage) == 0)
+        return reader;
+    exact_reader_close(reader);
+    return NULL;
+}
+
+int exact_reader_row(struct exact_reader *reader, uint32_t row, const uint8_t **out, float *factor)
+{
+    struct stage *s = &reader->stage;
+    const struct segment *g = s->rows->segment;
+    uint32_t number = row / g->params.slots_per_block;
+    int rc = 0;
+    assert(row < g->params.rows);
+    if (!reader->has_view || reader->view.number != number) {
+        reader->has_view = false;
+        rc = fs_read_exact(section_file_io(g->blocks), s->blocks, g->params.block_bytes,
+                           segment_block_offset(g, number), s->err);
+        if (rc == 0)
+            rc = open_block(s, s->blocks, number, &reader->view);
+        reader->has_view = rc == 0;
+        if (rc == 0 && s->rows->form == EXACT_CENTRED)
+            place_centre(s, number);
+    }
+    if (rc == 0)
+        rc = put_row(s, &reader->view, row - reader->view.first_row, s->row);
+    *out = s->row;
+    *factor = s->factor;
+    return rc;
+}
+
 static int load_part(struct exact_rows *r, uint32_t part, struct quire_error *err)
 {
-    const struct offload_shape shape = {r->element, exact_part_rows(r, part), r->dim, has_factors(r->form)};
+    struct offload_shape shape = {r->element, exact_part_rows(r, part), r->dim, has_factors(r->form)};
+    if (r->bits > 0)
+        shape = (struct offload_shape){code_of(r->bits), shape.n, r->coded_dim, true};
     struct stage s = {.rows = r, .err = err};
     struct offload_block *block = NULL;
-    int rc = offload_reserve(r->offload, &shape, &block, err);
+    int rc = r->bits > 0 && !r->mean ? exact_codes_mean(r, err) : 0;
+    if (rc == 0)
+        rc = offload_reserve(r->offload, &shape, &block, err);
     if (rc == 0)
         rc = stage_init(&s);
     if (rc == 0)
@@ -358,10 +464,22 @@ int exact_need_part(struct exact_rows *r, uint32_t part, struct quire_error *err
     return r->parts[part] ? 0 : load_part(r, part, err);
 }
 
-int exact_open(struct offload *offload, struct segment *segment, struct exact_rows **out, struct quire_error *err)
+unsigned exact_bits_for(const struct segment *segment, uint64_t room)
+{
+    if (exact_bytes(segment, 0) <= room || form_of(&segment->params) == EXACT_PRODUCT)
+        return 0;
+    for (unsigned bits = 8; bits >= 1; bits /= 2)
+        if (exact_bytes(segment, bits) <= room && exact_bytes(segment, bits) < exact_bytes(segment, 0))
+            return bits;
+    return 0;
+}
+
+int exact_open(struct offload *offload, struct segment *segment, unsigned bits, struct exact_rows **out,
+               struct quire_error *err)
 {
     const struct segment_params *p = &segment->params;
     struct exact_rows *r = calloc(1, sizeof *r);
+    assert(bits == 0 || ((bits == 1 || bits == 2 || bits == 4 || bits == 8) && form_of(p) != EXACT_PRODUCT));
     if (!r)
         return error_set(err, QUIRE_ENOMEM, "no memory for the rows of %s on a device", segment->info.path);
     *r = (struct exact_rows){.offload = offload,
@@ -369,7 +487,11 @@ int exact_open(struct offload *offload, struct segment *segment, struct exact_ro
                              .form = form_of(p),
                              .element = element_of(p),
                              .dim = dim_of(p),
-                             .row_bytes = bytes_of(p)};
+                             .row_bytes = bytes_of(p, bits),
+                             .bits = bits,
+                             .space_dim = space_dim_of(p),
+                             .coded_dim = coded_dim_of(p),
+                             .maxima = {.h_least = INFINITY, .h_most = -INFINITY}};
     int rc = cut(r, offload_rows_max(offload, r->row_bytes, (uint32_t)p->rows), err);
     if (rc < 0)
         exact_close(r);
@@ -391,6 +513,7 @@ void exact_close(struct exact_rows *r)
         return;
     exact_leave(r);
     free(r->parts);
+    free(r->mean);
     segment_unref(r->segment);
     free(r);
 }
@@ -400,9 +523,14 @@ struct segment *exact_segment(const struct exact_rows *r)
     return r->segment;
 }
 
-uint64_t exact_bytes(const struct segment *segment)
+unsigned exact_bits(const struct exact_rows *r)
 {
-    return segment->params.rows * bytes_of(&segment->params);
+    return r->bits;
+}
+
+uint64_t exact_bytes(const struct segment *segment, unsigned bits)
+{
+    return segment->params.rows * bytes_of(&segment->params, bits);
 }
 
 uint64_t exact_bytes_held(const struct exact_rows *r)

@@ -173,6 +173,7 @@ void offload_get_status(struct offload *offload, struct offload_status *out)
 {
     pthread_mutex_lock(&offload->lock);
     *out = offload->status;
+    offload->backend->describe(offload->context, out->way, sizeof out->way);
     pthread_mutex_unlock(&offload->lock);
 }
 
@@ -214,21 +215,13 @@ static int end_call(struct offload *offload, const struct account *account, int 
     return rc;
 }
 
-/* Bytes of an element. */
-static unsigned bytes_of(enum offload_element element)
-{
-    static const uint8_t bytes[] = {4, 2, 1, 1, 1};
-    assert((unsigned)element < sizeof bytes);
-    return bytes[element];
-}
-
 int offload_reserve(struct offload *offload, const struct offload_shape *shape, struct offload_block **out,
                     struct quire_error *err)
 {
     struct quire_error failure = {0};
     struct account account = {0};
     struct offload_block *block = malloc(sizeof *block);
-    assert(shape->n > 0 && shape->dim > 0 && (shape->element != OFFLOAD_CODE8 || shape->dim % 32 == 0));
+    assert(shape->n > 0 && shape->dim > 0 && (!offload_is_code(shape->element) || shape->dim % 32 == 0));
     if (!block)
         return error_set(err, QUIRE_ENOMEM, "no memory for a block of rows");
     *block = (struct offload_block){.shape = *shape};
@@ -251,7 +244,7 @@ int offload_put(struct offload *offload, struct offload_block *block, const stru
     struct account account = {0};
     assert(piece->n > 0 && piece->first < shape->n && piece->n <= shape->n - piece->first);
     assert(piece->data && !piece->factors == !shape->has_factors);
-    account.sent = (uint64_t)piece->n * shape->dim * bytes_of(shape->element) + (piece->factors ? 4ull * piece->n : 0);
+    account.sent = piece->n * (offload_bytes(shape->element, shape->dim) + offload_factors(shape) * sizeof(float));
     int rc = begin_call(offload, &account, err);
     if (rc == 0)
         rc = offload->backend->put(offload->context, block->block, piece, &failure);
@@ -296,8 +289,10 @@ int offload_nearest(struct offload *offload, struct offload_block *block, const 
 {
     struct quire_error failure = {0};
     struct account account = {.products = (uint64_t)request->n_queries * block->shape.n * block->shape.dim};
-    bool is_whole = block->shape.element == OFFLOAD_U8 || block->shape.element == OFFLOAD_I8;
-    assert(block->shape.element != OFFLOAD_CODE8 && request->n_queries > 0);
+    bool is_code = offload_is_code(block->shape.element);
+    bool is_whole = block->shape.element == OFFLOAD_U8 || block->shape.element == OFFLOAD_I8 || is_code;
+    assert(request->n_queries > 0 && is_code == (request->measure == OFFLOAD_LEAST) && is_code == !!request->coded);
+    assert(!is_code || block->shape.has_factors);
     if (request->k < 1 || request->k > block->shape.n || request->k > offload_nearest_max(offload))
         return error_set(err, QUIRE_ERANGE, "%u nearest of %u rows on a device; expected 1 to %u", request->k,
                          block->shape.n, offload_nearest_max(offload));
@@ -314,8 +309,8 @@ int offload_dots(struct offload *offload, struct offload_block *block, const str
 {
     struct quire_error failure = {0};
     struct account account = {.products = (uint64_t)request->n_out * block->shape.dim};
-    assert(block->shape.element == OFFLOAD_CODE8 && request->n_queries > 0 && request->n_runs > 0 &&
-           request->n_out > 0);
+    assert(block->shape.element == OFFLOAD_CODE8 && !block->shape.has_factors && request->n_queries > 0 &&
+           request->n_runs > 0 && request->n_out > 0);
     account.sent = (uint64_t)request->n_queries * block->shape.dim + request->n_runs * sizeof *request->runs +
                    (request->ids ? request->n_ids * sizeof *request->ids : 0);
     account.received = request->n_out * sizeof *request->out;

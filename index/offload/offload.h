@@ -12,6 +12,7 @@
 #define QUIRE_INDEX_OFFLOAD_H
 
 #include "index/offload/offload_backend.h"
+#include <math.h>
 #include <stddef.h>
 
 struct offload;       /* an open device */
@@ -31,6 +32,7 @@ struct offload_status {
     struct offload_device device;
     bool is_lost;   /* it failed and is not asked any more; note says how */
     char note[384]; /* the last failure, "" if none */
+    char way[128];  /* how the device computes: its tiles, its products of bytes */
     uint64_t calls; /* that were answered */
     uint64_t bytes_sent, bytes_received;
     uint64_t products; /* pairs of elements that were multiplied */
@@ -44,7 +46,8 @@ struct offload_rows {
     enum offload_element element;
     uint32_t n, dim;      /* dim of codes: a multiple of 32 */
     const void *data;     /* n x dim, row-major, without gaps; read during the call only */
-    const float *factors; /* n, or NULL; a dot product counts times that of its row, rounded to f32 */
+    const float *factors; /* n, or NULL; a dot product counts times that of its row, rounded to f32. Of codes n x struct
+                             offload_estimate */
 };
 /* Rows into the device's memory. Errors: QUIRE_ENOMEM, after which fewer rows may fit; QUIRE_EIO and others: the device
  * is lost. Thread-safe, as all that follow: calls wait for each other. */
@@ -59,11 +62,11 @@ void offload_unload(struct offload *offload, struct offload_block *block); /* NU
 
 /* The largest k of offload_nearest. */
 uint32_t offload_nearest_max(struct offload *offload);
-/* The k nearest rows of a block, which holds no codes, for each query. Errors as offload_load, and QUIRE_ERANGE for a k
- * above the rows or the device's largest. */
+/* The k nearest rows of a block for each query; of codes, which have estimates, those that may be nearest. Errors as
+ * offload_load, and QUIRE_ERANGE for a k above the rows or the device's largest. */
 int offload_nearest(struct offload *offload, struct offload_block *block, const struct offload_nearest *request,
                     struct quire_error *err);
-/* Dot products with codes of a block. */
+/* Dot products with codes of a block, which has no estimates. */
 int offload_dots(struct offload *offload, struct offload_block *block, const struct offload_dots *request,
                  struct quire_error *err);
 
@@ -94,6 +97,13 @@ static inline double offload_float_error(uint32_t dim)
 static inline double offload_float_tiny(uint32_t dim)
 {
     return (double)dim * 0x1p-125;
+}
+
+/* What OFFLOAD_LEAST is off at most, where the squared lengths of query and code are norm2 in sum and the row's error
+ * is `error`: twelve roundings of the square, of the size of that sum, and some of its root and of the difference. */
+static inline double offload_least_error(double norm2, double error)
+{
+    return sqrt(12 * 0x1p-24 * norm2) + 16 * 0x1p-24 * (sqrt(norm2) + error) + 0x1p-60;
 }
 
 #endif

@@ -9,8 +9,9 @@
 #define QUIRE_INDEX_OFFLOAD_BACKEND_H
 
 #include "quire.h"
+#include <stddef.h>
 
-#define OFFLOAD_BACKEND_ABI 2u /* goes up when something in this file changes its meaning or its place */
+#define OFFLOAD_BACKEND_ABI 3u /* goes up when something in this file changes its meaning or its place */
 
 struct offload_device {
     char backend[16];                    /* "opencl" */
@@ -21,32 +22,75 @@ struct offload_device {
     bool is_processor; /* the device is the processor that the program runs on: no memory and no time of its own */
 };
 
-/* What a row is made of. Codes are those of kernels.h with levels of 8 bits, unsigned. */
+/* What a row is made of. Codes are those of kernels.h, unsigned levels of 1, 2, 4 or 8 bits, packed. */
 enum offload_element {
     OFFLOAD_F32,
     OFFLOAD_F16,
     OFFLOAD_U8,
     OFFLOAD_I8,
     OFFLOAD_CODE8,
+    OFFLOAD_CODE4,
+    OFFLOAD_CODE2,
+    OFFLOAD_CODE1,
 };
 
+static inline bool offload_is_code(enum offload_element element)
+{
+    return element >= OFFLOAD_CODE8;
+}
+
+/* Bits of a level of a code, and bytes of n elements; of codes n is a multiple of 32. */
+static inline unsigned offload_code_bits(enum offload_element element)
+{
+    return 8u >> (element - OFFLOAD_CODE8);
+}
+
+static inline size_t offload_bytes(enum offload_element element, size_t n)
+{
+    return offload_is_code(element) ? n / 8 * offload_code_bits(element)
+                                    : n * (element == OFFLOAD_F32   ? 4
+                                           : element == OFFLOAD_F16 ? 2
+                                                                    : 1);
+}
+
 enum offload_measure {
-    OFFLOAD_L2,  /* squared */
-    OFFLOAD_DOT, /* the largest product is the nearest, and its value is its negative */
+    OFFLOAD_L2,    /* squared */
+    OFFLOAD_DOT,   /* the largest product is the nearest, and its value is its negative */
+    OFFLOAD_LEAST, /* of codes, the only one: what the distance is at least, by struct offload_estimate */
+};
+
+/* What a code says of its row x: x is within `error` of `step` (level - (2^bits - 1) / 2), element by element, and the
+ * squared length of that is norm2. */
+struct offload_estimate {
+    float step, norm2, error;
+};
+
+/* A query of codes: the vector of its levels, one byte each, times step. Its value with a row is |query - step
+ * (level - ..)| - error, by sums in f32 within offload_least_error. */
+struct offload_coded {
+    float norm2, step; /* squared length; not of the padding */
+    int32_t level_sum;
+    uint32_t unused;
 };
 
 /* A block of rows. */
 struct offload_shape {
     enum offload_element element;
     uint32_t n, dim;  /* dim of codes: a multiple of 32 */
-    bool has_factors; /* a dot product counts times the factor of its row, rounded to f32 */
+    bool has_factors; /* a dot product counts times the factor of its row, rounded to f32; codes: of estimates */
 };
+
+/* Floats that a row has beside its elements. */
+static inline unsigned offload_factors(const struct offload_shape *shape)
+{
+    return !shape->has_factors ? 0 : offload_is_code(shape->element) ? 3 : 1;
+}
 
 /* Some of its rows, on their way to the device; read during the call only. */
 struct offload_piece {
     uint32_t first, n;
     const void *data;     /* n x dim, row-major, without gaps */
-    const float *factors; /* n, where the block has them */
+    const float *factors; /* n, where the block has them; of codes n x struct offload_estimate */
 };
 
 struct offload_near {
@@ -57,13 +101,14 @@ struct offload_near {
 /* The k nearest rows of each query. */
 struct offload_nearest {
     enum offload_measure measure;
-    uint32_t n_queries, k;    /* 1 <= k <= rows, and at most what the backend's nearest_max is */
-    const void *queries;      /* n_queries x dim: u8 and i8 as the rows, otherwise f32 */
-    struct offload_near *out; /* n_queries x k, nearest first; equal values by row */
+    uint32_t n_queries, k;             /* 1 <= k <= rows, and at most what the backend's nearest_max is */
+    const void *queries;               /* n_queries x dim: u8 and i8 as the rows, of codes int8, otherwise f32 */
+    struct offload_near *out;          /* n_queries x k, nearest first; equal values by row */
+    const struct offload_coded *coded; /* n_queries; of codes alone */
 };
 
-/* A query and codes: result i is the dot product with code ids[first + i], or first + i without ids, and stands at
- * out[out + i]. n may be 0. */
+/* A query and codes of 8 bits, without estimates: result i is the dot product with code ids[first + i], or first + i
+ * without ids, and stands at out[out + i]. n may be 0. */
 struct offload_run {
     uint32_t query, first, n, out;
 };
@@ -94,6 +139,8 @@ struct offload_backend {
     void (*unload)(void *context, void *block);
     int (*nearest)(void *context, void *block, const struct offload_nearest *request, struct quire_error *err);
     int (*dots)(void *context, void *block, const struct offload_dots *request, struct quire_error *err);
+    /* In some words, how it computes. */
+    void (*describe)(void *context, char *out, size_t bytes);
 };
 
 /* What a plug-in exports. */

@@ -48,7 +48,8 @@ static const void *data_of(const struct probe *p, enum offload_work_kind kind)
 static int work_on_device(struct probe *p, enum offload_work_kind kind, struct offload_block *block, uint32_t n_queries,
                           struct quire_error *err)
 {
-    const struct offload_nearest nearest = {OFFLOAD_L2, n_queries, K, data_of(p, kind), p->found};
+    const struct offload_nearest nearest = {
+        .measure = OFFLOAD_L2, .n_queries = n_queries, .k = K, .queries = data_of(p, kind), .out = p->found};
     const struct offload_dots dots = {.n_queries = n_queries,
                                       .n_runs = n_queries,
                                       .n_out = n_queries * RUN_ROWS,

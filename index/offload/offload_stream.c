@@ -119,14 +119,13 @@ static int search_all(struct stream *s, struct quire_error *err)
 int offload_nearest_all(struct offload *offload, const struct offload_rows *rows, const struct offload_nearest *request,
                         const struct offload_progress *progress, struct quire_error *err)
 {
-    static const uint8_t bytes[] = {[OFFLOAD_F32] = 4, [OFFLOAD_F16] = 2, [OFFLOAD_U8] = 1, [OFFLOAD_I8] = 1};
     struct stream s = {.offload = offload, .rows = rows, .request = request, .progress = progress};
-    assert(rows->element != OFFLOAD_CODE8 && request->n_queries > 0);
+    assert(!offload_is_code(rows->element) && request->n_queries > 0);
     if (request->k < 1 || request->k > rows->n || request->k > offload_nearest_max(offload))
         return error_set(err, QUIRE_ERANGE, "%u nearest of %u rows on a device; expected 1 to %u", request->k, rows->n,
                          offload_nearest_max(offload));
-    s.row_bytes = (size_t)rows->dim * bytes[rows->element];
-    s.query_bytes = (size_t)rows->dim * (bytes[rows->element] == 1 ? 1 : sizeof(float));
+    s.row_bytes = offload_bytes(rows->element, rows->dim);
+    s.query_bytes = rows->dim * (s.row_bytes == rows->dim ? 1 : sizeof(float));
     s.found = malloc(memory_size_mul((size_t)BATCH_LEAST * request->k, sizeof *s.found));
     s.merged = malloc(memory_size_mul(request->k, sizeof *s.merged));
     int rc = s.found && s.merged ? search_all(&s, err) : error_set(err, QUIRE_ENOMEM, "no memory for answers");

@@ -63,7 +63,7 @@ struct device_rows *device_rows_find(struct device *d, struct segment *segment, 
         error_set(err, QUIRE_ENOMEM, "no memory for a segment on the device");
         return NULL;
     }
-    if (exact_open(d->offload, segment, &rows, err) < 0)
+    if (exact_open(d->offload, segment, exact_bits_for(segment, d->memory_bytes), &rows, err) < 0)
         return NULL;
     d->kept[d->n_kept] = (struct device_rows){.rows = rows, .used = ++d->clock};
     return &d->kept[d->n_kept++];
@@ -110,7 +110,7 @@ static bool auto_takes(const struct device *d, struct device_rows *r, const stru
     struct segment *segment = exact_segment(r->rows);
     const struct segment_info *i = segment_info(segment);
     struct offload_work search, load;
-    exact_work(segment, n, &search, &load);
+    exact_work(segment, exact_bits(r->rows), n, &search, &load);
     double device = offload_device_seconds(&d->rates, &search);
     double processor = ask->exact ? offload_processor_seconds(&d->rates, &search, d->service->n_lanes)
                                   : usual_seconds(d, segment, ask, n);
@@ -119,7 +119,7 @@ static bool auto_takes(const struct device *d, struct device_rows *r, const stru
                  device, n, (unsigned long long)i->rows, processor, d->service->n_lanes);
         return false;
     }
-    if (exact_bytes_held(r->rows) == exact_bytes(segment))
+    if (exact_bytes_held(r->rows) == exact_bytes(segment, exact_bits(r->rows)))
         return true;
     double bringing = offload_device_seconds(&d->rates, &load);
     r->debt += processor - device;
@@ -134,7 +134,7 @@ bool device_rows_pay(struct device *d, struct device_rows *r, const struct devic
                      size_t bytes)
 {
     struct segment *segment = exact_segment(r->rows);
-    uint64_t needed = exact_bytes(segment);
+    uint64_t needed = exact_bytes(segment, exact_bits(r->rows));
     if (r->until_us > clock_us()) {
         snprintf(why, bytes, "%s", r->why);
         return false;

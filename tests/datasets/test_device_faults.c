@@ -187,7 +187,8 @@ static void test_vanishes(void **state)
     struct offload_status status;
     struct offload_near found[QUERIES];
     struct offload_rows rows = {OFFLOAD_F32, ROWS, DIM, base.data, NULL};
-    struct offload_nearest request = {OFFLOAD_L2, QUERIES, 1, queries.data, found};
+    struct offload_nearest request = {
+        .measure = OFFLOAD_L2, .n_queries = QUERIES, .k = 1, .queries = queries.data, .out = found};
     struct offload_block *block;
     (void)state;
     skip_without_device();

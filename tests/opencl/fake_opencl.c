@@ -5,6 +5,7 @@
 #include "tests/opencl/fake_opencl.h"
 #include <CL/cl.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ EXPORT struct fake_opencl *fake_opencl_controls(void)
 __attribute__((constructor)) static void begin(void)
 {
     real = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    fake.as_card = getenv("FAKE_OPENCL_CARD") != NULL; /* for scripts */
     if (!real)
         return;
     cl_platform_id platform;
@@ -125,7 +127,21 @@ EXPORT cl_int clGetDeviceIDs(cl_platform_id platform, cl_device_type type, cl_ui
 EXPORT cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes, void *value, size_t *size)
 {
     GO_ON(clGetDeviceInfo, fake.status);
+    const char *extensions = fake.extensions;
+    if (extensions && what == CL_DEVICE_EXTENSIONS) {
+        if (value)
+            snprintf(value, bytes, "%s", extensions);
+        if (size)
+            *size = strlen(extensions) + 1;
+        return CL_SUCCESS;
+    }
     cl_int answer = call(device, what, bytes, value, size);
+    cl_ulong local = fake.local_bytes;
+    size_t group = fake.group;
+    if (local && value && what == CL_DEVICE_LOCAL_MEM_SIZE)
+        memcpy(value, &local, sizeof local);
+    if (group && value && what == CL_DEVICE_MAX_WORK_GROUP_SIZE)
+        memcpy(value, &group, sizeof group);
     cl_ulong memory = fake.memory_bytes;
     if (memory && value && (what == CL_DEVICE_GLOBAL_MEM_SIZE || what == CL_DEVICE_MAX_MEM_ALLOC_SIZE))
         memcpy(value, &memory, sizeof memory);
@@ -190,6 +206,17 @@ EXPORT cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_
 {
     GO_ON(clGetProgramBuildInfo, fake.status);
     return call(program, device, what, bytes, value, size);
+}
+
+EXPORT cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info what,
+                                       size_t bytes, void *value, size_t *size)
+{
+    GO_ON(clGetKernelWorkGroupInfo, fake.status);
+    cl_int answer = call(kernel, device, what, bytes, value, size);
+    size_t group = fake.kernel_group;
+    if (group && value && what == CL_KERNEL_WORK_GROUP_SIZE)
+        memcpy(value, &group, sizeof group);
+    return answer;
 }
 
 EXPORT cl_int clSetKernelArg(cl_kernel kernel, cl_uint place, size_t bytes, const void *value)

@@ -2,7 +2,8 @@
  * fake_opencl.h - a loader of OpenCL that fails on demand, as tests/support/fault.h is a disk that does.
  *
  * libfake_opencl.so stands in for libOpenCL.so.1 where QUIRE_OPENCL_LIBRARY names it. Calls go on to the real loader,
- * so that what does not fail works, and are counted. A test reaches its controls by dlopen and dlsym of
+ * so that what does not fail works, and are counted. With FAKE_OPENCL_CARD in the environment its device is a graphics
+ * card to programs that know nothing of its controls. A test reaches its controls by dlopen and dlsym of
  * fake_opencl_controls. One thread at a time calls OpenCL; another may set the controls meanwhile.
  */
 #ifndef QUIRE_TESTS_FAKE_OPENCL_H
@@ -27,6 +28,10 @@ struct fake_opencl {
     atomic_uint_fast64_t memory_bytes; /* what the device has, and of one buffer at most; 0: as it is */
     atomic_uint_fast64_t held_bytes;   /* in buffers */
     atomic_bool as_card;               /* the device says that it is a graphics card */
+    const char *_Atomic extensions;    /* what the device says that it has; NULL: as it is */
+    atomic_uint_fast64_t local_bytes;  /* local memory that it says it has; 0: as it is; group, kernel_group likewise */
+    atomic_uint_fast64_t group;        /* work-items of a group at most, of any kernel; */
+    atomic_uint_fast64_t kernel_group; /* of one that was built */
     atomic_int_fast64_t objects;       /* created and not released */
 };
 
@@ -60,6 +65,8 @@ static inline void fake_opencl_reset(struct fake_opencl *fake)
     fake->status = 0;
     fake->only = NULL;
     fake->memory_bytes = 0;
+    fake->extensions = NULL;
+    fake->local_bytes = fake->group = fake->kernel_group = 0;
 }
 
 #endif

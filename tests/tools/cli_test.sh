@@ -270,6 +270,17 @@ expect "failures speak JSON too" 1 '"error": "QUIRE_EEXISTS"' build --base a.fbi
 json "and say what is wrong" out '"a.index" in j["message"]'
 absent "failed builds left nothing" x x.building*
 
+# a device that says that it is a graphics card (tests/opencl/fake_opencl.h), and just enough work to be asked about
+if [ -e "$build/libfake_opencl.so" ] && [ "$device" != none ]; then
+    "$quire" gen --rows 4000 --dim 4096 --clusters 20 --intrinsic 12 --queries 1 --out wide >/dev/null
+    export QUIRE_OPENCL_LIBRARY=$build/libfake_opencl.so FAKE_OPENCL_CARD=1
+    expect "a build asks auto about each step" 0 \
+        "^device_note *auto, seconds .*: bisection [^;]*; neighbours [^;]*; calibration [^;]* (.*)$" \
+        build --base wide.fbin --out wide.index --block 32K --gpu auto
+    unset QUIRE_OPENCL_LIBRARY FAKE_OPENCL_CARD
+    rm -rf wide.index wide.*
+fi
+
 # ---- inverted lists -------------------------------------------------------------------------------------------------
 expect "build of inverted lists" 0 '"kind": "spann"' build --base a.fbin --out l.index --index spann --list-rows 16 --bits 2 \
     --keys keys --attrs attrs --json
@@ -436,7 +447,7 @@ json "inspect reports" out 'j["rows"] == 2000 and j["user_keys"] and j["attribut
 expect "inspect as text" 0 "^ *distance  *k  *effort  *recall  *reads" inspect a.index
 expect "inspect without a device" 0 '"device": "processor"' inspect a.index --gpu off --json
 expect "inspect says what auto would do" 0 '"device' inspect a.index --gpu "$device" --json
-json "with a device it has uses" out '"uses" not in j or (len(j["uses"]) == 4 and j["device_rows_bytes"] > 0 and
+json "with a device it has uses" out '"uses" not in j or (len(j["uses"]) == 6 and j["device_rows_bytes"] > 0 and
     all(u["auto"].startswith(("device", "processor")) and u["device_seconds"] > 0 for u in j["uses"]))'
 expect "inspect of no index" 1 "No such file" inspect .
 expect "inspect without an index" 2 "DIR must be given" inspect

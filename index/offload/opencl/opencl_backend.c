@@ -5,10 +5,7 @@
  * one: it serves tests, and whoever names it.
  *
  * One queue per context, in order, and every call waits for its results: the engine calls one at a time. Transfers
- * wait, too: a device that fails may not say any more when it has done with memory that is to be freed. Kernels and
- * their tiles are of two kinds. Where a device has local memory of its own, tiles go there; where local memory is
- * ordinary memory, as on a processor, registers are the better place. QUIRE_OPENCL_TILES=local|registers overrides
- * that, so that one device tests both.
+ * wait, too: a device that fails may not say any more when it has done with memory that is to be freed.
  */
 #include "index/offload/opencl/opencl_priv.h"
 #include <assert.h>
@@ -19,10 +16,6 @@
 #define PLATFORMS_MAX 16u
 #define DEVICES_MAX   64u
 #define STAGE_BYTES   ((size_t)4 << 20)
-#define TILE_ROWS     64u /* kernels may read so many rows behind the last */
-#define SORT_LEAST    1024u
-#define SORT_MOST     4096u
-#define LOCAL_SPARED  1024u /* bytes of local memory that a driver may use itself */
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
@@ -109,29 +102,6 @@ static void close_context(void *context)
     free(cl);
 }
 
-/* How tiles are made, and how much is sorted at once. */
-static void choose_shape(struct opencl *cl)
-{
-    const char *asked = getenv("QUIRE_OPENCL_TILES");
-    cl_device_local_mem_type type = CL_GLOBAL;
-    cl_ulong local = 0, buffer = 0;
-    size_t group = 0;
-    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_LOCAL_MEM_TYPE, sizeof type, &type, NULL);
-    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
-    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group, NULL);
-    cl->calls->clGetDeviceInfo(cl->device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof buffer, &buffer, NULL);
-    cl->buffer_bytes = buffer;
-    cl->tiled = type == CL_LOCAL;
-    if (asked && strcmp(asked, "local") == 0)
-        cl->tiled = true;
-    if (asked && strcmp(asked, "registers") == 0)
-        cl->tiled = false;
-    for (cl->sort = SORT_MOST; cl->sort > SORT_LEAST && cl->sort * sizeof(cl_ulong) + LOCAL_SPARED > local;)
-        cl->sort /= 2;
-    if (group < 256 || cl->sort * sizeof(cl_ulong) > local)
-        cl->tiled = false;
-}
-
 static int open_device(uint32_t device, void **context, struct quire_error *err)
 {
     cl_device_id ids[DEVICES_MAX];
@@ -157,7 +127,7 @@ static int open_device(uint32_t device, void **context, struct quire_error *err)
             rc = opencl_failed(err, __func__, status, "clCreateCommandQueue");
     }
     if (rc == 0) {
-        choose_shape(cl);
+        opencl_shape_choose(cl);
         *context = cl;
     } else {
         close_context(cl);
@@ -234,12 +204,12 @@ static int reserve(void *context, const struct offload_shape *shape, void **bloc
     struct opencl_block *b = calloc(1, sizeof *b);
     if (!b)
         return opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for a block of rows");
-    *b = (struct opencl_block){.element = shape->element, .n = shape->n, .dim = shape->dim};
-    b->padded = opencl_padded(shape->element, shape->dim);
-    size_t row_bytes = opencl_bytes(b->element, b->padded);
-    int rc = opencl_buffer(cl, CL_MEM_READ_ONLY, ((size_t)b->n + TILE_ROWS) * row_bytes, NULL, &b->data, err);
-    if (rc == 0 && shape->has_factors)
-        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, b->n * sizeof(float), NULL, &b->factors, err);
+    *b = (struct opencl_block){.shape = *shape, .padded = opencl_padded(shape)};
+    size_t row_bytes = offload_bytes(shape->element, b->padded), factors = offload_factors(shape) * sizeof(float);
+    int rc =
+        opencl_buffer(cl, CL_MEM_READ_ONLY, ((size_t)shape->n + OPENCL_SIDE_MOST) * row_bytes, NULL, &b->data, err);
+    if (rc == 0 && factors > 0)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, shape->n * factors, NULL, &b->factors, err);
     if (rc == 0)
         *block = b;
     else
@@ -252,7 +222,8 @@ static int put_padded(struct opencl *cl, const struct opencl_block *b, const str
                       struct quire_error *err)
 {
     const uint8_t *data = piece->data;
-    size_t from_bytes = opencl_bytes(b->element, b->dim), to_bytes = opencl_bytes(b->element, b->padded);
+    size_t from_bytes = offload_bytes(b->shape.element, b->shape.dim);
+    size_t to_bytes = offload_bytes(b->shape.element, b->padded);
     size_t rows = STAGE_BYTES / to_bytes + 1;
     rows = rows < piece->n ? rows : piece->n;
     uint8_t *stage = calloc(rows, to_bytes);
@@ -271,13 +242,14 @@ static int put(void *context, void *block, const struct offload_piece *piece, st
 {
     struct opencl *cl = context;
     const struct opencl_block *b = block;
-    size_t row_bytes = opencl_bytes(b->element, b->padded);
-    assert(piece->n > 0 && piece->first < b->n && piece->n <= b->n - piece->first);
-    int rc = b->padded == b->dim
+    size_t row_bytes = offload_bytes(b->shape.element, b->padded);
+    size_t factors = offload_factors(&b->shape) * sizeof(float);
+    assert(piece->n > 0 && piece->first < b->shape.n && piece->n <= b->shape.n - piece->first);
+    int rc = b->padded == b->shape.dim
                  ? opencl_write(cl, b->data, piece->first * row_bytes, piece->n * row_bytes, piece->data, err)
                  : put_padded(cl, b, piece, err);
     if (rc == 0 && b->factors)
-        rc = opencl_write(cl, b->factors, piece->first * sizeof(float), piece->n * sizeof(float), piece->factors, err);
+        rc = opencl_write(cl, b->factors, piece->first * factors, piece->n * factors, piece->factors, err);
     return rc;
 }
 
@@ -290,7 +262,8 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
     const cl_uint has_ids = request->ids != NULL;
     int rc = opencl_program_dots(cl, &program, err);
     if (rc == 0)
-        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, (size_t)request->n_queries * b->dim, request->queries, &queries, err);
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, (size_t)request->n_queries * b->shape.dim, request->queries, &queries,
+                           err);
     if (rc == 0)
         rc = opencl_buffer(cl, CL_MEM_READ_ONLY, request->n_runs * sizeof *request->runs, request->runs, &runs, err);
     if (rc == 0 && has_ids)
@@ -299,9 +272,9 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
         rc = opencl_buffer(cl, CL_MEM_WRITE_ONLY, request->n_out * sizeof *request->out, NULL, &out, err);
     if (rc == 0) {
         const struct opencl_argument arguments[] = {
-            OPENCL_ARGUMENT(b->data), OPENCL_ARGUMENT(queries), OPENCL_ARGUMENT(runs), OPENCL_ARGUMENT(ids),
-            OPENCL_ARGUMENT(has_ids), OPENCL_ARGUMENT(b->dim),  OPENCL_ARGUMENT(out)};
-        size_t local = 32, global = request->n_runs * local;
+            OPENCL_ARGUMENT(b->data), OPENCL_ARGUMENT(queries),      OPENCL_ARGUMENT(runs), OPENCL_ARGUMENT(ids),
+            OPENCL_ARGUMENT(has_ids), OPENCL_ARGUMENT(b->shape.dim), OPENCL_ARGUMENT(out)};
+        size_t local = program->group, global = request->n_runs * local;
         rc = opencl_run(cl, program->kernels[0], arguments, sizeof arguments / sizeof *arguments, &global, &local, 1,
                         err);
     }
@@ -330,6 +303,7 @@ QUIRE_API const struct offload_backend *quire_offload_backend(void)
                                                    .put = put,
                                                    .unload = unload,
                                                    .nearest = opencl_nearest,
-                                                   .dots = opencl_dots};
+                                                   .dots = opencl_dots,
+                                                   .describe = opencl_shape_describe};
     return &backend;
 }

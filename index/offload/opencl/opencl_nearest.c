@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TILE             64u /* rows and queries of a work-group, with either kind of tiles */
+#define REGISTER_SIDE    64u /* rows and queries of 16 x 16 work-items with tiles in registers */
 #define QUERIES_MAX      1024u
 #define CANDIDATES_BYTES ((size_t)64 << 20)
 #define ROOM_LEAST       4096u
@@ -31,10 +31,10 @@ struct batch {
     uint32_t most, room; /* queries at a time, candidates of a query */
     uint32_t n;          /* queries of this batch */
     size_t query_bytes;  /* of a query on the device */
-    uint8_t *queries;    /* most, padded; floats where rows are floats */
+    uint8_t *queries;    /* most, padded; floats where rows are floats; of codes in planes */
     uint64_t *best;      /* most x k; limits of the beginning as well */
     uint32_t *counts, *zeros;
-    cl_mem d_queries, d_limits, d_counts, d_candidates, d_best;
+    cl_mem d_queries, d_coded, d_limits, d_counts, d_candidates, d_best;
 };
 
 uint32_t opencl_nearest_max(void *context)
@@ -45,7 +45,7 @@ uint32_t opencl_nearest_max(void *context)
 
 static size_t query_element_bytes(enum offload_element element)
 {
-    return element == OFFLOAD_U8 || element == OFFLOAD_I8 ? 1 : sizeof(float);
+    return element == OFFLOAD_F32 || element == OFFLOAD_F16 ? sizeof(float) : 1;
 }
 
 static void batch_fini(struct batch *b)
@@ -55,6 +55,7 @@ static void batch_fini(struct batch *b)
     free(b->counts);
     free(b->zeros);
     opencl_release(b->cl, b->d_queries);
+    opencl_release(b->cl, b->d_coded);
     opencl_release(b->cl, b->d_limits);
     opencl_release(b->cl, b->d_counts);
     opencl_release(b->cl, b->d_candidates);
@@ -69,8 +70,8 @@ static int batch_init(struct batch *b, struct quire_error *err)
     size_t most = CANDIDATES_BYTES / (b->room * sizeof(uint64_t));
     most = most < 1 ? 1 : most > QUERIES_MAX ? QUERIES_MAX : most;
     b->most = most < b->request->n_queries ? (uint32_t)most : b->request->n_queries;
-    padded = (b->most + TILE - 1) / TILE * TILE;
-    b->query_bytes = b->block->padded * query_element_bytes(b->block->element);
+    padded = (b->most + OPENCL_SIDE_MOST - 1) / OPENCL_SIDE_MOST * OPENCL_SIDE_MOST;
+    b->query_bytes = b->block->padded * query_element_bytes(b->block->shape.element);
     b->queries = calloc(padded, b->query_bytes);
     b->best = malloc(sizeof *b->best * b->most * k);
     b->counts = malloc(sizeof *b->counts * b->most);
@@ -78,6 +79,8 @@ static int batch_init(struct batch *b, struct quire_error *err)
     if (!b->queries || !b->best || !b->counts || !b->zeros)
         return opencl_error(err, __func__, QUIRE_ENOMEM, "no memory for %u queries", b->most);
     int rc = opencl_buffer(cl, CL_MEM_READ_ONLY, padded * b->query_bytes, NULL, &b->d_queries, err);
+    if (rc == 0 && b->request->coded)
+        rc = opencl_buffer(cl, CL_MEM_READ_ONLY, b->most * sizeof *b->request->coded, NULL, &b->d_coded, err);
     if (rc == 0)
         rc = opencl_buffer(cl, CL_MEM_READ_WRITE, b->most * sizeof(uint64_t), NULL, &b->d_limits, err);
     if (rc == 0)
@@ -90,37 +93,50 @@ static int batch_init(struct batch *b, struct quire_error *err)
     return rc;
 }
 
+/* The levels of a query as codes have theirs (kernels.cl): of each piece of `piece` bytes of a code first what meets
+ * the lowest bits, then what meets the next. */
+static void put_in_planes(const uint8_t *from, uint32_t dim, unsigned planes, uint32_t piece, uint8_t *to)
+{
+    for (uint32_t i = 0; i < dim; i++) {
+        uint32_t byte = i / planes, plane = i % planes;
+        to[byte / piece * piece * planes + plane * piece + byte % piece] = from[i];
+    }
+}
+
 /* Queries from `first` on go to the device, without limits yet. */
 static int begin(struct batch *b, uint32_t first, struct quire_error *err)
 {
-    size_t bytes = b->block->dim * query_element_bytes(b->block->element);
+    const struct offload_shape *shape = &b->block->shape;
+    size_t bytes = shape->dim * query_element_bytes(shape->element);
     const uint8_t *from = (const uint8_t *)b->request->queries + first * bytes;
     b->n = b->request->n_queries - first < b->most ? b->request->n_queries - first : b->most;
     for (uint32_t i = 0; i < b->n; i++)
-        memcpy(b->queries + i * b->query_bytes, from + i * bytes, bytes);
+        if (offload_is_code(shape->element))
+            put_in_planes(from + i * bytes, shape->dim, opencl_planes(shape->element), b->cl->tiled ? 4 : 16,
+                          b->queries + i * b->query_bytes);
+        else
+            memcpy(b->queries + i * b->query_bytes, from + i * bytes, bytes);
     memset(b->best, 0xff, b->n * sizeof *b->best);
     int rc = opencl_write(b->cl, b->d_queries, 0, b->n * b->query_bytes, b->queries, err);
+    if (rc == 0 && b->d_coded)
+        rc = opencl_write(b->cl, b->d_coded, 0, b->n * sizeof *b->request->coded, b->request->coded + first, err);
     return rc == 0 ? opencl_write(b->cl, b->d_limits, 0, b->n * sizeof *b->best, b->best, err) : rc;
 }
 
 static int measure(struct batch *b, uint32_t first, uint32_t n, struct quire_error *err)
 {
+    const struct offload_shape *shape = &b->block->shape;
+    const struct opencl_tile *tile = &b->program->tile;
+    uint32_t length = b->block->padded / opencl_planes(shape->element); /* of codes in bytes */
     const struct opencl_argument arguments[] = {
-        OPENCL_ARGUMENT(b->block->data),
-        OPENCL_ARGUMENT(b->d_queries),
-        OPENCL_ARGUMENT(b->block->factors),
-        OPENCL_ARGUMENT(first),
-        OPENCL_ARGUMENT(n),
-        OPENCL_ARGUMENT(b->n),
-        OPENCL_ARGUMENT(b->block->padded),
-        OPENCL_ARGUMENT(b->d_limits),
-        OPENCL_ARGUMENT(b->d_counts),
-        OPENCL_ARGUMENT(b->d_candidates),
-        OPENCL_ARGUMENT(b->room),
+        OPENCL_ARGUMENT(b->block->data), OPENCL_ARGUMENT(b->d_queries),    OPENCL_ARGUMENT(b->block->factors),
+        OPENCL_ARGUMENT(b->d_coded),     OPENCL_ARGUMENT(first),           OPENCL_ARGUMENT(n),
+        OPENCL_ARGUMENT(b->n),           OPENCL_ARGUMENT(length),          OPENCL_ARGUMENT(b->d_limits),
+        OPENCL_ARGUMENT(b->d_counts),    OPENCL_ARGUMENT(b->d_candidates), OPENCL_ARGUMENT(b->room),
     };
-    /* both kinds of tiles: 16 x 16 work-items have 64 rows and 64 queries */
-    const size_t local[] = {16, 16};
-    const size_t global[] = {((size_t)n + TILE - 1) / TILE * 16, ((size_t)b->n + TILE - 1) / TILE * 16};
+    size_t side = b->cl->tiled ? tile->side : REGISTER_SIDE, items = b->cl->tiled ? side / tile->each : 16;
+    const size_t local[] = {items, items};
+    const size_t global[] = {(n + side - 1) / side * items, (b->n + side - 1) / side * items};
     int rc = opencl_write(b->cl, b->d_counts, 0, b->n * sizeof *b->zeros, b->zeros, err);
     if (rc == 0)
         rc = opencl_run(b->cl, b->program->kernels[0], arguments, sizeof arguments / sizeof *arguments, global, local,
@@ -141,7 +157,8 @@ static int keep(struct batch *b, uint32_t seen, struct quire_error *err)
         OPENCL_ARGUMENT(b->d_best),
         OPENCL_ARGUMENT(b->d_limits),
     };
-    size_t local = b->cl->tiled ? 256 : 4, global = b->cl->tiled ? b->n * local : (b->n + local - 1) / local * local;
+    size_t local = b->cl->tiled ? b->program->group : 4,
+           global = b->cl->tiled ? b->n * local : (b->n + local - 1) / local * local;
     return opencl_run(b->cl, b->program->kernels[1], arguments, sizeof arguments / sizeof *arguments, &global, &local,
                       1, err);
 }
@@ -156,7 +173,7 @@ static bool all_fit(const struct batch *b)
 
 static int scan(struct batch *b, struct quire_error *err)
 {
-    uint32_t rows = b->block->n;
+    uint32_t rows = b->block->shape.n;
     int rc = 0;
     for (uint32_t seen = 0; rc == 0 && seen < rows;) {
         uint64_t run = (uint64_t)seen * b->room / (2 * b->request->k);
@@ -184,13 +201,14 @@ static int compare_keys(const void *a, const void *b)
 /* The number that a key stands for (kernels.cl: key_of). */
 static double value_of(const struct batch *b, uint32_t key)
 {
-    bool is_whole = b->block->element == OFFLOAD_U8 || b->block->element == OFFLOAD_I8;
+    enum offload_element element = b->block->shape.element;
+    bool is_whole = element == OFFLOAD_U8 || element == OFFLOAD_I8;
     float value;
     if (b->request->measure == OFFLOAD_L2 && is_whole)
         return key;
     if (is_whole && !b->block->factors)
-        return b->block->element == OFFLOAD_U8 ? -(double)~key : -(double)(int32_t)(~key ^ 0x80000000u);
-    if (b->request->measure == OFFLOAD_DOT)
+        return element == OFFLOAD_U8 ? -(double)~key : -(double)(int32_t)(~key ^ 0x80000000u);
+    if (b->request->measure != OFFLOAD_L2)
         key = key & 0x80000000u ? key ^ 0x80000000u : ~key;
     memcpy(&value, &key, sizeof value);
     return (double)value;
@@ -213,9 +231,8 @@ static int answer(struct batch *b, uint32_t first, struct quire_error *err)
 int opencl_nearest(void *context, void *block, const struct offload_nearest *request, struct quire_error *err)
 {
     struct batch b = {.cl = context, .block = block, .request = request};
-    assert(request->k >= 1 && request->k <= b.block->n && request->k <= opencl_nearest_max(context));
-    int rc = opencl_program_nearest(b.cl, b.block->element, request->measure,
-                                    b.block->factors && request->measure == OFFLOAD_DOT, &b.program, err);
+    assert(request->k >= 1 && request->k <= b.block->shape.n && request->k <= opencl_nearest_max(context));
+    int rc = opencl_program_nearest(b.cl, &b.block->shape, request->measure, request->n_queries, &b.program, err);
     if (rc == 0)
         rc = batch_init(&b, err);
     for (uint32_t first = 0; rc == 0 && first < request->n_queries; first += b.n) {

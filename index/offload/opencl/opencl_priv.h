@@ -23,6 +23,7 @@
     X(clGetProgramBuildInfo)                                                                                           \
     X(clReleaseProgram)                                                                                                \
     X(clCreateKernel)                                                                                                  \
+    X(clGetKernelWorkGroupInfo)                                                                                        \
     X(clReleaseKernel)                                                                                                 \
     X(clSetKernelArg)                                                                                                  \
     X(clCreateBuffer)                                                                                                  \
@@ -47,37 +48,67 @@ int opencl_error(struct quire_error *err, const char *where, int code, const cha
 /* The same for what a call answered that should have answered CL_SUCCESS. */
 int opencl_failed(struct quire_error *err, const char *where, cl_int status, const char *call);
 
+/* A tile in local memory: rows and as many queries of a work-group, those of a work-item, words of each at a time. */
+struct opencl_tile {
+    uint32_t side, each, depth;
+};
+#define OPENCL_SIDE_MOST 128u /* kernels may read so many rows behind the last */
+
+/* How four products of bytes are summed; the numbers are those of DOT4 in kernels.cl. */
+enum opencl_dot4 {
+    OPENCL_DOT4_PLAIN,
+    OPENCL_DOT4_KHR,
+    OPENCL_DOT4_ARM,
+    OPENCL_DOT4_NV,
+};
+
 /* A program of kernels.cl for one kind of work. */
 struct opencl_program {
     cl_program program; /* NULL: not yet built */
     cl_kernel kernels[2];
+    struct opencl_tile tile; /* where tiles are in local memory */
+    size_t group;            /* work-items that go together where the kernel leaves that open */
 };
 
-#define OPENCL_PROGRAMS 17u /* 16 kinds of nearest, and codes */
+#define OPENCL_KINDS    20u                     /* 16 kinds of nearest of elements, 4 of codes */
+#define OPENCL_PROGRAMS (2u * OPENCL_KINDS + 1) /* for few queries and for many; products of codes */
 
 struct opencl {
     const struct opencl_calls *calls;
     cl_device_id device;
     cl_context context;
     cl_command_queue queue;
-    bool tiled;            /* tiles in local memory, or in registers */
-    uint32_t sort;         /* what the tiled selection sorts at most */
+    bool tiled;                /* tiles in local memory, or in registers */
+    struct opencl_tile forced; /* side 0: the largest that fits */
+    uint32_t sort;             /* what the tiled selection sorts at most */
+    uint64_t local_bytes, group_most;
     uint64_t buffer_bytes; /* of one buffer at most */
+    enum opencl_dot4 dot4;
+    bool emulates_dot4; /* by functions of our own */
     struct opencl_program programs[OPENCL_PROGRAMS];
 };
 
 /* Rows in the device's memory; behind the last is room for a tile. */
 struct opencl_block {
     cl_mem data, factors; /* factors NULL: none */
-    enum offload_element element;
-    uint32_t n, dim, padded; /* padded: elements from one row to the next */
+    struct offload_shape shape;
+    uint32_t padded; /* elements from one row to the next */
 };
 
-/* The kernels `distances` and `keep_nearest`, or `code_dots`; built when they are first asked for. */
-int opencl_program_nearest(struct opencl *cl, enum offload_element element, enum offload_measure measure, bool factors,
-                           const struct opencl_program **out, struct quire_error *err);
+/* opencl_program.c: the kernels `distances` and `keep_nearest` for so many queries, or `code_dots`; built when they are
+ * first asked for. */
+int opencl_program_nearest(struct opencl *cl, const struct offload_shape *shape, enum offload_measure measure,
+                           uint32_t n_queries, const struct opencl_program **out, struct quire_error *err);
 int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, struct quire_error *err);
 void opencl_program_fini(struct opencl *cl);
+
+/* opencl_shape.c: what a device has, and what is made of it: tiles, how much is sorted, products of bytes. */
+void opencl_shape_choose(struct opencl *cl);
+/* The largest tile that fits, of elements with so many planes (kernels.cl), for so many queries and no side above
+ * side_most; false: none does. */
+bool opencl_shape_tile(const struct opencl *cl, unsigned planes, uint32_t n_queries, uint32_t side_most,
+                       struct opencl_tile *out);
+void opencl_shape_describe(void *context, char *out, size_t bytes);
 
 /* The functions of struct offload_backend. */
 uint32_t opencl_nearest_max(void *context);
@@ -103,17 +134,20 @@ int opencl_run(struct opencl *cl, cl_kernel kernel, const struct opencl_argument
                const size_t *global, const size_t *local, cl_uint axes, struct quire_error *err);
 
 /* Elements from one row to the next: whole steps of every kernel. */
-static inline uint32_t opencl_padded(enum offload_element element, uint32_t dim)
+static inline uint32_t opencl_padded(const struct offload_shape *shape)
 {
-    uint32_t step = element == OFFLOAD_U8 || element == OFFLOAD_I8 ? 64 : element == OFFLOAD_CODE8 ? 32 : 16;
+    uint32_t step = 16, dim = shape->dim;
+    if (offload_is_code(shape->element))
+        step = shape->has_factors ? 512 / offload_code_bits(shape->element) : 32;
+    else if (shape->element == OFFLOAD_U8 || shape->element == OFFLOAD_I8)
+        step = 64;
     return (dim + step - 1) / step * step;
 }
 
-/* Bytes of n elements. */
-static inline size_t opencl_bytes(enum offload_element element, size_t n)
+/* Levels of a code that are in one byte; 1 of other elements. */
+static inline unsigned opencl_planes(enum offload_element element)
 {
-    static const uint8_t bytes[] = {4, 2, 1, 1, 1};
-    return n * bytes[element];
+    return offload_is_code(element) ? 8 / offload_code_bits(element) : 1;
 }
 
 #endif

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DOTS_GROUP 32u
+
 extern const char opencl_kernels[]; /* made by cmake/opencl.cmake */
 
 /* What the compiler complained about, as far as it fits. */
@@ -24,43 +26,122 @@ static int say_why(const struct opencl *cl, cl_program program, cl_int status, s
                         "the device's driver cannot compile the kernels (OpenCL error %d): %.240s", (int)status, log);
 }
 
+static void drop(const struct opencl *cl, struct opencl_program *program)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (program->kernels[i])
+            cl->calls->clReleaseKernel(program->kernels[i]);
+    if (program->program)
+        cl->calls->clReleaseProgram(program->program);
+    *program = (struct opencl_program){0};
+}
+
+/* `options` and how products of bytes are made. */
+static int compile(struct opencl *cl, struct opencl_program *made, const char *options, struct quire_error *err)
+{
+    const char *source = opencl_kernels;
+    /* the extension's functions are those of OpenCL C 3.0 */
+    const char *std = cl->dot4 == OPENCL_DOT4_KHR && !cl->emulates_dot4 ? "CL3.0" : "CL1.2";
+    char all[256];
+    cl_int status;
+    int n = snprintf(all, sizeof all, "-cl-std=%s -DDOT4=%d -DEMULATED=%d %s", std, (int)cl->dot4, cl->emulates_dot4,
+                     options);
+    assert(n > 0 && (size_t)n < sizeof all);
+    (void)n;
+    made->program = cl->calls->clCreateProgramWithSource(cl->context, 1, &source, NULL, &status);
+    if (!made->program)
+        return opencl_failed(err, __func__, status, "clCreateProgramWithSource");
+    status = cl->calls->clBuildProgram(made->program, 1, &cl->device, all, NULL, NULL);
+    return status == CL_SUCCESS ? 0 : say_why(cl, made->program, status, err);
+}
+
 static int build(struct opencl *cl, struct opencl_program *out, const char *options, const char *const *names,
                  unsigned n_names, struct quire_error *err)
 {
-    const char *source = opencl_kernels;
     struct opencl_program made = {0};
     cl_int status;
-    made.program = cl->calls->clCreateProgramWithSource(cl->context, 1, &source, NULL, &status);
-    if (!made.program)
-        return opencl_failed(err, __func__, status, "clCreateProgramWithSource");
-    status = cl->calls->clBuildProgram(made.program, 1, &cl->device, options, NULL, NULL);
-    int rc = status == CL_SUCCESS ? 0 : say_why(cl, made.program, status, err);
+    int rc = compile(cl, &made, options, err);
+    if (rc == QUIRE_EUNSUPPORTED && cl->dot4 != OPENCL_DOT4_PLAIN && !cl->emulates_dot4) {
+        drop(cl, &made); /* what the device reports its compiler does not bear out: the sum as it is written */
+        cl->dot4 = OPENCL_DOT4_PLAIN;
+        rc = compile(cl, &made, options, err);
+    }
     for (unsigned i = 0; rc == 0 && i < n_names; i++) {
         made.kernels[i] = cl->calls->clCreateKernel(made.program, names[i], &status);
         if (!made.kernels[i])
             rc = opencl_failed(err, __func__, status, "clCreateKernel");
     }
-    if (rc == 0) {
+    if (rc == 0)
         *out = made;
-        return 0;
-    }
-    for (unsigned i = 0; i < n_names; i++)
-        if (made.kernels[i])
-            cl->calls->clReleaseKernel(made.kernels[i]);
-    cl->calls->clReleaseProgram(made.program);
+    else
+        drop(cl, &made);
     return rc;
 }
 
-int opencl_program_nearest(struct opencl *cl, enum offload_element element, enum offload_measure measure, bool factors,
-                           const struct opencl_program **out, struct quire_error *err)
+/* What the device says of a kernel; 0 where it says nothing. */
+static size_t kernel_number(const struct opencl *cl, cl_kernel kernel, cl_kernel_work_group_info what)
+{
+    size_t number = 0;
+    cl_int status = cl->calls->clGetKernelWorkGroupInfo(kernel, cl->device, what, sizeof number, &number, NULL);
+    return status == CL_SUCCESS ? number : 0;
+}
+
+/* With tiles in local memory: the largest that fits, and a smaller one where the compiler's kernels need too much of
+ * something else. */
+static int build_tiled(struct opencl *cl, struct opencl_program *out, const char *kind, unsigned planes,
+                       uint32_t n_queries, const char *const *names, struct quire_error *err)
+{
+    struct opencl_tile tile = {0};
+    uint32_t side_most = OPENCL_SIDE_MOST;
+    char options[160];
+    while (opencl_shape_tile(cl, planes, n_queries, side_most, &tile)) {
+        size_t items = tile.side / tile.each, group = items * items;
+        snprintf(options, sizeof options, "%s -DTILED=1 -DSORT=%u -DSIDE=%u -DEACH=%u -DDEPTH=%u", kind, cl->sort,
+                 tile.side, tile.each, tile.depth);
+        int rc = build(cl, out, options, names, 2, err);
+        if (rc < 0 && rc != QUIRE_EUNSUPPORTED)
+            return rc;
+        if (rc == 0) {
+            size_t most = kernel_number(cl, out->kernels[0], CL_KERNEL_WORK_GROUP_SIZE);
+            size_t sorts = kernel_number(cl, out->kernels[1], CL_KERNEL_WORK_GROUP_SIZE);
+            out->tile = tile;
+            out->group = group;
+            if ((most == 0 || most >= group) && (sorts == 0 || sorts >= group))
+                return 0;
+            drop(cl, out);
+            opencl_error(err, __func__, QUIRE_EUNSUPPORTED,
+                         "the device runs %zu work-items of the kernels together, %zu are wanted", most, group);
+        }
+        if (cl->forced.side || tile.side <= 32)
+            break;
+        side_most = tile.side / 2;
+    }
+    return QUIRE_EUNSUPPORTED;
+}
+
+int opencl_program_nearest(struct opencl *cl, const struct offload_shape *shape, enum offload_measure measure,
+                           uint32_t n_queries, const struct opencl_program **out, struct quire_error *err)
 {
     static const char *const names[] = {"distances", "keep_nearest"};
-    struct opencl_program *program = &cl->programs[4 * (unsigned)element + 2 * (unsigned)measure + factors];
+    bool is_code = offload_is_code(shape->element), factors = shape->has_factors && measure == OFFLOAD_DOT;
+    bool few = cl->tiled && n_queries <= 32;
+    unsigned planes = opencl_planes(shape->element),
+             kind = is_code ? 16 + shape->element - OFFLOAD_CODE8 : 4 * shape->element + 2 * measure + factors;
+    struct opencl_program *program = &cl->programs[2 * kind + few];
     char options[128];
-    assert(element <= OFFLOAD_I8);
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DELEMENT=%d -DMEASURE=%d -DFACTORS=%d -DTILED=%d -DSORT=%u",
-             (int)element, (int)measure, factors, cl->tiled, cl->sort);
-    int rc = program->program ? 0 : build(cl, program, options, names, 2, err);
+    assert(kind < OPENCL_KINDS && is_code == (measure == OFFLOAD_LEAST));
+    if (is_code) /* their sums are of products */
+        snprintf(options, sizeof options, "-DELEMENT=4 -DMEASURE=1 -DFACTORS=0 -DBITS=%u", 8 / planes);
+    else
+        snprintf(options, sizeof options, "-DELEMENT=%d -DMEASURE=%d -DFACTORS=%d", (int)shape->element, (int)measure,
+                 factors);
+    int rc = 0;
+    if (!program->program && cl->tiled) {
+        rc = build_tiled(cl, program, options, planes, n_queries, names, err);
+    } else if (!program->program) {
+        strcat(options, " -DTILED=0");
+        rc = build(cl, program, options, names, 2, err);
+    }
     if (rc == 0)
         *out = program;
     return rc;
@@ -70,7 +151,16 @@ int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, st
 {
     static const char *const names[] = {"code_dots"};
     struct opencl_program *program = &cl->programs[OPENCL_PROGRAMS - 1];
-    int rc = program->program ? 0 : build(cl, program, "-cl-std=CL1.2 -DCODES=1", names, 1, err);
+    int rc = 0;
+    if (!program->program) {
+        rc = build(cl, program, "-DCODES=1", names, 1, err);
+        if (rc == 0) { /* whole waves, one at least of 32, for runs are short */
+            size_t wave = kernel_number(cl, program->kernels[0], CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE);
+            size_t most = kernel_number(cl, program->kernels[0], CL_KERNEL_WORK_GROUP_SIZE);
+            program->group = wave < DOTS_GROUP ? DOTS_GROUP : wave;
+            program->group = most > 0 && program->group > most ? most : program->group;
+        }
+    }
     if (rc == 0)
         *out = program;
     return rc;
@@ -78,12 +168,6 @@ int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, st
 
 void opencl_program_fini(struct opencl *cl)
 {
-    for (unsigned i = 0; i < OPENCL_PROGRAMS; i++) {
-        for (unsigned j = 0; j < 2; j++)
-            if (cl->programs[i].kernels[j])
-                cl->calls->clReleaseKernel(cl->programs[i].kernels[j]);
-        if (cl->programs[i].program)
-            cl->calls->clReleaseProgram(cl->programs[i].program);
-    }
-    memset(cl->programs, 0, sizeof cl->programs);
+    for (unsigned i = 0; i < OPENCL_PROGRAMS; i++)
+        drop(cl, &cl->programs[i]);
 }

@@ -78,7 +78,7 @@ static void free_contents(struct contents *contents)
         free(contents->bytes[i]);
 }
 
-static void build(const struct support_data *data, enum quire_index_kind kind, struct offload *offload,
+static void build(const struct support_data *data, enum quire_index_kind kind, struct offload *offload, unsigned steps,
                   struct contents *out)
 {
     char *folder = support_folder_make(), *path = support_path(folder, "index");
@@ -89,18 +89,18 @@ static void build(const struct support_data *data, enum quire_index_kind kind, s
     options.index = kind;
     options.threads = 2;
     options.seed = 3;
-    if (build_offloaded(fs_real(), path, &input, &options, offload, &err) < 0)
+    if (build_offloaded(fs_real(), path, &input, &options, offload, steps, &err) < 0)
         fail_msg("%s", err.message);
     read_contents(path, out);
     free(path);
     support_folder_remove(folder);
 }
 
-static void expect_same(const struct support_data *data, enum quire_index_kind kind, struct offload *offload,
-                        const struct contents *expected)
+static void expect_same_steps(const struct support_data *data, enum quire_index_kind kind, struct offload *offload,
+                              unsigned steps, const struct contents *expected)
 {
     struct contents found;
-    build(data, kind, offload, &found);
+    build(data, kind, offload, steps, &found);
     for (size_t i = 0; i < SUPPORT_COUNT(names); i++) {
         assert_int_equal(found.n[i], expected->n[i]);
         if (found.n[i] > 0)
@@ -109,14 +109,37 @@ static void expect_same(const struct support_data *data, enum quire_index_kind k
     free_contents(&found);
 }
 
+static void expect_same(const struct support_data *data, enum quire_index_kind kind, struct offload *offload,
+                        const struct contents *expected)
+{
+    expect_same_steps(data, kind, offload, BUILD_STEPS, expected);
+}
+
+/* Each step alone has products of its own, and no step none. */
+static void check_steps(const struct support_data *data, enum quire_index_kind kind, const struct contents *expected)
+{
+    uint64_t before = 0;
+    struct offload *offload = offload_open("", note, sizeof note);
+    assert_non_null(offload);
+    for (unsigned step = 0; step <= BUILD_TRUTH; step = step ? 2 * step : 1) {
+        struct offload_status status;
+        expect_same_steps(data, kind, offload, step, expected);
+        offload_get_status(offload, &status);
+        assert_true((status.products > before) == (step > 0) && !status.note[0]);
+        before = status.products;
+    }
+    offload_close(offload);
+}
+
 static void check_kind(enum quire_index_kind kind, enum quire_type type, uint32_t rows, uint32_t dim)
 {
     struct support_data data;
     struct contents expected;
     struct offload_status status;
     support_clusters(rows, dim, type, 5, &data);
-    build(&data, kind, NULL, &expected);
+    build(&data, kind, NULL, BUILD_STEPS, &expected);
     assert_true(expected.n[0] > 0);
+    check_steps(&data, kind, &expected);
 
     struct offload *offload = offload_open("", note, sizeof note);
     assert_non_null(offload);

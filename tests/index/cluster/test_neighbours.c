@@ -36,7 +36,7 @@ static void make_graph(uint32_t n, struct graph *g)
     struct rows rows = support_rows(given.floats, n, DIM);
     uint32_t *order = malloc(sizeof *order * n);
     assert_non_null(order);
-    struct partition_config config = {CAPACITY, 2, 1};
+    struct partition_config config = {CAPACITY, 2, 1, NULL};
     assert_int_equal(partition_build(&rows, &config, NULL, order), 0);
     support_rows_free(&rows);
     support_data_alloc(n, DIM, QUIRE_TYPE_F32, &g->data);

@@ -23,7 +23,7 @@ static uint32_t *order_of(const struct rows *rows, uint32_t capacity, unsigned t
     uint32_t *order = malloc(sizeof *order * rows->n);
     assert_non_null(order);
     memset(order, 0xff, sizeof *order * rows->n);
-    struct partition_config config = {capacity, threads, seed};
+    struct partition_config config = {capacity, threads, seed, NULL};
     assert_int_equal(partition_build(rows, &config, NULL, order), 0);
     return order;
 }
@@ -182,7 +182,7 @@ static void test_files_give_the_same_order(void **state)
     assert_non_null(order);
     for (size_t r = 0; r < SUPPORT_COUNT(rooms); r++)
         for (unsigned threads = 1; threads <= 3; threads += 2) {
-            struct partition_config config = {30, threads, 5};
+            struct partition_config config = {30, threads, 5, NULL};
             memset(order, 0xff, sizeof *order * N);
             assert_int_equal(order_in_files(&rows, rooms[r], &config, fs, NULL, order, &sorted), 0);
             assert_memory_equal(order, wanted, sizeof *order * N);
@@ -202,7 +202,7 @@ static void test_failing_files(void **state)
     enum { N = 500, DIM = 32 };
     struct support_data data;
     struct io_fs *fs = fault_fs_create();
-    struct partition_config config = {20, 2, 5};
+    struct partition_config config = {20, 2, 5, NULL};
     uint32_t order[N];
     (void)state;
     assert_non_null(fs);
@@ -249,7 +249,7 @@ static void test_cancel(void **state)
     struct rows rows = support_rows(data.floats, data.rows, data.dim);
     uint32_t *order = malloc(sizeof *order * data.rows);
     assert_non_null(order);
-    struct partition_config config = {10, 2, 1};
+    struct partition_config config = {10, 2, 1, NULL};
     assert_int_equal(partition_build(&rows, &config, &progress, order), QUIRE_ECANCELLED);
     assert_int_equal(calls, 1);
     free(order);

@@ -280,7 +280,7 @@ static void test_same_answers(void **state)
         for (uint32_t row = 0; row < ROWS; row++)
             n_dead += bitmap_has(dead, row);
         make_world(&w, &subjects[i]);
-        assert_int_equal(exact_open(offload, w.segment, &rows, &err), 0);
+        assert_int_equal(exact_open(offload, w.segment, 0, &rows, &err), 0);
         for (size_t j = 0; j < SUPPORT_COUNT(ks); j++) {
             uint64_t n_named = 0;
             unsigned n = check_world(&w, rows, ks[j], NULL, 0, &n_named);
@@ -289,8 +289,53 @@ static void test_same_answers(void **state)
                 fail_msg("%s, k %u: rows are named for %u of %u queries only, %.1f each", w.subject->name, ks[j], n,
                          2 * QUERIES, (double)n_named / n);
         }
-        assert_true(exact_bytes_held(rows) == exact_bytes(w.segment));
+        assert_true(exact_bytes_held(rows) == exact_bytes(w.segment, 0));
         exact_close(rows);
+        end_world(&w);
+        free(dead);
+    }
+    offload_close(offload);
+    assert_int_equal(fake->objects, 0);
+}
+
+/* Codes in the place of rows name more of them, or none, and the answers are the same. */
+static void test_codes(void **state)
+{
+    static const uint32_t ks[] = {1, 10, K_MOST};
+    (void)state;
+    skip_without_device();
+    struct offload *offload = open_device();
+    for (size_t i = 0; i < SUPPORT_COUNT(subjects); i++) {
+        struct world w;
+        uint8_t *dead = support_dead(ROWS, 5, i);
+        uint64_t n_dead = 0;
+        unsigned before = 6 * QUERIES + 1;
+        if (subjects[i].metric == QUIRE_METRIC_IP && subjects[i].slot != QUIRE_SLOT_Q8)
+            continue; /* no distances */
+        for (uint32_t row = 0; row < ROWS; row++)
+            n_dead += bitmap_has(dead, row);
+        make_world(&w, &subjects[i]);
+        assert_int_equal(exact_bits_for(w.segment, UINT64_MAX), 0);
+        for (unsigned bits = 8; bits >= 1; bits /= 2) {
+            struct exact_rows *rows;
+            uint64_t n_named = 0;
+            unsigned n = 0;
+            bool is_less = exact_bytes(w.segment, bits) < exact_bytes(w.segment, 0); /* padding may make it more */
+            assert_int_equal(exact_bits_for(w.segment, exact_bytes(w.segment, bits)), is_less ? bits : 0);
+            assert_int_equal(exact_open(offload, w.segment, bits, &rows, &err), 0);
+            for (size_t j = 0; j < SUPPORT_COUNT(ks); j++) {
+                n += check_world(&w, rows, ks[j], NULL, 0, &n_named);
+                n += check_world(&w, rows, ks[j], dead, n_dead, &n_named);
+            }
+            print_message("%s, %u bits: rows are named for %u of %u queries, %.1f each\n", subjects[i].name, bits, n,
+                          6 * QUERIES, n ? (double)n_named / n : 0);
+            assert_true(exact_bits(rows) == bits && exact_bytes_held(rows) == exact_bytes(w.segment, bits));
+            if (bits == 8 && n < 4 * QUERIES)
+                fail_msg("%s: 8 bits name rows of %u queries only", subjects[i].name, n);
+            assert_true(n <= before + QUERIES);
+            before = n;
+            exact_close(rows);
+        }
         end_world(&w);
         free(dead);
     }
@@ -309,7 +354,7 @@ static void test_all_rows(void **state)
     struct offload *offload = open_device();
     make_world(&w, &subjects[0]);
     uint8_t *dead = support_dead(ROWS, 2, 3);
-    assert_int_equal(exact_open(offload, w.segment, &rows, &err), 0);
+    assert_int_equal(exact_open(offload, w.segment, 0, &rows, &err), 0);
     assert_int_equal(check_world(&w, rows, ROWS, NULL, 0, &n_named), QUERIES);
     assert_int_equal(check_world(&w, rows, ROWS - 100, dead, ROWS / 2, &n_named), 0);
     exact_close(rows);
@@ -340,7 +385,7 @@ static void test_little_memory(void **state)
         fake_opencl_reset(fake);
         fake->memory_bytes = kib << 10;
         struct offload *offload = open_device();
-        assert_int_equal(exact_open(offload, w.segment, &rows, &err), 0);
+        assert_int_equal(exact_open(offload, w.segment, 0, &rows, &err), 0);
         const float *queries[QUERIES];
         uint32_t counts[QUERIES], found[QUERIES * 64];
         for (uint32_t q = 0; q < QUERIES; q++)
@@ -349,7 +394,7 @@ static void test_little_memory(void **state)
         int rc = exact_name(rows, &request, &err);
         if (rc == 0) {
             assert_true(check_world(&w, rows, 10, NULL, 0, &n_named) > QUERIES / 2);
-            in_parts = in_parts || exact_bytes_held(rows) < exact_bytes(w.segment);
+            in_parts = in_parts || exact_bytes_held(rows) < exact_bytes(w.segment, 0);
         } else {
             assert_int_equal(rc, QUIRE_ENOMEM);
             refused = true;
@@ -366,12 +411,12 @@ static void test_little_memory(void **state)
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
 
 /* Opens all, names rows of all queries, closes all. */
-static int try_all(struct world *w)
+static int try_all(struct world *w, unsigned bits)
 {
     char note[512];
     struct exact_rows *rows = NULL;
     const float *queries[QUERIES];
-    uint32_t counts[QUERIES], found[QUERIES * 64];
+    static uint32_t counts[QUERIES], found[QUERIES * ROWS];
     for (uint32_t q = 0; q < QUERIES; q++)
         queries[q] = w->queries + (size_t)q * w->data.dim;
     struct offload *offload = offload_open("", note, sizeof note);
@@ -379,7 +424,7 @@ static int try_all(struct world *w)
         assert_true(note[0]);
         return QUIRE_EUNSUPPORTED;
     }
-    int rc = exact_open(offload, w->segment, &rows, &err);
+    int rc = exact_open(offload, w->segment, bits, &rows, &err);
     if (rc == 0) {
         struct exact_request request = {QUERIES, 10, queries, NULL, 0, exact_most(rows, 10, 0), counts, found};
         rc = exact_name(rows, &request, &err);
@@ -395,30 +440,32 @@ static int try_all(struct world *w)
     return rc;
 }
 
-/* Every call of the device's in turn fails, for good or once. */
+/* Every call of the device's in turn fails, for good or once: with rows, and with codes in their place. */
 static void test_device_fails(void **state)
 {
-    struct world w;
     (void)state;
     skip_without_device();
-    make_world(&w, &subjects[13]);
-    for (int stays = 0; stays < 2; stays++)
-        for (int gone = 0; gone < 2; gone++) {
-            uint32_t at = 0;
-            bool through = false;
-            for (; !through; at += 1 + at / 20) {
-                fake_opencl_reset(fake);
-                fake->fail_at = at + 1;
-                fake->stays = stays;
-                fake->status = gone ? CL_GONE : CL_MEM_FULL;
-                int rc = try_all(&w);
-                through = fake->fail_at > 1;
-                assert_true(rc == 0 || !through);
-                assert_true(at < 1000);
+    for (unsigned bits = 0; bits <= 4; bits += 4) {
+        struct world w;
+        make_world(&w, &subjects[13]);
+        for (int stays = 0; stays < 2; stays++)
+            for (int gone = 0; gone < 2; gone++) {
+                uint32_t at = 0;
+                bool through = false;
+                for (; !through; at += 1 + at / 20) {
+                    fake_opencl_reset(fake);
+                    fake->fail_at = at + 1;
+                    fake->stays = stays;
+                    fake->status = gone ? CL_GONE : CL_MEM_FULL;
+                    int rc = try_all(&w, bits);
+                    through = fake->fail_at > 1;
+                    assert_true(rc == 0 || !through);
+                    assert_true(at < 1000);
+                }
+                assert_true(at > 20);
             }
-            assert_true(at > 20);
-        }
-    end_world(&w);
+        end_world(&w);
+    }
 }
 
 static void test_memory_fails(void **state)
@@ -428,12 +475,13 @@ static void test_memory_fails(void **state)
     if (!FAIL_MEMORY)
         skip();
     skip_without_device();
-    for (size_t i = 0; i < SUPPORT_COUNT(subjects); i += 13) {
-        make_world(&w, &subjects[i]);
+    static const unsigned widths[] = {0, 0, 2};
+    for (size_t i = 0; i < 3; i++) {
+        make_world(&w, &subjects[i == 1 ? 13 : 0]);
         unsigned n = 1;
         for (bool through = false; !through; n++) {
             fail_in = n;
-            int rc = try_all(&w);
+            int rc = try_all(&w, widths[i]);
             through = fail_in > 0;
             fail_in = 0;
             assert_true(rc == 0 || (!through && (rc == QUIRE_ENOMEM || rc == QUIRE_EUNSUPPORTED)));
@@ -468,7 +516,7 @@ static void test_not_for_a_device(void **state)
     support_write_file(file, contents, bytes);
     free(contents);
     assert_int_equal(segment_open(to, NULL, &w.segment, &err), 0);
-    assert_int_equal(exact_open(offload, w.segment, &rows, &err), 0);
+    assert_int_equal(exact_open(offload, w.segment, 0, &rows, &err), 0);
     float zeros[24] = {0};
     query = zeros;
     struct exact_request request = {1, 3, &query, NULL, 0, exact_most(rows, 3, 0), &count, found};
@@ -495,7 +543,7 @@ static void test_not_for_a_device(void **state)
         memcpy(data.vectors, &lengths[i], sizeof(float));
         support_build(path, &data, &options);
         assert_int_equal(segment_open(path, NULL, &w.segment, &err), 0);
-        assert_int_equal(exact_open(offload, w.segment, &rows, &err), 0);
+        assert_int_equal(exact_open(offload, w.segment, 0, &rows, &err), 0);
         assert_int_equal(exact_name(rows, &request, &err), QUIRE_EUNSUPPORTED);
         assert_non_null(strstr(err.message, "the processor's"));
         exact_close(rows);
@@ -517,17 +565,17 @@ static void test_limits_and_work(void **state)
     (void)state;
     skip_without_device();
     make_world(&w, &subjects[0]);
-    exact_work(w.segment, 300, &search_work, &load_work);
+    exact_work(w.segment, 0, 300, &search_work, &load_work);
     assert_true(search_work.products == 300ull * ROWS * 24 && search_work.kind == OFFLOAD_FLOATS);
     assert_true(search_work.bytes == 300ull * 24 * 4 && load_work.bytes == ROWS * 24ull * 4 &&
-                exact_bytes(w.segment) == load_work.bytes && load_work.products == 0 && load_work.prepared > 0);
+                exact_bytes(w.segment, 0) == load_work.bytes && load_work.products == 0 && load_work.prepared > 0);
     setenv("QUIRE_OPENCL_TILES", "local", 1); /* 2,048 at most */
     struct offload *offload = open_device();
     unsetenv("QUIRE_OPENCL_TILES");
     if (offload_nearest_max(offload) < ROWS) {
         uint32_t count, k = offload_nearest_max(offload) + 1, *found = malloc(sizeof *found * ROWS);
         query = w.queries;
-        assert_int_equal(exact_open(offload, w.segment, &rows, &err), 0);
+        assert_int_equal(exact_open(offload, w.segment, 0, &rows, &err), 0);
         struct exact_request request = {1, k, &query, NULL, 0, exact_most(rows, k, 0), &count, found};
         assert_int_equal(exact_name(rows, &request, &err), QUIRE_EUNSUPPORTED);
         uint64_t n_named = 0;
@@ -543,10 +591,10 @@ static void test_limits_and_work(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_answers),    cmocka_unit_test(test_all_rows),
-        cmocka_unit_test(test_little_memory),   cmocka_unit_test(test_device_fails),
-        cmocka_unit_test(test_memory_fails),    cmocka_unit_test(test_not_for_a_device),
-        cmocka_unit_test(test_limits_and_work),
+        cmocka_unit_test(test_same_answers),     cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_all_rows),         cmocka_unit_test(test_little_memory),
+        cmocka_unit_test(test_device_fails),     cmocka_unit_test(test_memory_fails),
+        cmocka_unit_test(test_not_for_a_device), cmocka_unit_test(test_limits_and_work),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

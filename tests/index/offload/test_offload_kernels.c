@@ -1,8 +1,9 @@
 /*
  * test_offload_kernels.c - what a device answers against plain sums in int64 and double.
  *
- * Runs on the first OpenCL device of the machine, which in tests is pocl: the processor as a complete device. Both
- * kinds of tiles are tested on it. Without a device the tests say that they were skipped.
+ * Runs on the first OpenCL device of the machine, which in tests is pocl: the processor as a complete device. Tiles in
+ * registers and in local memory, of all sizes, are tested on it, and every way of making products of bytes, with
+ * functions of ours where a device would have an instruction. Without a device the tests say that they were skipped.
  */
 #include "index/kernels/kernels.h"
 #include "index/offload/offload.h"
@@ -18,26 +19,28 @@
 
 static struct offload *offload;
 
-static int open_with(const char *tiles)
+/* What a group of tests is run with. */
+static const struct way {
+    const char *tiles, *dot4, *words; /* words: what the device says of itself then */
+    bool all;                         /* every dimension, not some */
+} * way;
+
+static int open_device(void **state)
 {
+    (void)state;
+    struct offload_status status;
     char note[512];
-    setenv("QUIRE_OPENCL_TILES", tiles, 1);
+    setenv("QUIRE_OPENCL_TILES", way->tiles, 1);
+    setenv("QUIRE_OPENCL_DOT4", way->dot4, 1);
     offload = offload_open("", note, sizeof note);
-    if (!offload)
+    if (!offload) {
         print_message("skipped: %s\n", note);
+        return 0;
+    }
+    offload_get_status(offload, &status);
+    if (!strstr(status.way, way->words))
+        fail_msg("%s, %s: %s", way->tiles, way->dot4, status.way);
     return 0;
-}
-
-static int open_registers(void **state)
-{
-    (void)state;
-    return open_with("registers");
-}
-
-static int open_local(void **state)
-{
-    (void)state;
-    return open_with("local");
 }
 
 static int close_device(void **state)
@@ -180,7 +183,8 @@ static void try_nearest(const struct data *d, enum offload_measure measure, uint
     struct offload_rows rows = {
         .element = d->element, .n = d->n, .dim = d->dim, .data = d->rows, .factors = d->factors};
     struct offload_near *found = checked(malloc(sizeof *found * d->n_queries * k));
-    struct offload_nearest request = {measure, d->n_queries, k, d->queries, found};
+    struct offload_nearest request = {
+        .measure = measure, .n_queries = d->n_queries, .k = k, .queries = d->queries, .out = found};
     struct offload_block *block;
     if (offload_load(offload, &rows, &block, &err) < 0 || offload_nearest(offload, block, &request, &err) < 0)
         fail_msg("%s", err.message);
@@ -199,13 +203,34 @@ static void test_nearest(void **state)
     random_init(&random, 7);
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (unsigned element = OFFLOAD_F32; element <= OFFLOAD_I8; element++) {
-            uint32_t n = 1 + (uint32_t)random_below(&random, dims[i] > 500 ? 70 : 200);
-            uint32_t n_queries = 1 + (uint32_t)random_below(&random, dims[i] > 500 ? 5 : 80);
+            uint32_t n = 1 + (uint32_t)random_below(&random, dims[i] > 500 ? 150 : 300);
+            uint32_t n_queries = 1 + (uint32_t)random_below(&random, dims[i] > 500 ? 5 : 150);
             uint32_t k = 1 + (uint32_t)random_below(&random, n);
             enum offload_measure measure = (i + element) % 2 ? OFFLOAD_L2 : OFFLOAD_DOT;
             struct data d;
             make(&d, element, n, n_queries, dims[i], i & 2, measure == OFFLOAD_DOT && i & 4, 100 * i + element);
             try_nearest(&d, measure, k);
+            drop(&d);
+        }
+}
+
+/* Every dimension up to 260, and then one in 53 up to 4,096, odd and even: each element and measure. Fewer of them
+ * where the tiles alone are others. */
+static void test_dimensions(void **state)
+{
+    struct random random;
+    (void)state;
+    if (!offload)
+        skip();
+    random_init(&random, 17);
+    for (uint32_t dim = 1; dim <= 4096; dim += way->all ? (dim < 260 ? 1 : 53) : dim < 80 ? 7 : 507)
+        for (unsigned kind = 0; kind < 8; kind++) {
+            enum offload_element element = (enum offload_element)(kind % 4);
+            enum offload_measure measure = kind < 4 ? OFFLOAD_L2 : OFFLOAD_DOT;
+            uint32_t n = 1 + (uint32_t)random_below(&random, 17), n_queries = 1 + (uint32_t)random_below(&random, 3);
+            struct data d;
+            make(&d, element, n, n_queries, dim, dim & 1, measure == OFFLOAD_DOT && dim & 2, 8 * dim + kind);
+            try_nearest(&d, measure, 1 + (uint32_t)random_below(&random, n));
             drop(&d);
         }
 }
@@ -277,7 +302,8 @@ static void test_parts(void **state)
     make(&d, OFFLOAD_I8, 9000, 300, 5, false, false, 21);
     struct offload_rows rows = {.element = d.element, .n = d.n, .dim = d.dim, .data = d.rows};
     struct offload_near *found = checked(malloc(sizeof *found * d.n_queries * 50));
-    struct offload_nearest request = {OFFLOAD_L2, d.n_queries, 50, d.queries, found};
+    struct offload_nearest request = {
+        .measure = OFFLOAD_L2, .n_queries = d.n_queries, .k = 50, .queries = d.queries, .out = found};
     assert_int_equal(offload_nearest_all(offload, &rows, &request, NULL, &err), 0);
     check(&d, OFFLOAD_L2, 50, found);
     request.k = d.n + 1;
@@ -305,7 +331,8 @@ static void test_pieces(void **state)
         const struct offload_shape shape = {d.element, d.n, d.dim, kinds[i].has_factors};
         size_t row_bytes = d.dim * (d.element == OFFLOAD_F32 ? 4 : d.element == OFFLOAD_F16 ? 2 : 1);
         struct offload_near *found = checked(malloc(sizeof *found * d.n_queries * 20));
-        struct offload_nearest request = {measure, d.n_queries, 20, d.queries, found};
+        struct offload_nearest request = {
+            .measure = measure, .n_queries = d.n_queries, .k = 20, .queries = d.queries, .out = found};
         struct offload_block *block;
         assert_int_equal(offload_reserve(offload, &shape, &block, &err), 0);
         for (uint32_t end = d.n; end > 0;) {
@@ -375,13 +402,144 @@ static void test_code_dots(void **state)
         }
 }
 
+/* ---- estimates --------------------------------------------------------------------------------------------------- */
+
+static const enum offload_element coded[] = {OFFLOAD_CODE8, OFFLOAD_CODE4, OFFLOAD_CODE2, OFFLOAD_CODE1};
+
+/* Level i of a code. */
+static uint32_t level_of(const uint8_t *code, uint32_t i, unsigned bits)
+{
+    return code[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
+}
+
+/* The value that a device is to give, in double, and the squared lengths of which the bound on its error is made. */
+static double least_of(const uint8_t *code, const struct offload_estimate *e, const int8_t *query,
+                       const struct offload_coded *q, uint32_t dim, unsigned bits, double *norm2)
+{
+    double half = ((1u << bits) - 1) / 2.0, apart = 0, length = 0;
+    for (uint32_t i = 0; i < dim; i++) {
+        double x = (double)e->step * (level_of(code, i, bits) - half), y = (double)q->step * query[i];
+        apart += (x - y) * (x - y);
+        length += y * y;
+    }
+    *norm2 = length + (double)e->norm2;
+    return sqrt(apart) - (double)e->error;
+}
+
+static void check_least(const struct offload_near *found, uint32_t k, const double *least, const double *bound,
+                        uint32_t n)
+{
+    bool *is_found = checked(calloc(n, sizeof *is_found));
+    double most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        most = fmax(most, bound[i]);
+    for (uint32_t i = 0; i < k; i++) {
+        assert_true(found[i].row < n && !is_found[found[i].row]);
+        is_found[found[i].row] = true;
+        assert_true(fabs(found[i].value - least[found[i].row]) <= bound[found[i].row]);
+        assert_true(i == 0 || compare(&found[i - 1], &found[i]) < 0);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(is_found[i] || least[i] + bound[i] >= found[k - 1].value - most);
+    free(is_found);
+}
+
+static void try_least(struct random *random, enum offload_element element, uint32_t dim, uint32_t n, uint32_t n_queries)
+{
+    struct quire_error err = {0};
+    unsigned bits = offload_code_bits(element);
+    size_t bytes = offload_bytes(element, dim);
+    uint32_t k = 1 + (uint32_t)random_below(random, n < 1000 ? n : 1000);
+    double half = ((1u << bits) - 1) / 2.0;
+    uint8_t *codes = checked(malloc(n * bytes));
+    int8_t *queries = checked(malloc((size_t)n_queries * dim));
+    struct offload_estimate *estimates = checked(malloc(n * sizeof *estimates));
+    struct offload_coded *q = checked(calloc(n_queries, sizeof *q));
+    struct offload_near *found = checked(malloc((size_t)n_queries * k * sizeof *found));
+    double *least = checked(malloc(n * sizeof *least)), *bound = checked(malloc(n * sizeof *bound));
+    struct offload_block *block;
+    for (size_t i = 0; i < n * bytes; i++)
+        codes[i] = dim > 4096 ? 255 : (uint8_t)random_next(random);
+    for (uint32_t r = 0; r < n; r++) {
+        double norm2 = 0;
+        estimates[r].step = (float)(1 + random_below(random, 8)) / 64;
+        estimates[r].error = (float)random_below(random, 5) / 2;
+        for (uint32_t i = 0; i < dim; i++) {
+            double x = (double)estimates[r].step * (level_of(codes + r * bytes, i, bits) - half);
+            norm2 += x * x;
+        }
+        estimates[r].norm2 = (float)norm2;
+    }
+    for (uint32_t i = 0; i < n_queries; i++) {
+        double norm2 = 0;
+        q[i].step = (float)(1 + random_below(random, 8)) / 128;
+        for (uint32_t j = 0; j < dim; j++) {
+            int8_t level = dim > 4096 ? -127 : (int8_t)((int)random_below(random, 255) - 127);
+            queries[(size_t)i * dim + j] = level;
+            q[i].level_sum += level;
+            norm2 += (double)q[i].step * level * q[i].step * level;
+        }
+        q[i].norm2 = (float)norm2;
+    }
+    const struct offload_rows rows = {element, n, dim, codes, &estimates->step};
+    const struct offload_nearest request = {
+        .measure = OFFLOAD_LEAST, .n_queries = n_queries, .k = k, .queries = queries, .out = found, .coded = q};
+    if (offload_load(offload, &rows, &block, &err) < 0 || offload_nearest(offload, block, &request, &err) < 0)
+        fail_msg("%s", err.message);
+    for (uint32_t i = 0; i < n_queries; i++) {
+        for (uint32_t r = 0; r < n; r++) {
+            double norm2;
+            least[r] = least_of(codes + r * bytes, &estimates[r], queries + (size_t)i * dim, &q[i], dim, bits, &norm2);
+            bound[r] = offload_least_error(norm2, (double)estimates[r].error);
+        }
+        check_least(found + (size_t)i * k, k, least, bound, n);
+    }
+    offload_unload(offload, block);
+    free(codes);
+    free(queries);
+    free(estimates);
+    free(q);
+    free(found);
+    free(least);
+    free(bound);
+}
+
+static void test_least(void **state)
+{
+    struct random random;
+    (void)state;
+    if (!offload)
+        skip();
+    random_init(&random, 29);
+    for (size_t i = 0; i < sizeof coded / sizeof *coded; i++) {
+        for (uint32_t dim = 32; dim <= 4096; dim += !way->all ? 736 : dim < 512 ? 32 : 544)
+            try_least(&random, coded[i], dim, 1 + (uint32_t)random_below(&random, 250),
+                      1 + (uint32_t)random_below(&random, 140));
+        try_least(&random, coded[i], 65568, 3, 2);
+        try_least(&random, coded[i], 64, 20011, 3); /* several runs of rows */
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nearest),      cmocka_unit_test(test_runs),  cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_largest_sums), cmocka_unit_test(test_parts), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_code_dots),
+    static const struct way ways[] = {
+        {"registers", "plain", "tiles in registers, products of bytes written out", true},
+        {"local", "plain", "tiles of 128 x 16 in local memory, products of bytes written out", true},
+        {"local:64:16", "khr", "tiles of 64 x 16 in local memory", false},
+        {"local:32:4", "arm", "tiles of 32 x 4 in local memory", false},
+        {"local:128:8", "nv", "dp4a (ours)", false},
+        {"registers", "khr", "tiles in registers, products of bytes by cl_khr_integer_dot_product (ours)", false},
     };
-    int failed = cmocka_run_group_tests_name("tiles in registers", tests, open_registers, close_device);
-    return failed + cmocka_run_group_tests_name("tiles in local memory", tests, open_local, close_device);
+    int failed = 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nearest), cmocka_unit_test(test_dimensions),   cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_ties),    cmocka_unit_test(test_largest_sums), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_pieces),  cmocka_unit_test(test_code_dots),    cmocka_unit_test(test_least),
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        print_message("tiles %s, products of bytes %s\n", ways[i].tiles, ways[i].dot4);
+        way = &ways[i];
+        failed += cmocka_run_group_tests_name(ways[i].tiles, tests, open_device, close_device);
+    }
+    return failed;
 }

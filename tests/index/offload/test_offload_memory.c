@@ -53,7 +53,8 @@ static void skip_where_nothing_fails(void)
 static int nearest_all(struct offload *offload, struct offload_near *found, struct quire_error *err)
 {
     const struct offload_rows rows = {OFFLOAD_F32, ROWS, DIM, rows_data, NULL};
-    const struct offload_nearest request = {OFFLOAD_L2, QUERIES, K, rows_data, found};
+    const struct offload_nearest request = {
+        .measure = OFFLOAD_L2, .n_queries = QUERIES, .k = K, .queries = rows_data, .out = found};
     return offload_nearest_all(offload, &rows, &request, NULL, err);
 }
 

@@ -428,12 +428,12 @@ static void test_little_memory(void **state)
 {
     (void)state;
     skip_without_device();
-    fake->memory_bytes = 40000;
+    fake->memory_bytes = 4000;
     start(device.name);
     compare_all(1);
     assert_int_equal(count(&helped, "gpu_named"), 0);
     assert_true(count(&helped, "gpu_declined") > 0);
-    assert_non_null(strstr(info(&helped, "gpu_last_fall_back"), "has 30000 for rows"));
+    assert_non_null(strstr(info(&helped, "gpu_last_fall_back"), "has 3000 for rows"));
     stop();
     /* for one segment at a time, beside what a call takes */
     fake_opencl_reset(fake);
