@@ -309,6 +309,11 @@ struct quire_search_options {
      * checked, and the query is read for as many floats as the index has. */
     uint32_t dim;
     enum quire_distance distance;
+    /* Rows farther than `farthest` (as the metric defines distances) are not asked for: they may be missing from the
+     * answer, which is not filled up to k with them. It may hold some all the same, and says how far they are. Without
+     * filter or tenants this spares most of the work where little is as near as that. Not a number: QUIRE_EINVALID. */
+    bool limited;
+    float farthest;
 };
 QUIRE_API void quire_search_options_init(struct quire_search_options *options);
 

@@ -11,9 +11,10 @@
  * more are searched.
  *
  * Where nothing in memory is near enough and the group has vectors on the disk, the lookup ends there, and its caller
- * runs a search of those (cache_get says CACHE_WANTS_SEARCH). Then all of it is done again, with what that has found
- * among the candidates: so what arrived meanwhile is seen, and nothing of the first part has to be remembered. What
- * left the memory since that search began may be in neither; then it is made again.
+ * runs a search of those (cache_get says CACHE_WANTS_SEARCH). It measures what may reach the threshold and estimates
+ * the rest by codes in memory. Then all of it is done again, with what that has found among the candidates: so what
+ * arrived meanwhile is seen, and of the first part only what memory had found is remembered, which counts if nothing
+ * has arrived. What left the memory since that search began may be in neither; then it is made again.
  *
  * Nobody may compute what has just been stored. An entry that becomes living between the search and the verdict would
  * be missed by both the search and the leases, so the count of arrivals is compared, and the lookup repeated.
@@ -33,12 +34,12 @@
 #include <xxhash.h>
 
 enum {
-    CANDIDATES_FIRST = 16, /* of the first search; four times as many when all have failed */
-    BEAM_MIN = 64,         /* of a search in a graph: recall@1 of a million generated rows .98 and more (bench_cache) */
+    BEAM_MIN = 64, /* of a search in a graph: recall@1 of a million generated rows .98 and more (bench_cache) */
     BATCH = 256,
-    REPEATS_MAX = 8,   /* of a lookup that entries arrive under */
-    SEALED_FIRST = 16, /* candidates in each segment; four times as many when all have failed */
-    ROUNDS_MAX = 12    /* of searches of the disk by one lookup: because of that, or of what was sealed meanwhile */
+    REPEATS_MAX = 8,       /* of a lookup that entries arrive under */
+    SEALED_FIRST = 4,      /* candidates in each segment; four times as many when all have failed */
+    SEALED_EXPLAINED = 16, /* of a lookup that is explained */
+    ROUNDS_MAX = 12        /* of searches of the disk by one lookup: because of that, or of what was sealed meanwhile */
 };
 #define SIMILARITY_LEAST 0.5 /* below it nothing is looked at for a label, and more candidates are not searched */
 
@@ -140,18 +141,28 @@ struct cache_lookup {
     bool near, linked;   /* what is near is looked for; its graph is to be searched */
     uint32_t n_rows;     /* of scratch->rows: those of the group that are not linked */
     uint32_t n_hits, arrivals;
-    uint32_t counted;           /* candidates that the counters know: a wider search gives them again */
-    bool woken;                 /* the second one of a request, which has waited: it is counted already */
-    bool full;                  /* there may be more candidates than were found */
-    bool refused;               /* there are as many leases or waiters as there may be */
-    bool apart;                 /* as cache->apart was at the last look */
-    struct cache_search *found; /* what a search of the disk has brought; NULL: there was none */
+    uint32_t counted; /* candidates that the counters know: a wider search gives them again */
+    bool woken;       /* the second one of a request, which has waited: it is counted already */
+    bool full;        /* there may be more candidates than were found */
+    bool refused;     /* there are as many leases or waiters as there may be */
+    bool apart;       /* as cache->apart was at the last look */
+    bool kept, kept_full;
+    uint32_t n_kept;
+    struct graph_hit memory[CANDIDATES_FIRST]; /* kept: what memory had, for a search of the disk to remember */
+    struct cache_search *found;                /* what a search of the disk has brought; NULL: there was none */
     double lam;
     enum cache_outcome outcome; /* what came of it, once it ends */
     uint32_t stale_row;         /* the best candidate whose time is over; UINT32_MAX: none */
     uint64_t stale_id;          /* its id: the number may be another entry's after a search */
     double stale_similarity;
 };
+
+/* Whether it is the one lookup of its request that the policy looks at: not the one after a wait, nor that of a caller
+ * whose model has failed. */
+static bool is_first(const struct cache_lookup *l)
+{
+    return !l->woken && !l->query->on_error;
+}
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
@@ -338,6 +349,31 @@ static void search(struct cache_lookup *l, uint32_t capacity)
     l->full = l->n_hits == capacity;
 }
 
+/* As search, by what the lookup before a search of the disk has found: nothing has arrived since, so that it would be
+ * found again. (A row of the graph that has gone and was given again has another group by now, or none.) */
+static bool search_again(struct cache_lookup *l, uint32_t capacity)
+{
+    const struct cache_search *found = l->found;
+    if (!found || !found->memory_kept || capacity != CANDIDATES_FIRST || found->arrivals != l->arrivals)
+        return false;
+    memcpy(l->scratch->hits, found->memory, sizeof *found->memory * found->n_memory);
+    l->n_hits = found->n_memory;
+    l->full = found->memory_full;
+    return true;
+}
+
+/* Remembers what search has found, before it becomes entries. */
+static void keep_hits(struct cache_lookup *l, uint32_t capacity)
+{
+    l->kept = capacity == CANDIDATES_FIRST;
+    if (!l->kept)
+        return;
+    assert(l->n_hits <= CANDIDATES_FIRST);
+    memcpy(l->memory, l->scratch->hits, sizeof *l->memory * l->n_hits);
+    l->n_kept = l->n_hits;
+    l->kept_full = l->full;
+}
+
 /* Makes entries of the rows of the graph, and adds those that the disk has. An entry whose vector has left the memory
  * since the search is left out: it counts as an arrival. (lock) */
 static void take_entries(struct cache_lookup *l, uint32_t capacity)
@@ -363,30 +399,67 @@ static void take_entries(struct cache_lookup *l, uint32_t capacity)
 
 /* ---- the disk ---------------------------------------------------------------------------------------------------- */
 
-/* Candidates for the next search of the disk; 0: none is wanted. row: the best candidate. (lock) */
-static uint32_t sealed_wanted(const struct cache_lookup *l, uint32_t row, double similarity)
+/* What the disk's search said of an entry, if that is an estimate; NULL: it was measured. (lock) */
+static const struct sealed_hit *estimate_of(const struct cache_lookup *l, uint32_t row)
+{
+    if (!l->found || row == UINT32_MAX || !sealed_holds(l->cache, row))
+        return NULL;
+    uint64_t id = cache_entry_id(cache_entry_at(l->cache, row), row);
+    for (uint32_t i = 0; i < l->found->n_hits; i++)
+        if (l->found->hits[i].id == id)
+            return l->found->hits[i].deviation > 0 ? &l->found->hits[i] : NULL;
+    return NULL;
+}
+
+/* Whether labels may be asked for the best candidate, so that a policy learns from its similarity. */
+static bool is_learnt_from(const struct cache_lookup *l, double similarity)
+{
+    const struct category_settings *s = &l->category->settings;
+    return (s->risk > 0 || s->audit > 0) && similarity >= SIMILARITY_LEAST && is_first(l);
+}
+
+/* The next search of the disk. */
+struct wanted {
+    uint32_t k;        /* candidates in each segment; 0: none is wanted */
+    double similarity; /* below it they need not be measured */
+};
+
+/* row: the best candidate. Who asks for an explanation wants to see what is near, whether it reaches the threshold or
+ * not. (lock) */
+static struct wanted sealed_wanted(const struct cache_lookup *l, uint32_t row, double similarity)
 {
     const struct cache_search *found = l->found;
-    bool answered = row != UINT32_MAX && similarity >= l->answer->threshold;
-    if (!l->near || !l->group->sealed || l->woken || answered || (found && found->rounds >= ROUNDS_MAX))
-        return 0;
+    const struct sealed_hit *estimate = estimate_of(l, row);
+    double threshold = l->answer->threshold, least = l->query->explain ? -1 : threshold;
+    bool near_enough = row != UINT32_MAX && similarity >= threshold;
+    if (!l->near || !l->group->sealed || l->woken || (near_enough && !estimate) ||
+        (found && found->rounds >= ROUNDS_MAX))
+        return (struct wanted){0, 0};
     if (!found)
-        return SEALED_FIRST;
-    if (found->seals != l->group->seals)
-        return found->k;
+        return (struct wanted){l->query->explain ? SEALED_EXPLAINED : SEALED_FIRST, least};
+    if (found->seals != l->group->seals || found->moved)
+        return (struct wanted){found->k, least};
+    if (estimate && (near_enough || is_learnt_from(l, similarity))) /* it is to be measured: four sigmas will do */
+        return (struct wanted){found->k, fmin(least, similarity - 2 * (double)estimate->deviation)};
     double last = found->n_hits ? cache_similarity_of(found->hits[found->n_hits - 1].distance) : 0;
     bool more = row == UINT32_MAX && found->full && found->k < CANDIDATES_MAX &&
                 last >= fmin(SIMILARITY_LEAST, l->answer->threshold);
-    return more ? 4 * found->k : 0;
+    return (struct wanted){more ? 4 * found->k : 0, least};
 }
 
 /* The lookup ends with the search that its caller has to run. (lock) */
-static int want_search(struct cache_lookup *l, uint32_t k, struct quire_error *err)
+static int want_search(struct cache_lookup *l, struct wanted wanted, struct quire_error *err)
 {
-    struct cache_search *search = sealed_search_create(l->cache, l->group, l->scratch->floats, k);
+    struct cache_search *search =
+        sealed_search_create(l->cache, l->group, l->scratch->floats, wanted.k, wanted.similarity);
     const struct cache_search *found = l->found;
     if (!search)
         return error_set(err, QUIRE_ENOMEM, "no memory to search the disk");
+    search->arrivals = l->arrivals;
+    search->memory_kept = l->kept;
+    search->memory_full = l->kept_full;
+    search->n_memory = l->n_kept;
+    memcpy(search->memory, l->memory, sizeof *l->memory * l->n_kept);
     if (found) {
         search->rounds = found->rounds + 1;
         search->counted_distance = found->n_hits ? found->hits[found->n_hits - 1].distance : found->counted_distance;
@@ -421,13 +494,6 @@ static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32
         uint64_t until = l->now + cat->settings.ttl_ms, last = cache_entry_created(e) + cat->settings.ttl_max_ms;
         cache_entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last : until > expire ? until : expire);
     }
-}
-
-/* Whether it is the one lookup of its request that the policy looks at: not the one after a wait, nor that of a caller
- * whose model has failed. */
-static bool is_first(const struct cache_lookup *l)
-{
-    return !l->woken && !l->query->on_error;
 }
 
 static void count_request(struct cache_lookup *l)
@@ -713,9 +779,9 @@ static int evaluate_hits(struct cache_lookup *l, uint32_t capacity, bool last, e
         return 0;
     }
     *next = STEP_END;
-    uint32_t k = sealed_wanted(l, row, similarity);
-    if (k)
-        return want_search(l, k, err);
+    struct wanted wanted = sealed_wanted(l, row, similarity);
+    if (wanted.k)
+        return want_search(l, wanted, err);
     conclude(l, row, similarity);
     return 0;
 }
@@ -740,7 +806,9 @@ static int lookup_run(struct cache_lookup *l, struct quire_error *err)
             count_request(l);
         pthread_mutex_unlock(&cache->lock);
         for (uint32_t capacity = CANDIDATES_FIRST; rc == 0 && next == STEP_SEARCH; capacity *= 4) {
-            search(l, capacity);
+            if (!search_again(l, capacity))
+                search(l, capacity);
+            keep_hits(l, capacity);
             pthread_mutex_lock(&cache->lock);
             rc = evaluate_hits(l, capacity, repeat == REPEATS_MAX, &next, err);
             pthread_mutex_unlock(&cache->lock);

@@ -34,6 +34,7 @@ enum {
     GROUP_BATCH = 4096,  /* groups */
     MOVE_BATCH = 256,    /* entries that are moved */
     RETRY_MS = 10000,    /* after a failure */
+    LISTS_ROWS = 4096,   /* from so many on a segment has inverted lists */
     NEAR_WAIT_US = 1000, /* for those who measure all vectors */
     BUILD_MEMORY = 512 << 20
 };
@@ -336,17 +337,31 @@ void seal_build_options(const struct cache *cache, struct merge_options *out)
     *out = (struct merge_options){.fs = fs, .type = QUIRE_TYPE_F32, .dim = cache->config.dim};
     quire_build_options_init(&out->build);
     out->build.metric = QUIRE_METRIC_COSINE;
+    out->build.code_bits = sealed_code_bits(cache);
     out->build.threads = 1;
     out->build.seed = cache->uid;
     out->build.build_memory_bytes = fs == fs_real() ? BUILD_MEMORY : 0; /* files in memory are no bound */
 }
 
+/* At most so many rows will be in the segment. */
+static uint64_t count_rows(const struct seal *s)
+{
+    uint64_t n = s->n_rows;
+    for (uint32_t i = 0; i < s->n_parts; i++)
+        n += s->parts[i]->n_rows;
+    return n;
+}
+
+/* Lookups of what is near take a quarter of the time in inverted lists: the nearest lists are known by their heads,
+ * their codes stand side by side, and nothing has to be read to go on from (docs/performance.md). Of few rows a page
+ * graph takes less memory. */
 static int build(struct seal *s, struct quire_error *err)
 {
     struct cache *cache = s->cache;
     struct merge_options options;
     const struct merge_rows rows = {.n = s->n_rows, .type = QUIRE_TYPE_F32, .row = give_row, .context = s};
     seal_build_options(cache, &options);
+    options.build.index = count_rows(s) < LISTS_ROWS ? QUIRE_INDEX_PAGEGRAPH : QUIRE_INDEX_SPANN;
     options.build.progress = ask_stop;
     options.build.context = s;
     pthread_mutex_lock(&cache->lock);

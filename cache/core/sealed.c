@@ -59,6 +59,7 @@ void sealed_unref(struct sealed *sealed)
         segment_unref(sealed->segment);
     }
     free(sealed->dead);
+    free(sealed->entries);
     free(sealed);
 }
 
@@ -116,10 +117,15 @@ static void take_out(struct cache *cache, const struct sealed *sealed)
     cache->n_sealed--;
 }
 
+unsigned sealed_code_bits(const struct cache *cache)
+{
+    return cache->config.dim < FEW_DIM ? CODE_BITS_FEW_DIM : CODE_BITS;
+}
+
 int sealed_open(const struct cache *cache, struct sealed *sealed, struct quire_error *err)
 {
     struct segment_options options = {.memory_bytes = UINT64_MAX,
-                                      .code_bits = cache->config.dim < FEW_DIM ? CODE_BITS_FEW_DIM : CODE_BITS,
+                                      .code_bits = sealed_code_bits(cache),
                                       .no_cache = true,
                                       .naming = SEGMENT_NOTHING,
                                       .fs = cache->of->options.fs};
@@ -131,7 +137,8 @@ int sealed_open(const struct cache *cache, struct sealed *sealed, struct quire_e
         const struct segment_info *info = segment_info(sealed->segment);
         sealed->n_rows = (uint32_t)info->rows;
         sealed->dead = malloc(info->rows / 8 + 1);
-        if (!sealed->dead)
+        sealed->entries = calloc(info->rows, sizeof *sealed->entries);
+        if (!sealed->dead || !sealed->entries)
             rc = error_set(err, QUIRE_ENOMEM, "no memory for the rows of %s", path);
         else if (info->dim != cache->config.dim || info->metric != QUIRE_METRIC_COSINE)
             rc = error_set(err, QUIRE_ECORRUPT, "%s is not of this cache: it has %u dimensions", path, info->dim);
@@ -144,7 +151,8 @@ int sealed_open(const struct cache *cache, struct sealed *sealed, struct quire_e
 
 static uint64_t memory_of(const struct sealed *sealed)
 {
-    return sizeof *sealed + sealed->n_rows / 8 + segment_info(sealed->segment)->resident_bytes;
+    uint64_t bytes_of_rows = sealed->n_rows / 8 + sizeof *sealed->entries * (uint64_t)sealed->n_rows;
+    return sizeof *sealed + bytes_of_rows + segment_info(sealed->segment)->resident_bytes;
 }
 
 void sealed_join(struct cache *cache, struct sealed *sealed, struct group *group)
@@ -264,6 +272,7 @@ void sealed_kill(struct cache *cache, uint32_t row)
 void sealed_revive(struct cache *cache, uint32_t row, struct sealed *sealed, uint32_t segment_row)
 {
     assert(segment_row < sealed->n_rows && bitmap_has(sealed->dead, segment_row));
+    sealed->entries[segment_row] = row;
     bitmap_remove_shared(sealed->dead, segment_row);
     count(cache, row, sealed, 1);
 }

@@ -11,8 +11,9 @@
  * mean "the same number" and nothing has to be filled in when they are made.
  *
  * A segment holds rows of one group only: the wall between scopes needs no filter. The key of a row is the id of its
- * entry, so whatever a search brings is looked up like any id: what has gone, or whose number was given to another, is
- * not found. Rows are dead until an entry is placed in them and again when it goes.
+ * entry. Rows are dead until an entry is placed in them and again when it goes. Most of what a search brings is known
+ * by its code only and no block of it is read, so the numbers of the entries are in memory, too; an entry's place says
+ * whether its number was given to another.
  *
  * Everything is under the cache's lock but where it is said.
  */
@@ -92,6 +93,7 @@ struct sealed {
     struct sealed *next;     /* of its group, or of those that are to be removed */
     struct segment *segment; /* NULL: not open yet; a reference */
     uint8_t *dead;           /* bitmap of its rows; owned */
+    uint32_t *entries;       /* numbers of those that were placed in its rows; owned */
     uint32_t n_rows, n_living;
     bool is_named;          /* while a folder is read: an entry says that it is here */
     atomic_bool complained; /* a search of it has failed, and that was said */
@@ -111,6 +113,8 @@ struct sealed *sealed_find(const struct cache *cache, uint32_t number);
 int sealed_create(uint32_t number, uint32_t group, struct sealed **out);
 /* The cache has it from now on, with the caller's reference. QUIRE_ENOMEM. */
 int sealed_insert(struct cache *cache, struct sealed *sealed);
+/* Of a dimension, in memory. */
+unsigned sealed_code_bits(const struct cache *cache);
 /* Opens it; all its rows are dead. Not under the lock, and before the group has it. */
 int sealed_open(const struct cache *cache, struct sealed *sealed, struct quire_error *err);
 /* From now on the group's searches look into it. */
@@ -149,9 +153,12 @@ bool seal_work(struct cache *cache, struct cache_scratch *scratch);
 
 /* ---- searching: sealed_search.c ---------------------------------------------------------------------------------- */
 
+enum { CANDIDATES_FIRST = 16 }; /* of the first search in memory; four times as many when all have failed */
+
 struct sealed_hit {
     uint64_t id;
-    float distance; /* squared, of unit vectors, as the graph's */
+    float distance;  /* squared, of unit vectors, as the graph's */
+    float deviation; /* 0: it was measured */
 };
 
 struct sealed_part {
@@ -165,9 +172,16 @@ struct cache_search {
     struct cache *cache;
     uint64_t seals; /* of the group, when it began: what was sealed since is missing */
     uint32_t k, rounds, n_parts, n_pending, n_hits;
-    float counted_distance; /* up to which candidates were counted by an earlier round; -1: none was */
-    bool full;              /* there may be more candidates than were found */
-    int code;               /* QUIRE_ECANCELLED: it was ended */
+    double similarity;               /* rows that are less similar are not measured */
+    struct quire_search_stats stats; /* of all parts */
+    float counted_distance;          /* up to which candidates were counted by an earlier round; -1: none was */
+    bool full;                       /* there may be more candidates than were found */
+    bool moved;                      /* some that were found had been moved to another segment meanwhile */
+    int code;                        /* QUIRE_ECANCELLED: it was ended */
+    /* What memory had found before, as rows of the graph, nearest first; it holds as long as nothing has arrived. */
+    uint32_t arrivals, n_memory;
+    bool memory_kept, memory_full;
+    struct graph_hit memory[CANDIDATES_FIRST];
     void (*done)(void *owner);
     void *owner;
     struct sealed_hit *hits; /* nearest first */
@@ -175,9 +189,10 @@ struct cache_search {
     struct sealed_part parts[];
 };
 
-/* A search of the k nearest in each segment of a group, to be started. Owned by the caller; NULL: no memory. */
-struct cache_search *sealed_search_create(struct cache *cache, const struct group *group, const float *unit,
-                                          uint32_t k);
+/* A search of the k nearest in each segment of a group, to be started. Those that are at least as near as `similarity`
+ * are measured, what is farther is estimated. Owned by the caller; NULL: no memory. */
+struct cache_search *sealed_search_create(struct cache *cache, const struct group *group, const float *unit, uint32_t k,
+                                          double similarity);
 
 /* Ids of all entries of segments that are at least as near as `similarity`, ascending, each once. Reads the segments
  * forward. (without the lock) *ids: malloc'd. */

@@ -13,11 +13,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RECALL 0.98f /* of the search in a segment, by its own calibration */
+#define RECALL 0.985f /* of the search in a segment, by its own calibration */
 
 /* ---- the search of a lookup -------------------------------------------------------------------------------------- */
 
-struct cache_search *sealed_search_create(struct cache *cache, const struct group *group, const float *unit, uint32_t k)
+struct cache_search *sealed_search_create(struct cache *cache, const struct group *group, const float *unit, uint32_t k,
+                                          double similarity)
 {
     uint32_t n = 0, dim = cache->config.dim;
     assert(lock_is_held(&cache->lock) && group->sealed && k > 0);
@@ -26,7 +27,8 @@ struct cache_search *sealed_search_create(struct cache *cache, const struct grou
     struct cache_search *search = calloc(1, sizeof *search + sizeof *search->parts * n);
     if (!search)
         return NULL;
-    *search = (struct cache_search){.cache = cache, .seals = group->seals, .k = k, .counted_distance = -1};
+    *search = (struct cache_search){
+        .cache = cache, .seals = group->seals, .k = k, .similarity = similarity, .counted_distance = -1};
     search->hits = malloc(sizeof *search->hits * n * k);
     search->query = malloc(sizeof *search->query * dim);
     if (!search->hits || !search->query) {
@@ -73,10 +75,32 @@ static void end_part(struct cache_search *search)
     search->done(search->owner);
 }
 
+/* Entries of the rows that a part has found. A row whose entry is elsewhere by now was moved by a merge, or is of one
+ * that has gone: what it was is not known. (takes the lock) */
+static void take_hits(struct sealed_part *part, const struct search_hit *hits, uint32_t n)
+{
+    struct cache_search *search = part->search;
+    struct cache *cache = search->cache;
+    pthread_mutex_lock(&cache->lock);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t row = part->sealed->entries[hits[i].row];
+        struct place place = sealed_place_of(cache, row);
+        bool is_there = place.segment == part->sealed->number && place.row == hits[i].row;
+        search->moved |= !is_there && !bitmap_has_shared(part->sealed->dead, hits[i].row);
+        if (is_there && (cache_entry_word(cache, row) & ENTRY_LIVE))
+            search->hits[search->n_hits++] = (struct sealed_hit){cache_entry_id(cache_entry_at(cache, row), row),
+                                                                 2 * hits[i].distance, 2 * hits[i].deviation};
+    }
+    pthread_mutex_unlock(&cache->lock);
+}
+
 static void part_done(struct search_request *request)
 {
     struct sealed_part *part = request->owner;
     struct cache_search *search = part->search;
+    search->stats.reads += request->stats.reads;
+    search->stats.codes_scored += request->stats.codes_scored;
+    search->stats.cpu_ns += request->stats.cpu_ns;
     if (request->code == QUIRE_ECANCELLED) {
         search->code = request->code;
     } else if (request->code < 0) {
@@ -84,18 +108,7 @@ static void part_done(struct search_request *request)
     } else {
         assert(request->n_hits <= search->k);
         search->full |= request->n_hits == search->k;
-        for (uint32_t i = 0; i < request->n_hits; i++) {
-            const struct search_hit *hit = &request->hits[i];
-            struct sealed_hit *found = &search->hits[search->n_hits];
-            if (hit->key_bytes != sizeof found->id) {
-                complain(part,
-                         "a segment of a cache has keys that are no ids: these entries are not found by nearness");
-                continue;
-            }
-            memcpy(&found->id, hit->key, sizeof found->id);
-            found->distance = 2 * hit->distance;
-            search->n_hits++;
-        }
+        take_hits(part, request->hits, request->n_hits);
     }
     end_part(search);
 }
@@ -111,13 +124,15 @@ void cache_search_start(struct cache_search *search, struct searcher *searcher, 
         part->search = search;
         part->request = (struct search_request){.segment = part->sealed->segment,
                                                 .query = search->query,
-                                                .want_keys = true,
+                                                .by_row = true,
                                                 .dead = part->sealed->dead,
                                                 .done = part_done,
                                                 .owner = part};
         quire_search_options_init(&part->request.options);
         part->request.options.k = search->k;
         part->request.options.recall = RECALL;
+        part->request.options.limited = true;
+        part->request.options.farthest = (float)(1 - search->similarity);
         if (search_start(searcher, &part->request, &err) < 0) {
             complain(part, err.message);
             search->n_pending--;

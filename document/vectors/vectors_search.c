@@ -5,7 +5,8 @@
  * afterwards. The collection finds rows by numbers (collection.h), so an element that gets another vector meanwhile is
  * found in its new version, and one that has gone is not.
  *
- * A range is a search for the nearest, repeated for more of them until the farthest is beyond the radius.
+ * A range is a search for the nearest, repeated for more of them until the farthest is beyond the radius. What is
+ * beyond it for certain is not read.
  *
  * The distance that is answered is computed once more, in doubles from the vector as it is stored: a vector is at
  * distance 0 from itself, and what several segments and memtables answer is in one measure. Of a search for very many
@@ -28,6 +29,7 @@
 #define EXACT_BYTES     (4u << 20)
 #define RANGE_FIRST     64u /* that a range begins with */
 #define RANGE_TIMES     4u
+#define RANGE_SLACK     0.01f /* by such a part of the radius distances by the index may be off */
 #define MEASURED_MAX    4096u /* that many distances, or fewer, are computed once more */
 
 struct answer {
@@ -265,6 +267,11 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
     w->inner.options.recall = search->recall > 0 ? search->recall : RECALL_DEFAULT;
     w->inner.options.reads_max = search->reads_max;
     w->inner.options.exact = w->exact;
+    if (search->is_range && isfinite(search->radius)) {
+        float radius = (float)(v->what.metric == SCHEMA_IP ? search->radius - 1 : search->radius);
+        w->inner.options.limited = true;
+        w->inner.options.farthest = radius + RANGE_SLACK * (fabsf(radius) + RANGE_SLACK);
+    }
     search->work = w;
     search->code = 0;
     search->n = 0;

@@ -22,6 +22,10 @@
  * Where the segment has inverted lists, search_lists.c seeds and there are no edges to follow: all blocks that are
  * worth it are read in one round.
  *
+ * Where rows are asked for up to a limit only (a threshold), those that are certainly beyond it are not read, and lists
+ * that cannot hold a nearer one are not scanned: most such searches find nothing near and read nothing. As in searches
+ * for estimates, what is not read leads nowhere by its edges, so they take as many seeds.
+ *
  * Exact search reads every block in order and answers with slot precision.
  */
 #include "index/search/task.h"
@@ -46,6 +50,8 @@
 static const float theta_effort[NAV_WIDTHS] = {110, 80, 60, 60};
 /* Of searches for estimates: reading less and looking at more seeds is the better bargain. */
 #define THETA_ESTIMATES 1.5f
+/* Of searches with a limit, for which the limit decides: there is little doubt, so that little is read. */
+#define THETA_WITHIN 0.05f
 
 static int on_block(struct task *t, const struct block_view *view);
 static enum step on_blocks(struct task *t);
@@ -82,8 +88,9 @@ void search_widen(struct search *q)
  * returns how many. */
 static uint32_t choose_blocks(struct task *t, uint32_t most, uint32_t *blocks)
 {
-    float gains[READS_MAX];
-    uint32_t n = search_best_blocks(t, most, t->search.theta, blocks, gains);
+    const struct search *q = &t->search;
+    float gains[READS_MAX], theta = q->within < q->tau ? fminf(q->theta, THETA_WITHIN) : q->theta;
+    uint32_t n = search_best_blocks(t, most, theta, blocks, gains);
     return n > 0 ? n : search_unread_answers(t, most, blocks);
 }
 
@@ -276,7 +283,7 @@ enum step search_walk(struct task *t)
         return selection ? search_filtered_round(t) : next_round(t);
     uint32_t all = (uint32_t)n, early = all / EARLY_PART + EARLY_MIN;
     /* with a selection it must be known first whether enough of it is near; and doubt is known last */
-    early = early < all && !selection && !t->search.estimates ? early : all;
+    early = early < all && !selection && !t->search.estimates && !search_is_limited(&t->search) ? early : all;
     search_select_best(s->found.nearest, all, early);
     float limit = search_seed_rows(t, 0, early, INFINITY);
     if (selection)
@@ -295,8 +302,8 @@ uint32_t search_effort(const struct task *t, uint32_t k)
     const struct quire_search_options *o = &t->search.request->options;
     uint32_t least = t->segment->lists ? 1 : EFFORT_MIN;
     if (o->recall > 0 || o->effort == 0) {
-        uint32_t effort =
-            segment_effort(t->segment, o->recall > 0 ? o->recall : DEFAULT_RECALL, k, t->search.estimates);
+        bool few_reads = t->search.estimates || (search_is_limited(&t->search) && !t->segment->lists);
+        uint32_t effort = segment_effort(t->segment, o->recall > 0 ? o->recall : DEFAULT_RECALL, k, few_reads);
         least = effort > least ? effort : least;
     }
     return o->effort > least ? o->effort : least;
@@ -333,7 +340,7 @@ static bool can_name(const struct segment *s, const struct search_request *reque
         return false; /* nobody knows what effort they need */
     if (request->want_keys && s->params.user_keys)
         return s->names != NULL;
-    return s->numbers != NULL;
+    return s->numbers != NULL || request->by_row;
 }
 
 /* Bitmaps, the filter of rows, and space for what is found. */
@@ -369,7 +376,7 @@ static enum step begin(struct task *t, struct task_ticket *ticket)
     q->lists.limit = INFINITY;
     q->lists.reranks = 0;
     q->lists.rerank_full = false;
-    q->tau = INFINITY;
+    q->tau = q->within = INFINITY;
     q->repeats = false;
     q->estimates =
         o->distance == QUIRE_DISTANCE_ESTIMATE && can_name(t->segment, request) && !request->want_vectors && !o->exact;
@@ -377,6 +384,8 @@ static enum step begin(struct task *t, struct task_ticket *ticket)
     if (reserve(t) < 0)
         return task_fail(t, QUIRE_ENOMEM, "no memory for a search with k %u", o->k);
     score_set_query(t, request->query);
+    if (o->limited && !is_filtered && !o->exact)
+        q->within = space_work_distance(&t->segment->space, o->farthest, t->query.norm2);
     if (q->filter.selection)
         return search_filtered_begin(t);
     q->stats.matches = p->rows;
@@ -407,6 +416,8 @@ int search_options_validate(const struct quire_search_options *o, struct quire_e
         return error_set(err, QUIRE_ERANGE, "k is %u: it must be 1..%u", o->k, QUIRE_K_MAX);
     if (!(o->recall >= 0 && o->recall <= 1))
         return error_set(err, QUIRE_ERANGE, "recall is %g: it must be above 0 and at most 1", (double)o->recall);
+    if (o->limited && isnan(o->farthest))
+        return error_set(err, QUIRE_EINVALID, "the farthest distance is not a number");
     if (o->distance != QUIRE_DISTANCE_EXACT && o->distance != QUIRE_DISTANCE_ESTIMATE)
         return error_set(err, QUIRE_EINVALID, "distance is %d: it must be QUIRE_DISTANCE_EXACT or _ESTIMATE",
                          (int)o->distance);

@@ -57,7 +57,7 @@ struct searcher_guest {
 struct searcher_guest *searcher_guest(struct searcher *searcher);
 
 struct search_hit {
-    uint64_t id; /* input number; UINT64_MAX: not known, of an estimate in a segment with names in memory */
+    uint64_t id; /* input number; UINT64_MAX: not known, of an estimate in a segment without numbers in memory */
     uint32_t row;
     float distance;  /* as quire.h defines it per metric */
     float deviation; /* 0: it is exact */
@@ -72,6 +72,7 @@ struct search_request {
     const float *query;      /* dim floats; copied by search_start */
     struct quire_search_options options;
     bool want_keys, want_vectors;
+    bool by_row;         /* hits are told by their rows alone, so that all may be estimates; neither of the two above */
     const uint8_t *dead; /* rows that are neither followed nor answered, a bitmap; NULL: those of the segment */
     /* Rows that may be answered, of this segment, kept by the caller until done; NULL: all. Filter and tenants of the
      * options are not looked at here. */

@@ -107,7 +107,7 @@ static bool keep_name(const struct task *t, uint32_t row, uint32_t place)
     return true;
 }
 
-/* Rows whose place among the k nearest is certain enough by their codes. */
+/* Rows whose place among the k nearest is certain enough by their codes, or that are beyond what is asked for. */
 static void take_estimates(struct task *t)
 {
     struct search *q = &t->search;
@@ -240,7 +240,7 @@ enum step search_deliver(struct task *t)
 {
     struct search *q = &t->search;
     assert(q->n_results <= q->k);
-    if (q->estimates)
+    if (q->estimates || q->request->by_row)
         take_estimates(t);
     results_sort(q->results, q->n_results); /* qsort would allocate */
     for (uint32_t i = 0; i < q->n_results; i++)

@@ -9,7 +9,8 @@
  * probability p = Phi((tau - estimate) / sigma). The gain of a block is the sum of p over its candidates: how many of
  * the k nearest one expects to gain by reading it. Where estimates will do for an answer, a candidate with p near 1
  * needs no reading any more than one with p near 0: a read changes the set of the k nearest only as far as there is
- * doubt on which side of tau a row lies, and the gain is the sum of min(p, 1 - p).
+ * doubt on which side of tau a row lies, and the gain is the sum of min(p, 1 - p). Where rows are asked for up to a
+ * limit only, that stands for tau if it is nearer: what lies some sigmas beyond it is worth no read.
  */
 #include "index/search/task.h"
 #include "io/array.h"
@@ -23,6 +24,7 @@
 #define CANDIDATES_LISTS POSTING_COPIES_MAX /* per k: k rows stay even if each is there as often as it may be */
 #define SCAN_STEP        16u
 #define SELECT_BINS      128u
+#define SELECT_MANY      1024u
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -113,7 +115,7 @@ static uint32_t move_below(struct candidate *c, uint32_t n, float limit)
 
 /* By a histogram of the distances: of the one bin that the border runs through some are selected, all of those below
  * are in. */
-void search_select_best(struct candidate *c, uint32_t n, uint32_t keep)
+static void select_by_bins(struct candidate *c, uint32_t n, uint32_t keep)
 {
     uint32_t counts[SELECT_BINS] = {0}, bin = 0, below = 0;
     if (keep == 0 || keep >= n)
@@ -154,6 +156,26 @@ float search_sample_limit(float sample[LIMIT_SAMPLE], uint32_t n, uint32_t want)
     }
     float share = (float)want / (float)n * LIMIT_SAMPLE;
     return sample[(uint32_t)(share + 2 * sqrtf(share)) + 1];
+}
+
+/* Where few of many are kept, most are told to be too far by a limit that is guessed from a sample: one pass over all
+ * instead of four. Whatever the guess, what is on its wrong side is selected from. */
+void search_select_best(struct candidate *c, uint32_t n, uint32_t keep)
+{
+    float sample[LIMIT_SAMPLE];
+    if (n >= SELECT_MANY && keep > 0 && keep < n / 4) {
+        for (uint32_t i = 0; i < LIMIT_SAMPLE; i++)
+            sample[i] = c[(uint64_t)i * n / LIMIT_SAMPLE].distance;
+        uint32_t below = move_below(c, n, search_sample_limit(sample, n, keep));
+        if (below >= keep) {
+            n = below;
+        } else {
+            c += below;
+            n -= below;
+            keep -= below;
+        }
+    }
+    select_by_bins(c, n, keep);
 }
 
 /* Rows scored last whose estimate is below the limit. Dead ones do not count: they would push out living ones that no
@@ -216,7 +238,8 @@ static bool any_below(const float *d, uint32_t n, float limit)
     return below;
 }
 
-static void take_below(struct task *t, uint32_t begin, uint32_t end, float sigma, float *limit)
+/* Those of begin..end, of the runs from *run on, that are below the limit. */
+static void take_below(struct task *t, uint32_t begin, uint32_t end, uint32_t *run, float *limit)
 {
     struct scratch *s = &t->searcher->scratch;
     struct search *q = &t->search;
@@ -224,7 +247,9 @@ static void take_below(struct task *t, uint32_t begin, uint32_t end, float sigma
         float d = s->estimates[i];
         if (!(d < *limit) || search_candidate_is_out(q, s->ids[i]))
             continue;
-        q->candidates[q->n_candidates++] = (struct candidate){s->ids[i], d, sigma, 1};
+        while (s->runs[*run].end <= i)
+            ++*run;
+        q->candidates[q->n_candidates++] = (struct candidate){s->ids[i], d, s->runs[*run].sigma, 1};
         if (q->n_candidates == 2 * q->candidates_max)
             *limit = search_keep_best(q);
     }
@@ -234,19 +259,16 @@ void search_add_candidates(struct task *t, uint32_t n, float *limit)
 {
     struct scratch *s = &t->searcher->scratch;
     struct search *q = &t->search;
-    uint32_t i = 0;
+    uint32_t run = 0;
     if (n == 0)
         return;
+    assert(s->n_runs > 0 && s->runs[s->n_runs - 1].end == n);
     if (q->n_candidates == 0)
         *limit = fminf(*limit, rough_limit(t, n, q->candidates_max));
-    for (uint32_t r = 0; r < s->n_runs; r++) {
-        const uint32_t end = s->runs[r].end;
-        while (i < end) {
-            uint32_t stop = end - i < SCAN_STEP ? end : i + SCAN_STEP;
-            if (any_below(s->estimates + i, stop - i, *limit))
-                take_below(t, i, stop, s->runs[r].sigma, limit);
-            i = stop;
-        }
+    for (uint32_t i = 0; i < n; i += SCAN_STEP) {
+        uint32_t m = n - i < SCAN_STEP ? n - i : SCAN_STEP;
+        if (any_below(s->estimates + i, m, *limit))
+            take_below(t, i, i + m, &run, limit);
     }
     q->stats.codes_scored += n;
 }
@@ -303,9 +325,10 @@ static float gain_of(const struct search_scratch *f, uint32_t block)
 
 /* Adds the gains of c[0..n) to their blocks and to *sum; forgets candidates of read blocks and, with `drop`, hopeless
  * ones. Returns how many stay. */
-static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float tau, bool drop, double *sum)
+static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, bool drop, double *sum)
 {
     struct search_scratch *f = &t->searcher->found;
+    const float tau = t->search.tau, border = search_border(&t->search);
     uint32_t per_block = t->segment->params.slots_per_block, kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t block = c[i].row / per_block;
@@ -314,6 +337,7 @@ static uint32_t add_gains(struct task *t, struct candidate *c, uint32_t n, float
         float z = isinf(tau) ? 4 : (tau - c[i].distance) / (c[i].sigma + 1e-30f);
         if (z < -Z_DROP && drop)
             continue;
+        z = border < tau ? (border - c[i].distance) / (c[i].sigma + 1e-30f) : z;
         if (z > -Z_DROP) {
             float p = normal_cdf(z), gain = c[i].weight * (t->search.estimates ? fminf(p, 1 - p) : p);
             add_gain(f, block, gain);
@@ -451,8 +475,8 @@ double search_compute_gains(struct task *t)
     q->tau = tau_of(t);
     clear_gains(&t->searcher->found);
     bool drop = q->n_results + q->n_candidates >= q->k;
-    q->n_candidates = add_gains(t, q->candidates, q->n_candidates, q->tau, drop, &sum);
-    q->n_priors = add_gains(t, q->priors, q->n_priors, q->tau, drop, &sum);
+    q->n_candidates = add_gains(t, q->candidates, q->n_candidates, drop, &sum);
+    q->n_priors = add_gains(t, q->priors, q->n_priors, drop, &sum);
     return sum;
 }
 
@@ -469,7 +493,8 @@ uint32_t search_unread_answers(const struct task *t, uint32_t most, uint32_t *bl
     uint32_t n = 0;
     for (uint32_t i = 0; i < q->n_candidates && n < most; i++) {
         uint32_t block = q->candidates[i].row / t->segment->params.slots_per_block;
-        bool known = q->candidates[i].distance > q->tau || (q->estimates && has_name(t, q->candidates[i].row));
+        bool known =
+            q->candidates[i].distance > search_border(q) || (q->estimates && has_name(t, q->candidates[i].row));
         for (uint32_t j = 0; j < n && !known; j++)
             known = blocks[j] == block;
         if (!known)

@@ -29,6 +29,7 @@
 #define HEADS_SPARE    8u
 #define HEADS_PER_BEAM 64u
 #define BOUND_SLACK    1.01f /* distances are rounded */
+#define WATCHED        2u    /* lists that a search with a limit looks at, whether they reach it or not */
 #define FIRST_PART     8u    /* of the lists are looked at first */
 #define GROUPS_STEP    (STEP_ROWS / CODE_GROUP)
 #define PREFETCH_MAX   4096u /* bytes of the next list's codes */
@@ -144,6 +145,18 @@ static float bound_of(struct task *t, uint32_t n)
     return INFINITY;
 }
 
+/* Moves the `want` nearest to the front, in order. */
+static void nearest_first(struct graph_hit *heads, uint32_t n, uint32_t want)
+{
+    for (uint32_t i = 0; i < want; i++)
+        for (uint32_t j = i + 1; j < n; j++)
+            if (heads[j].distance < heads[i].distance) {
+                struct graph_hit swap = heads[i];
+                heads[i] = heads[j];
+                heads[j] = swap;
+            }
+}
+
 /* Those of the n nearest lists that may hold one of the k nearest rows and were not looked at yet, into
  * search->lists.chosen: number, distance, spread; the nearest `most` of them if they are more. */
 static int choose_lists(struct task *t, uint32_t n, uint32_t most)
@@ -155,11 +168,19 @@ static int choose_lists(struct task *t, uint32_t n, uint32_t most)
         !array_reserve_kept(&f->far_ends, &f->far_ends_capacity, n, SCRATCH_KEPT))
         return QUIRE_ENOMEM;
     float bound = bound_of(t, n);
+    uint32_t watched = 0;
+    if (search_is_limited(q)) {
+        /* what is beyond the limit is told by the nearest lists */
+        bound = fminf(bound, sqrtf(fmaxf(q->within, 0)) * BOUND_SLACK);
+        watched = WATCHED < n ? WATCHED : n;
+        nearest_first(f->heads, n, watched);
+    }
     q->lists.n = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t list = f->heads[i].row;
         float distance = f->heads[i].distance;
-        if (bitmap_has(q->probed, list) || sqrtf(distance) - lists->entries[list].radius > bound)
+        bool is_far = sqrtf(distance) - lists->entries[list].radius > bound && i >= watched;
+        if (bitmap_has(q->probed, list) || is_far)
             continue;
         q->lists.chosen[q->lists.n++] =
             (struct candidate){.row = list, .distance = distance, .sigma = lists->entries[list].rms};

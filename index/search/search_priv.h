@@ -10,6 +10,7 @@
 #include "index/search/search.h"
 #include "index/segment/segment_view.h"
 #include "index/segment/selection.h"
+#include <math.h>
 
 #define READS_MAX      32u   /* of one step: blocks by which inverted lists' finds are measured */
 #define RECENT_ROWS    1024u /* places of the filter of rows already scored */
@@ -96,6 +97,7 @@ struct search {
     float theta;
     bool estimates; /* a row whose place is certain is answered without a read */
     float tau;      /* distance that the k nearest of all known rows lie within, measured or estimated */
+    float within;   /* rows farther than this are not asked for; infinity: there is no limit */
     /* where it has been */
     uint8_t *probed; /* bitmap of blocks (of cells where the search enters by them: cells.h), or of lists; owned */
     uint8_t *read;   /* bitmap of blocks, behind it */
@@ -211,10 +213,22 @@ uint32_t search_best_blocks(const struct task *task, uint32_t most, float least,
 /* The block known by its centre only that is nearest, where no block promises anything; returns how many (1 or 0). */
 uint32_t search_nearest_unread(const struct task *task, uint32_t *block);
 
-/* Whether k rows are known that may be answered. */
+/* Whether only rows up to some distance are asked for. */
+static inline bool search_is_limited(const struct search *search)
+{
+    return search->within < INFINITY;
+}
+
+/* The distance up to which a row matters to the answer. */
+static inline float search_border(const struct search *search)
+{
+    return fminf(search->tau, search->within);
+}
+
+/* Whether k rows are known that may be answered, or all that are asked for. */
 static inline bool search_has_answer(const struct search *search)
 {
-    return search->n_results + (search->estimates ? search->n_candidates : 0) >= search->k;
+    return search_is_limited(search) || search->n_results + (search->estimates ? search->n_candidates : 0) >= search->k;
 }
 
 /* Whether a row may not be answered: it is dead, or not in the selection. */

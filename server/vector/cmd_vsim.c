@@ -53,6 +53,7 @@ enum { QUERIES_AT_ONCE = 16, QUERIES_US = 250, ATTRIBUTES_AT_ONCE = 128, LARGE_B
  * there or back before their turn. */
 enum { QUERIES_MANY = 64, ASK_QUERIES = 1024, ASK_AHEAD = 4096 };
 
+#define LIMIT_SLACK   0.01  /* by such a part of a distance its rounding may be off */
 #define SELF_DISTANCE 1e-3f /* of an element from its own vector, as it was read: rounding leaves less */
 
 struct vsim_options {
@@ -468,6 +469,17 @@ static bool names_suffice(const struct vsim_query *q)
     return !o->with_scores && !o->with_vectors && isinf(o->epsilon) && !q->element;
 }
 
+/* What scores below 1 - EPSILON need not be found. */
+static void set_limit(const struct vsim_options *o, enum quire_metric metric, struct quire_search_options *search)
+{
+    bool is_known = metric == QUIRE_METRIC_COSINE || (metric == QUIRE_METRIC_L2 && o->epsilon < 1);
+    if (isinf(o->epsilon) || !is_known)
+        return;
+    double farthest = metric == QUIRE_METRIC_COSINE ? 2 * o->epsilon : o->epsilon / (1 - o->epsilon);
+    search->limited = true;
+    search->farthest = (float)(farthest * (1 + LIMIT_SLACK)) + SELF_DISTANCE;
+}
+
 /* When it is the query's turn. */
 static void begin_search(struct fair_ticket *ticket, int code)
 {
@@ -500,6 +512,7 @@ static void begin_search(struct fair_ticket *ticket, int code)
         q->search.n_named = q->ask->ask.n_named;
         q->search.named_query = (uint32_t)(q - call->queries) - q->ask->first;
     }
+    set_limit(&call->options, collection_config(call->base.collection)->metric, &q->search.options);
     if (names_suffice(q))
         q->search.options.distance = QUIRE_DISTANCE_ESTIMATE;
     if (collection_search_start(call->base.lane->searcher, &q->search, &err) == 0)

@@ -3,24 +3,30 @@
  *
  *   bench_cache FOLDER [--rows 1000000] [--dim 256] [--clusters 4000] [--intrinsic 32] [--value 2048] [--queries 20000]
  *               [--inserts 100000] [--truth 200] [--threads 2] [--memory BYTES] [--scopes 1] [--seal ROWS]
+ *               [--similarity 900]
  *
  * Fills a cache in the new folder FOLDER with `rows` generated vectors and answers of `value` bytes (a folder that an
  * earlier run with the same options has left is used as it is), then measures:
  *   fill      entries per second, resident bytes per entry (what the kernel counts, less what it counted before)
- *   miss      lookups that find nothing near enough: latency
+ *   miss      lookups of held-out queries, which find nothing near enough but for `hits` of them: latency
+ *   near      lookups of what is there with noise, so that the similarity is .95: latency, the document read
  *   hit       lookups of what is there, with the document read through an engine: latency
- *   recall    the best candidate of held-out queries against brute force over the vectors themselves
+ *   recall    the best candidate of held-out queries against brute force over the vectors themselves: as an explained
+ *             lookup shows it; and whether a lookup whose threshold it just reaches is answered, and
+ *             with it: what is in memory and reaches the threshold, too, goes first
  *   insert    entries put when the cache is full, so that each one evicts another: latency, entries per second
  *   restart   closing without and with a checkpoint, and the time from opening to the first right answer
- * With more scopes than one, row i belongs to scope i mod scopes, and recall is that of its scope.
+ * The threshold of misses, near ones and hits is `similarity` thousandths. With more scopes than one, row i
+ * belongs to scope i mod scopes, and recall is that of its scope.
  *
  * With --seal, vectors of a scope beyond ROWS go to segments on the disk whatever the memory. Then
  * before misses and hits it waits until that is done and tells what a sealed entry takes; "searched" lines are of those
- * lookups that needed a search of the disk, from beginning to end.
+ * lookups that needed a search of the disk, from beginning to end, with reads and codes compared for each; cpu_us is of
+ * all lookups of the line and the one before it.
  *
  * Times are of this process alone: no network. Prints a line of JSON per measurement. Nothing else should run.
  */
-#include "cache/core/cache.h"
+#include "cache/core/sealed.h"
 #include "datasets/generate.h"
 #include "index/kernels/kernels.h"
 #include "index/search/search.h"
@@ -37,10 +43,12 @@
 #include <unistd.h>
 
 enum { SUB_BITS = 6, VALUE_BITS = 32, BATCH = 4096, THREADS_MAX = 64 };
+#define CODE_ERROR 0.005 /* of a similarity, by codes of 8 bits */
 
 struct options {
     const char *folder;
-    unsigned long rows, dim, clusters, intrinsic, value, queries, inserts, truth, threads, memory, scopes, seal;
+    unsigned long rows, dim, clusters, intrinsic, value, queries, inserts, truth, threads, memory, scopes, seal,
+        similarity;
 };
 
 struct bench {
@@ -50,6 +58,7 @@ struct bench {
     struct caches *caches;
     struct cache *cache;
     atomic_ulong next, hits;
+    atomic_ulong reads, codes, cpu_ns; /* of searches of the disk; of the threads */
     unsigned long end;
     uint32_t *vector_of; /* generated row of each row of the cache; UINT32_MAX: none */
     uint32_t rows_room;
@@ -107,7 +116,7 @@ static void make_cache(struct bench *b)
     uint64_t lsn;
     struct cache_config config = {
         .name = {"bench", 5}, .dim = (uint32_t)b->o.dim, .memory_bytes = b->o.memory, .disk_bytes = UINT64_C(1) << 40};
-    const struct quire_bytes words[] = {{"SIM", 3}, {"0.999", 5}, {"FLOOR", 5}, {"0", 1}};
+    const struct quire_bytes words[] = {{"SIM", 3}, {"0.5", 3}, {"FLOOR", 5}, {"0", 1}};
     must(caches_add(b->caches, &config, &lsn, &err), &err);
     b->cache = caches_find(b->caches, config.name);
     must(cache_set_category(b->cache, (struct quire_bytes){"k", 1}, words, 4, &lsn, &err), &err);
@@ -156,6 +165,15 @@ static void read_document(struct worker *w, struct cache_decision *decision)
     document_read_end(&read);
 }
 
+/* The breaker takes a stream of hits, or of questions that were put on purpose, for a fault of the encoder. */
+static void reset_breaker(struct bench *b)
+{
+    pthread_mutex_lock(&b->cache->lock);
+    for (uint32_t i = 0; i < b->cache->n_categories; i++)
+        b->cache->categories[i]->breaker = (struct breaker){0};
+    pthread_mutex_unlock(&b->cache->lock);
+}
+
 static void search_done(void *owner)
 {
     *(bool *)owner = true;
@@ -167,12 +185,15 @@ static bool decide(struct bench *b, struct cache_scratch *scratch, struct engine
 {
     struct quire_error err = {0};
     bool searched = false, done = false;
+    reset_breaker(b);
     int rc = cache_get(b->cache, scratch, query, NULL, decision, &err);
     for (; rc == CACHE_WANTS_SEARCH; done = false) {
         searched = true;
         cache_search_start(decision->search, searcher, search_done, &done);
         while (!done)
             engine_poll(engine, 1, UINT64_MAX);
+        atomic_fetch_add(&b->reads, decision->search->stats.reads);
+        atomic_fetch_add(&b->codes, decision->search->stats.codes_scored);
         rc = cache_get_found(b->cache, scratch, query, NULL, decision, &err);
     }
     must(rc, &err);
@@ -191,8 +212,12 @@ static void look_up(struct worker *w, const float *vector, unsigned long row)
     struct cache_decision decision;
     char text[32];
     struct quire_pair scope = scope_of(w->bench, row, text);
-    struct quire_cache_query query = {
-        .category = {"k", 1}, .scope = &scope, .n_scope = 1, .vector = vector, .no_lease = true};
+    struct quire_cache_query query = {.category = {"k", 1},
+                                      .scope = &scope,
+                                      .n_scope = 1,
+                                      .vector = vector,
+                                      .similarity = (double)w->bench->o.similarity / 1000,
+                                      .no_lease = true};
     uint64_t begun = clock_ns();
     bool searched = decide(w->bench, w->scratch, w->engine, w->searcher, &query, &decision);
     if (decision.wants_document)
@@ -217,6 +242,35 @@ static void run_misses(struct worker *w)
         for (unsigned long i = 0; i < n; i++)
             look_up(w, w->vectors + i * b->o.dim, first + i);
     }
+}
+
+/* What is there, turned by an angle of cosine .95 in a direction of chance. */
+static void run_near(struct worker *w)
+{
+    struct bench *b = w->bench;
+    struct quire_error err = {0};
+    unsigned long n, first, dim = b->o.dim;
+    float *row = w->vectors, *other = w->vectors + dim;
+    while ((first = take_batch(b, &n)), n)
+        for (unsigned long i = 0; i < n; i++) {
+            unsigned long number = (first + i) * 7919 % b->o.rows;
+            must(generate_rows(b->generator, number, 1, row, &err), &err);
+            uint64_t state = number * 0x9e3779b97f4a7c15ull + 1;
+            for (unsigned long d = 0; d < dim; d++) {
+                other[d] = 0;
+                for (unsigned j = 0; j < 4; j++) { /* near enough to normal */
+                    state = state * 6364136223846793005ull + 1442695040888963407ull;
+                    other[d] += (float)(int32_t)(state >> 32) / 2147483648.0f;
+                }
+            }
+            float norm2 = kernels()->f32_dot(row, row, dim), along = kernels()->f32_dot(row, other, dim) / norm2;
+            for (unsigned long d = 0; d < dim; d++)
+                other[d] -= along * row[d];
+            float scale = sqrtf(norm2 / kernels()->f32_dot(other, other, dim));
+            for (unsigned long d = 0; d < dim; d++)
+                row[d] = 0.95f * row[d] + 0.31224990f * scale * other[d];
+            look_up(w, row, number);
+        }
 }
 
 static void run_hits(struct worker *w)
@@ -275,10 +329,32 @@ static void run_puts(struct worker *w)
     free(value);
 }
 
+/* Which rows the entries of a folder have that an earlier run has filled: by their hashes. */
+static void find_rows(struct bench *b)
+{
+    struct quire_error err = {0};
+    struct cache_scratch *scratch;
+    must(cache_scratch_create(&scratch, &err), &err);
+    for (uint64_t row = 0; row < b->o.rows; row++) {
+        struct cache_decision decision;
+        char text[32];
+        struct quire_pair scope = scope_of(b, row, text);
+        struct quire_cache_query query = {
+            .category = {"k", 1}, .scope = &scope, .n_scope = 1, .hash = {&row, sizeof row}, .no_lease = true};
+        must(cache_get(b->cache, scratch, &query, NULL, &decision, &err), &err);
+        if (decision.answer.status == QUIRE_CACHE_EXACT && (uint32_t)decision.answer.id < b->rows_room)
+            b->vector_of[(uint32_t)decision.answer.id] = (uint32_t)row;
+    }
+    cache_scratch_destroy(scratch);
+}
+
 static void *start(void *context)
 {
     struct worker *w = context;
+    struct timespec time;
     w->run(w);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    atomic_fetch_add(&w->bench->cpu_ns, (unsigned long)time.tv_sec * 1000000000ul + (unsigned long)time.tv_nsec);
     return NULL;
 }
 
@@ -300,6 +376,9 @@ static void measure(struct bench *b, const char *what, unsigned long first, unsi
     struct quire_error err = {0};
     atomic_store(&b->next, first);
     atomic_store(&b->hits, 0);
+    atomic_store(&b->reads, 0);
+    atomic_store(&b->codes, 0);
+    atomic_store(&b->cpu_ns, 0);
     b->end = end;
     uint64_t begun = clock_us();
     for (unsigned i = 0; i < b->o.threads; i++) {
@@ -328,8 +407,13 @@ static void measure(struct bench *b, const char *what, unsigned long first, unsi
     double seconds = (double)(clock_us() - begun) / 1e6;
     uint64_t searched = histogram_count(&workers[0].searched);
     print_latency(what, end - first - searched, b->o.threads, seconds, &workers[0].latency, atomic_load(&b->hits));
-    if (searched)
+    if (searched) {
         print_latency("searched", searched, b->o.threads, seconds, &workers[0].searched, atomic_load(&b->hits));
+        printf("{\"what\":\"searches\",\"reads\":%.2f,\"codes\":%.0f,\"cpu_us\":%.1f}\n",
+               (double)atomic_load(&b->reads) / (double)searched, (double)atomic_load(&b->codes) / (double)searched,
+               (double)atomic_load(&b->cpu_ns) / 1e3 / (double)(end - first));
+        fflush(stdout);
+    }
 }
 
 /* ---- memory, recall, restart ------------------------------------------------------------------------------------- */
@@ -371,18 +455,47 @@ static void wait_for_seals(struct bench *b)
     fflush(stdout);
 }
 
-/* Rows are of any length: what counts is the cosine, up to the query's length. */
+/* The cosine. */
 static float score(const float *query, const float *row, unsigned long dim)
 {
-    return kernels()->f32_dot(query, row, dim) / sqrtf(kernels()->f32_dot(row, row, dim));
+    float norm2 = kernels()->f32_dot(row, row, dim) * kernels()->f32_dot(query, query, dim);
+    return kernels()->f32_dot(query, row, dim) / sqrtf(norm2);
+}
+
+/* Whether a lookup with a threshold is answered with the best there is; threshold < 0: whether an explanation names
+ * that first. */
+static bool answers_best(struct bench *b, struct cache_scratch *scratch, struct engine *engine,
+                         struct searcher *searcher, const float *vector, unsigned long q, float best, double threshold)
+{
+    struct quire_error err = {0};
+    struct cache_decision decision;
+    char text[32];
+    struct quire_pair scope = scope_of(b, q, text);
+    struct quire_cache_query query = {.category = {"k", 1},
+                                      .scope = &scope,
+                                      .n_scope = 1,
+                                      .vector = vector,
+                                      .similarity = threshold < 0 ? 1 : threshold,
+                                      .no_lease = true,
+                                      .explain = threshold < 0};
+    decide(b, scratch, engine, searcher, &query, &decision);
+    uint64_t id = threshold < 0 && decision.answer.n_candidates ? decision.answer.candidates[0].id : decision.answer.id;
+    if (threshold < 0 ? decision.answer.n_candidates == 0 : decision.answer.status != QUIRE_CACHE_HIT)
+        return false;
+    atomic_fetch_add(&b->hits, threshold >= 0);
+    float *row = malloc(sizeof *row * b->o.dim);
+    must(generate_rows(b->generator, b->vector_of[(uint32_t)id], 1, row, &err), &err);
+    bool is_best = score(vector, row, b->o.dim) >= best - 1e-6f;
+    free(row);
+    return is_best;
 }
 
 static void report_recall(struct bench *b)
 {
     struct quire_error err = {0};
-    unsigned long n = b->o.truth, dim = b->o.dim, found = 0;
+    unsigned long n = b->o.truth, dim = b->o.dim, found = 0, found_within = 0;
     float *queries = malloc(sizeof(float) * n * dim), *rows = malloc(sizeof(float) * BATCH * dim);
-    float *best = malloc(sizeof(float) * n), *got = malloc(sizeof(float) * n);
+    float *best = malloc(sizeof(float) * n);
     struct cache_scratch *scratch;
     struct engine *engine;
     struct searcher *searcher;
@@ -400,25 +513,14 @@ static void report_recall(struct bench *b)
                 best[q] = s > best[q] ? s : best[q];
             }
     }
+    atomic_store(&b->hits, 0);
     for (unsigned long q = 0; q < n; q++) {
-        struct cache_decision decision;
-        char text[32];
-        struct quire_pair scope = scope_of(b, q, text);
-        struct quire_cache_query query = {.category = {"k", 1},
-                                          .scope = &scope,
-                                          .n_scope = 1,
-                                          .vector = queries + q * dim,
-                                          .no_lease = true,
-                                          .explain = true};
-        decide(b, scratch, engine, searcher, &query, &decision);
-        if (decision.answer.n_candidates == 0)
-            continue;
-        uint32_t row = b->vector_of[(uint32_t)decision.answer.candidates[0].id];
-        must(generate_rows(b->generator, row, 1, rows, &err), &err);
-        got[q] = score(queries + q * dim, rows, dim);
-        found += got[q] >= best[q] - 1e-6f;
+        const float *query = queries + q * dim;
+        found += answers_best(b, scratch, engine, searcher, query, q, best[q], -1);
+        found_within += answers_best(b, scratch, engine, searcher, query, q, best[q], (double)best[q] - CODE_ERROR);
     }
-    printf("{\"what\":\"recall\",\"queries\":%lu,\"recall_at_1\":%.4f}\n", n, (double)found / (double)n);
+    printf("{\"what\":\"recall\",\"queries\":%lu,\"recall_at_1\":%.4f,\"answered_within\":%.4f,\"best_within\":%.4f}\n",
+           n, (double)found / (double)n, (double)atomic_load(&b->hits) / (double)n, (double)found_within / (double)n);
     fflush(stdout);
     cache_scratch_destroy(scratch);
     searcher_destroy(searcher);
@@ -426,7 +528,6 @@ static void report_recall(struct bench *b)
     free(queries);
     free(rows);
     free(best);
-    free(got);
 }
 
 static void report_restart(struct bench *b, bool checkpoint)
@@ -481,22 +582,17 @@ static struct options parse(int argc, char **argv)
                         .inserts = 100000,
                         .truth = 200,
                         .threads = 2,
-                        .scopes = 1};
-    static const struct option long_options[] = {{"rows", 1, 0, 'r'},
-                                                 {"dim", 1, 0, 'd'},
-                                                 {"clusters", 1, 0, 'c'},
-                                                 {"intrinsic", 1, 0, 'i'},
-                                                 {"value", 1, 0, 'v'},
-                                                 {"queries", 1, 0, 'q'},
-                                                 {"inserts", 1, 0, 'n'},
-                                                 {"truth", 1, 0, 't'},
-                                                 {"threads", 1, 0, 'T'},
-                                                 {"memory", 1, 0, 'm'},
-                                                 {"scopes", 1, 0, 's'},
-                                                 {"seal", 1, 0, 'S'},
-                                                 {0, 0, 0, 0}};
-    unsigned long *const targets[] = {&o.rows,    &o.dim,   &o.clusters, &o.intrinsic, &o.value,  &o.queries,
-                                      &o.inserts, &o.truth, &o.threads,  &o.memory,    &o.scopes, &o.seal};
+                        .scopes = 1,
+                        .similarity = 900};
+    static const struct option long_options[] = {
+        {"rows", 1, 0, 'r'},       {"dim", 1, 0, 'd'},    {"clusters", 1, 0, 'c'},
+        {"intrinsic", 1, 0, 'i'},  {"value", 1, 0, 'v'},  {"queries", 1, 0, 'q'},
+        {"inserts", 1, 0, 'n'},    {"truth", 1, 0, 't'},  {"threads", 1, 0, 'T'},
+        {"memory", 1, 0, 'm'},     {"scopes", 1, 0, 's'}, {"seal", 1, 0, 'S'},
+        {"similarity", 1, 0, 'y'}, {0, 0, 0, 0}};
+    unsigned long *const targets[] = {&o.rows,    &o.dim,     &o.clusters,  &o.intrinsic, &o.value,
+                                      &o.queries, &o.inserts, &o.truth,     &o.threads,   &o.memory,
+                                      &o.scopes,  &o.seal,    &o.similarity};
     for (int letter, at = 0; (letter = getopt_long(argc, argv, "", long_options, &at)) != -1;) {
         if (letter == '?')
             fail("see the head of bench_cache.c for the options");
@@ -529,8 +625,9 @@ int main(int argc, char **argv)
     memory_resident(&resident);
     b.base_bytes = resident.total;
     b.cache = caches_find(b.caches, (struct quire_bytes){"bench", 5});
-    bool filled = b.cache != NULL;
-    if (!filled) {
+    if (b.cache) {
+        find_rows(&b);
+    } else {
         make_cache(&b);
         measure(&b, "fill", 0, b.o.rows, run_puts);
     }
@@ -538,9 +635,9 @@ int main(int argc, char **argv)
         wait_for_seals(&b);
     report_memory(&b);
     measure(&b, "miss", 0, b.o.queries, run_misses);
-    if (!filled) /* which row a vector has is known only to who put it */
-        report_recall(&b);
-    measure(&b, "hit", 0, b.o.queries, run_hits); /* last: misses after many hits trip the breaker */
+    report_recall(&b);
+    measure(&b, "near", 0, b.o.queries, run_near);
+    measure(&b, "hit", 0, b.o.queries, run_hits);
     measure(&b, "insert", b.o.rows, b.o.rows + b.o.inserts, run_puts);
     report_memory(&b);
     b.o.rows = b.o.rows + b.o.inserts;

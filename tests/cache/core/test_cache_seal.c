@@ -8,6 +8,7 @@
 #include "tests/cache/support_cache.h"
 #include "tests/sanitized.h"
 #include "tests/support/fault.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -603,6 +604,95 @@ static void memory_that_is_short_is_what_seals(void **state)
     fault_fs_destroy(fs);
 }
 
+/* What a policy learns from is measured, though it is far below the threshold; otherwise it is estimated. */
+static void what_is_learnt_from_is_measured(void **state)
+{
+    struct bed *b = sealed_bed();
+    float near[DIM];
+    struct quire_pair scope = {text_of("tenant"), text_of("a")};
+    struct quire_cache_query query = {
+        .category = text_of("k"), .scope = &scope, .n_scope = 1, .vector = near, .no_lease = true};
+    (void)state;
+    for (unsigned learns = 0; learns < 2; learns++) {
+        world_category(&b->w, "k", learns ? "AUDIT 0.5" : "AUDIT 0");
+        for (unsigned i = 0; i < 40; i++) {
+            struct quire_error err = {0};
+            struct cache_decision decision;
+            unsigned rounds = 0;
+            vector_near(near, b->vectors[i], DIM, 0.8, i + 5);
+            int rc = cache_get(b->w.cache, b->w.scratch, &query, NULL, &decision, &err);
+            for (; rc == CACHE_WANTS_SEARCH; rounds++) {
+                bool done = false;
+                cache_search_start(decision.search, b->w.searcher, search_done, &done);
+                while (!done)
+                    engine_poll(b->w.engine, 1, 10000);
+                assert_true(learns || decision.search->n_hits == 0 || decision.search->hits[0].deviation > 0);
+                rc = cache_get_found(b->w.cache, b->w.scratch, &query, NULL, &decision, &err);
+            }
+            assert_int_equal(rc, 0);
+            assert_int_equal(decision.answer.status, QUIRE_CACHE_MISS);
+            assert_int_equal(rounds, learns ? 2 : 1);
+            assert_true(fabs(decision.answer.similarity - 0.8) < (learns ? 0.01 : 0.1));
+        }
+    }
+    close_bed(b);
+}
+
+/* Many vectors are sealed to inverted lists: what is near is found there; what is not is told without a read, and who
+ * asks for an explanation sees how near it is. */
+static void many_lie_in_lists(void **state)
+{
+    struct world w;
+    struct io_fs *fs = fault_fs_create();
+    float v[DIM], near[DIM];
+    const unsigned n = 9000;
+    unsigned hits = 0, reads = 0;
+    char text[32];
+    (void)state;
+    world_make(&w, "/data", &(struct cache_config){.dim = DIM},
+               &(struct world_options){.fs = fs, .sync = JOURNAL_NO, .seal_rows = 4400});
+    world_category(&w, "k", "SIM 0.9 JITTER 0 GUARD none");
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(text, sizeof text, "q%u", i);
+        vector_make(v, DIM, i);
+        w.now_ms++;
+        put_simple(&w, text, v, "x");
+    }
+    world_work(&w);
+    assert_true(w.cache->n_sealed > 0);
+    assert_int_equal(segment_info(w.cache->sealed[0]->segment)->index, QUIRE_INDEX_SPANN);
+    for (unsigned q = 0; q < 200; q++) {
+        struct quire_error err = {0};
+        struct cache_decision decision;
+        struct quire_cache_query query = {
+            .category = text_of("k"), .text = text_of("in other words"), .vector = near, .no_lease = true};
+        vector_make(v, DIM, q);
+        vector_near(near, v, DIM, 0.95, q + 7);
+        w.cache->categories[0]->breaker = (struct breaker){0};
+        assert_int_equal(search_and_decide(&w, &query, NULL, &decision, &err), 0);
+        hits += decision.answer.status == QUIRE_CACHE_HIT;
+        assert_true(decision.answer.status != QUIRE_CACHE_HIT || fabs(decision.answer.similarity - 0.95) < 0.01);
+        vector_make(near, DIM, n + q); /* far from all */
+        int rc = cache_get(w.cache, w.scratch, &query, NULL, &decision, &err);
+        assert_int_equal(rc, CACHE_WANTS_SEARCH);
+        bool done = false;
+        cache_search_start(decision.search, w.searcher, search_done, &done);
+        while (!done)
+            engine_poll(w.engine, 1, 10000);
+        reads += decision.search->stats.reads;
+        assert_int_equal(cache_get_found(w.cache, w.scratch, &query, NULL, &decision, &err), 0);
+        assert_int_equal(decision.answer.status, QUIRE_CACHE_MISS);
+        double estimated = decision.answer.similarity;
+        query.explain = true;
+        assert_int_equal(search_and_decide(&w, &query, NULL, &decision, &err), 0);
+        assert_true(decision.answer.n_candidates > 4 && fabs(decision.answer.similarity - estimated) < 0.1);
+    }
+    assert_true(hits >= 196 && reads <= 20);
+    world_check(&w);
+    world_close(&w);
+    fault_fs_destroy(fs);
+}
+
 /* Entries that are found by their hash only have nothing to seal, and do not keep others from it. */
 static void entries_without_vectors_stay(void **state)
 {
@@ -870,6 +960,8 @@ int main(void)
         cmocka_unit_test(links_of_a_snapshot_are_durable),
         cmocka_unit_test(folders_go_with_their_entries),
         cmocka_unit_test(memory_that_is_short_is_what_seals),
+        cmocka_unit_test(what_is_learnt_from_is_measured),
+        cmocka_unit_test(many_lie_in_lists),
         cmocka_unit_test(entries_without_vectors_stay),
         cmocka_unit_test(a_lost_segment_makes_its_cache_unavailable),
         cmocka_unit_test(an_unavailable_cache_can_be_dropped),

@@ -370,7 +370,7 @@ static void test_random_paths(void **state)
         make_document(&random, 4, document, sizeof document);
         memset(steps, 0, sizeof steps);
         for (unsigned i = 0; i < n; i++) {
-            steps[i].kind = (unsigned)random_below(&random, MADE_HAS + 1);
+            steps[i].kind = (int)random_below(&random, MADE_HAS + 1);
             steps[i].a = (int)random_below(&random, 5);
             steps[i].b = (int)random_below(&random, 5);
             steps[i].c = (int)random_below(&random, 3);

@@ -129,6 +129,69 @@ static void test_fewer_reads(void **state)
     support_data_free(&data);
 }
 
+struct limited {
+    uint32_t there, found;                 /* rows within the limits */
+    uint32_t reads, reads_all, reads_none; /* with them, without, and where nothing is within them */
+};
+
+/* With a limit between the fourth and the fifth neighbour, and with one nearer than all. */
+static struct limited ask_limited(struct quire_index *index, const struct support_data *data)
+{
+    float *queries = support_queries(data, QUERIES, 5);
+    struct limited sum = {0};
+    for (uint32_t q = 0; q < QUERIES; q++) {
+        const float *query = queries + (size_t)q * data->dim;
+        struct quire_hit truth[K], hits[K];
+        struct quire_search_stats stats;
+        struct quire_search_options options = support_search(K, 0.95f, 0), exact = support_search(K, 0, 0);
+        exact.exact = true;
+        assert_int_equal(search(index, query, &exact, truth, &stats), K);
+        search(index, query, &options, hits, &stats);
+        sum.reads_all += stats.reads + stats.cached;
+        options.limited = true;
+        options.farthest = (truth[3].distance + truth[4].distance) / 2;
+        uint32_t n = search(index, query, &options, hits, &stats);
+        check_hits(hits, n, &stats);
+        assert_true(n <= K && stats.complete);
+        sum.reads += stats.reads + stats.cached;
+        sum.there += 4;
+        for (uint32_t i = 0; i < n; i++)
+            sum.found += hits[i].distance <= options.farthest;
+        options.farthest = truth[0].distance - (truth[K - 1].distance - truth[0].distance) * 4;
+        search(index, query, &options, hits, &stats);
+        sum.reads_none += stats.reads + stats.cached;
+        options.farthest = NAN;
+        struct quire_error err;
+        assert_int_equal(quire_search(index, query, &options, hits, &n, NULL, &err), QUIRE_EINVALID);
+    }
+    free(queries);
+    return sum;
+}
+
+/* What is within a limit is found as without it, with fewer reads; where nothing is near, next to nothing is read. */
+static void test_limits(void **state)
+{
+    static const enum quire_metric metrics[] = {QUIRE_METRIC_L2, QUIRE_METRIC_COSINE, QUIRE_METRIC_IP};
+    static const enum quire_index_kind kinds[] = {QUIRE_INDEX_PAGEGRAPH, QUIRE_INDEX_SPANN};
+    struct support_data data;
+    (void)state;
+    support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 3, &data);
+    for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++)
+        for (size_t i = 0; i < SUPPORT_COUNT(kinds); i++) {
+            char *folder = support_folder_make();
+            struct quire_index *index = make(folder, &data, metrics[m], kinds[i], NULL, NULL);
+            struct limited asked = ask_limited(index, &data);
+            print_message("metric %d kind %d: %u of %u found, %u reads instead of %u, %u where nothing is near\n",
+                          metrics[m], kinds[i], asked.found, asked.there, asked.reads, asked.reads_all,
+                          asked.reads_none);
+            assert_true(asked.found >= asked.there * 0.95);
+            assert_true(asked.reads <= asked.reads_all * 1.05 && asked.reads_none < asked.reads_all * 0.1);
+            quire_close(index);
+            support_folder_remove(folder);
+        }
+    support_data_free(&data);
+}
+
 /* All rows, more than there are, and one; a limit on reads. */
 static void test_every_k(void **state)
 {
@@ -284,7 +347,8 @@ static void test_collections(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fewer_reads), cmocka_unit_test(test_every_k),
-                                       cmocka_unit_test(test_brute_force_and_keys), cmocka_unit_test(test_collections)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fewer_reads), cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_every_k), cmocka_unit_test(test_brute_force_and_keys),
+                                       cmocka_unit_test(test_collections)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
