@@ -56,6 +56,7 @@ void risk_curve_destroy(struct risk_curve *curve)
     if (!curve)
         return;
     risk_pool_add(curve->pool, &curve->state, -1);
+    curve->pool->spread -= curve->spread;
     free(curve);
 }
 
@@ -85,6 +86,7 @@ enum risk_verdict risk_request(struct risk_curve *curve, const struct risk_setti
         risk_fit(curve, settings);
     state->since++;
     state->stats.requests++;
+    curve->pool->requests++;
     state->window++;
     *weight = 1;
     if (best < 0)
