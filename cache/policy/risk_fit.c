@@ -9,19 +9,27 @@
  * Shift and tilt lie on a grid; beliefs about them begin as a mixture of a wide bell and of what is believed of the
  * other categories (a category like `nothing fits` has a place there, far from the rest), and are multiplied by the
  * likelihood of the category's own labels. What the grid cannot follow is made up for by the ratio of observed to
- * expected wrong labels in pieces of 0.1 of similarity, shrunk towards 1 by fifteen labels' worth. And since
- * old labels make a fit lag behind, the pool compares recent labels with what the fits of their time foretold: where
- * more were wrong than that, by more than noise explains, all expectations of all its curves rise by the ratio.
+ * expected wrong labels in pieces, counted from the top, of at least fifteen labels and at most 0.1 of similarity. A
+ * ratio has a gamma distribution around 1, worth two wrong labels, before anything was seen, so its relative variance
+ * is 1 over the wrong labels and those two: a piece that nobody has looked into is doubted most. And since old labels
+ * make a fit lag behind, the pool compares recent labels with what the fits of their time foretold: where more were
+ * wrong, all expectations of all its curves rise by the ratio to the power of 1.5, for the comparison looks back too.
  *
- * At a threshold, every belief gives a number of wrong answers among the requests seen; their mean M and variance V
- * give the bound M + z sqrt(V + M'), M' = M times the part of all requests that the window holds: the noise of the
- * answers themselves. z falls from 1.65 to 0.15 as requests come in: in the beginning a threshold
- * is chosen because its few labels happened to be right, later the errors of categories and of fits average out.
+ * At a threshold, every belief gives a number of wrong answers among the requests seen. M is their mean per request; V
+ * its variance: over the beliefs, over the ratios of pieces, and the noise of the answers themselves in half of the
+ * stream so far (a Poisson number, whose variance is its mean).
+ *
+ * The budget is kept for the whole cache, whose wrong answers are the sum over categories of requests x share, with the
+ * standard deviation D = sqrt(sum of requests^2 V). Of Z_POOL D, a category takes the part requests^2 V / D^2; so its
+ * bound is M + Z_POOL sqrt(V) (requests sqrt(V) / D). One category alone has the whole z, eleven alike 0.3 of it each,
+ * since their errors average out. A little is always added for its own, more in the beginning, when a threshold is
+ * chosen because its few labels happened to be right. After a start, categories that have not been fitted yet are
+ * missing in D, so the others take more of z than they need: the safe side.
  *
  * Labels are bought where they tell most: with probability in proportion to sqrt(p (1 - p)) (Neyman, 1934), less for
  * hits, which cost an answer served, and less below the thresholds that may soon be chosen. Their rate falls with the
- * square of the requests seen, from one in two to one in two hundred and fifty: most labels are bought before much is
- * served, when one more of them costs no answer and tells for the longest time.
+ * requests of the category, quickly at first and then slowly, and it is never below what the cache as a whole needs
+ * after its number of requests: a single category has no others to learn from.
  */
 #include "cache/policy/risk_priv.h"
 #include <math.h>
@@ -31,9 +39,9 @@
 #define GROUPS       ((RISK_BINS + GROUP_BINS - 1) / GROUP_BINS)
 #define PIECE_GROUPS 8u
 
-#define FADE_REQUESTS  2000.0 /* similarities of requests are remembered so long */
-#define FADE_LABELS    2500.0 /* requests after which a label counts 1/e, in the beginning; as many more as there were */
-#define FADE_MOST      10000.0 /* requests, but never more than this */
+#define FADE_REQUESTS  2000.0  /* similarities of requests are remembered so long */
+#define FADE_LABELS    2500.0  /* requests after which a label counts 1/e: these, and all there were, */
+#define FADE_MOST      10000.0 /* but never more than so many */
 #define Z_LATE         0.15    /* of a category's own deviation at least */
 #define Z_EARLY        0.3     /* more of it, in the beginning */
 #define Z_REQUESTS     100.0

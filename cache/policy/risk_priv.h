@@ -15,6 +15,7 @@
 #define RISK_BELIEFS     (RISK_SHIFTS * RISK_TILTS)
 #define RISK_TABLE       1024u /* steps of the tables of the logistic function, over -16 .. 16 */
 #define RISK_REBUILD_MIN 50u   /* requests between two fits, in the beginning */
+#define RISK_REBUILD_MAX 500u  /* and later at most */
 
 /* Sums of floats that only ever grow by 1 or shrink by a factor: exact enough, half the bytes, saved as they are. */
 struct risk_state {
@@ -37,8 +38,7 @@ struct risk_state {
 struct risk_pool {
     double labels[RISK_BINS], wrong[RISK_BINS]; /* of all curves */
     double belief[RISK_BELIEFS], weight;        /* sum of belief_weight * belief, and of belief_weight */
-    double requests;                            /* of all curves */
-    double spread;                              /* sum of the curves' spreads */
+    double requests, spread;                    /* of all curves: requests, sum of their spreads */
     double expected, observed;                  /* wrong labels lately, by the fits of their time and in truth */
     double start_belief[RISK_BELIEFS];          /* of a category when no other is known */
     float softplus[RISK_TABLE + 2], logistic[RISK_TABLE + 2];
