@@ -10,8 +10,8 @@
  * other categories (a category like `nothing fits` has a place there, far from the rest), and are multiplied by the
  * likelihood of the category's own labels. What the grid cannot follow is made up for by the ratio of observed to
  * expected wrong labels in pieces, counted from the top, of at least fifteen labels and at most 0.1 of similarity. A
- * ratio has a gamma distribution around 1, worth two wrong labels, before anything was seen, so its relative variance
- * is 1 over the wrong labels and those two: a piece that nobody has looked into is doubted most. And since old labels
+ * ratio has a gamma distribution around 1, worth four wrong labels, before anything was seen, so its relative variance
+ * is 1 over the wrong labels and those four: a piece that nobody has looked into is doubted most. And since old labels
  * make a fit lag behind, the pool compares recent labels with what the fits of their time foretold: where more were
  * wrong, all expectations of all its curves rise by the ratio to the power of 1.5, for the comparison looks back too.
  *
@@ -40,12 +40,12 @@
 #define PIECE_GROUPS 8u
 
 #define FADE_REQUESTS  2000.0  /* similarities of requests are remembered so long */
-#define FADE_LABELS    2500.0  /* requests after which a label counts 1/e: these, and all there were, */
+#define FADE_LABELS    2000.0  /* requests after which a label counts 1/e: these, and all there were, */
 #define FADE_MOST      10000.0 /* but never more than so many */
 #define Z_LATE         0.15    /* of a category's own deviation at least */
 #define Z_EARLY        0.3     /* more of it, in the beginning */
 #define Z_REQUESTS     100.0
-#define Z_POOL         1.5    /* of the whole cache's */
+#define Z_POOL         1.8    /* of the whole cache's */
 #define MADE_UP        10.0   /* labels between 0.5 and 1 */
 #define LINE_MIDDLE    0.4    /* share of them that is wrong at 0.8 */
 #define LINE_TILT      (-0.6) /* of their log-odds, per 0.2 of similarity */
@@ -59,7 +59,7 @@
 #define START_WEIGHT   2.0 /* of the wide bell, in categories */
 #define BELIEF_LABELS  20.0
 #define BELIEF_LEAST   1e-6f
-#define PIECE_PRIOR    2.0  /* expected wrong labels by which a piece's ratio leans on 1 */
+#define PIECE_PRIOR    4.0  /* expected wrong labels by which a piece's ratio leans on 1 */
 #define PIECE_LABELS   15.0 /* labels of a piece at least, unless it is PIECE_GROUPS wide */
 #define LABEL_EARLY    0.45
 #define LABEL_EARLIER  400.0 /* requests of a category */
