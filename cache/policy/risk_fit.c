@@ -3,28 +3,29 @@
  *
  * Two thousand requests give a category some two hundred labels and ten wrong ones above its threshold: too few to
  * draw a curve from, enough to tell where it lies beside the curve of the others. So the log-odds of being wrong at
- * similarity s are taken as  L(s) + shift + tilt (s - 0.8) / 0.2:  L is the non-increasing fit (pool adjacent
- * violators) of all other categories' labels, leaning on the straight line in log-odds that fits them and a few
- * made-up ones best: the made-up ones are dark, so that little is served where nobody has looked.
- * Shift and tilt lie on a grid; beliefs about them begin as a mixture of a wide bell and of what is believed of the
- * other categories (a category like `nothing fits` has a place there, far from the rest), and are multiplied by the
- * likelihood of the category's own labels. What the grid cannot follow is made up for by the ratio of observed to
- * expected wrong labels in pieces, counted from the top, of at least fifteen labels and at most 0.1 of similarity. A
- * ratio has a gamma distribution around 1, worth four wrong labels, before anything was seen, so its relative variance
- * is 1 over the wrong labels and those four: a piece that nobody has looked into is doubted most. And since old labels
- * make a fit lag behind, the pool compares recent labels with what the fits of their time foretold: where more were
- * wrong, all expectations of all its curves rise by the ratio to the power of 1.5, for the comparison looks back too.
+ * similarity s are taken as L(s) + shift + tilt (s - 0.8) / 0.2: L is the non-increasing fit (pool adjacent violators)
+ * of all other categories' labels, leaning on the straight line in log-odds that fits them and a few made-up ones
+ * best: the made-up ones are dark, so that little is served where nobody has looked. Shift and tilt lie on a grid;
+ * beliefs about them begin as a mixture of a wide bell and of what is believed of the other categories (a category
+ * like `nothing fits` has a place there, far from the rest), and are multiplied by the likelihood of the category's
+ * own labels. What the grid cannot follow is made up for by the ratio of observed to expected wrong labels in pieces,
+ * counted from the top, of at least fifteen labels and at most 0.1 of similarity. A ratio has a gamma distribution
+ * around 1 before anything was seen, worth two wrong labels, or up to ten where the labels of others make the
+ * expectation: without that, thresholds would follow the luck of few labels (the lowest of many noisy estimates is too
+ * low). Its relative variance is 1 over the wrong labels and those. And since old labels make a fit lag behind, the
+ * pool compares recent labels with what the fits of their time foretold: where more were wrong, all expectations of
+ * all its curves rise by the ratio to the power of 1.5, for the comparison looks back too.
  *
  * At a threshold, every belief gives a number of wrong answers among the requests seen. M is their mean per request; V
  * its variance: over the beliefs, over the ratios of pieces, and the noise of the answers themselves in half of the
  * stream so far (a Poisson number, whose variance is its mean).
  *
- * The budget is kept for the whole cache, whose wrong answers are the sum over categories of requests x share, with the
- * standard deviation D = sqrt(sum of requests^2 V). Of Z_POOL D, a category takes the part requests^2 V / D^2; so its
- * bound is M + Z_POOL sqrt(V) (requests sqrt(V) / D). One category alone has the whole z, eleven alike 0.3 of it each,
- * since their errors average out. A little is always added for its own, more in the beginning, when a threshold is
- * chosen because its few labels happened to be right. After a start, categories that have not been fitted yet are
- * missing in D, so the others take more of z than they need: the safe side.
+ * The budget is kept for the whole cache, whose wrong answers are the sum over categories of requests x share, with
+ * the standard deviation D = sqrt(sum of requests^2 V). Of Z_POOL D, a category takes the part requests^2 V / D^2; so
+ * its bound is M + Z_POOL sqrt(V) (requests sqrt(V) / D). One category alone has the whole z, eleven alike 0.3 of it
+ * each, since their errors average out. Half of its own deviation is added at least, more in the beginning, when a
+ * threshold is chosen because its few labels happened to be right. After a start, categories that have not been fitted
+ * yet are missing in D, so the others take more of z than they need: the safe side.
  *
  * Labels are bought where they tell most: with probability in proportion to sqrt(p (1 - p)) (Neyman, 1934), less for
  * hits, which cost an answer served, and less below the thresholds that may soon be chosen. Their rate falls with the
@@ -40,12 +41,12 @@
 #define PIECE_GROUPS 8u
 
 #define FADE_REQUESTS  2000.0  /* similarities of requests are remembered so long */
-#define FADE_LABELS    2000.0  /* requests after which a label counts 1/e: these, and all there were, */
+#define FADE_LABELS    2500.0  /* requests after which a label counts 1/e: these, and all there were, */
 #define FADE_MOST      10000.0 /* but never more than so many */
-#define Z_LATE         0.15    /* of a category's own deviation at least */
-#define Z_EARLY        0.3     /* more of it, in the beginning */
+#define Z_LATE         0.5     /* of a category's own deviation at least */
+#define Z_EARLY        0.2     /* more of it, in the beginning */
 #define Z_REQUESTS     100.0
-#define Z_POOL         1.8    /* of the whole cache's */
+#define Z_POOL         1.5    /* of the whole cache's */
 #define MADE_UP        10.0   /* labels between 0.5 and 1 */
 #define LINE_MIDDLE    0.4    /* share of them that is wrong at 0.8 */
 #define LINE_TILT      (-0.6) /* of their log-odds, per 0.2 of similarity */
@@ -59,7 +60,9 @@
 #define START_WEIGHT   2.0 /* of the wide bell, in categories */
 #define BELIEF_LABELS  20.0
 #define BELIEF_LEAST   1e-6f
-#define PIECE_PRIOR    4.0  /* expected wrong labels by which a piece's ratio leans on 1 */
+#define PIECE_PRIOR    2.0  /* expected wrong labels by which a piece's ratio leans on 1 at least, */
+#define PIECE_MORE     8.0  /* and so many more where others make the expectation, */
+#define PIECE_OTHERS   50.0 /* half of them at so many wrong labels of theirs */
 #define PIECE_LABELS   15.0 /* labels of a piece at least, unless it is PIECE_GROUPS wide */
 #define LABEL_EARLY    0.45
 #define LABEL_EARLIER  400.0 /* requests of a category */
@@ -82,6 +85,7 @@ struct fit {
     double log_odds[GROUPS], tilt[GROUPS];               /* L(s), (s - 0.8) / 0.2 */
     double expected[GROUPS];                             /* mean of p(wrong) over the beliefs */
     double ratio[GROUPS];                                /* observed / expected, shrunk */
+    double prior;                                        /* of ratios, in expected wrong labels */
     double doubt[GROUPS];                                /* relative variance of the ratio of the group's piece */
     bool piece[GROUPS];                                  /* the lowest group of a piece */
     double late;                                         /* what the pool has seen of drift, >= 1 */
@@ -268,7 +272,7 @@ static void expect(struct fit *fit, const struct risk_pool *pool, const struct r
                 fit->expected[g] += (double)state->belief[i] *
                                     look_up(pool->logistic, fit->log_odds[g] + shift_at(i) + tilt_at(i) * fit->tilt[g]);
     for (unsigned top = GROUPS; top > fit->low;) {
-        double expected = PIECE_PRIOR, observed = PIECE_PRIOR, labels = 0;
+        double expected = fit->prior, observed = fit->prior, labels = 0;
         unsigned end = top;
         while (end > fit->low && top - end < PIECE_GROUPS && labels < PIECE_LABELS) {
             end--;
@@ -387,6 +391,10 @@ void risk_fit(struct risk_curve *curve, const struct risk_settings *settings)
     curve->pool->spread -= curve->spread;
     fade(state);
     fit_others(curve->pool, fit.low_bin, others);
+    double of_others = 0;
+    for (unsigned bin = fit.low_bin; bin < RISK_BINS; bin++)
+        of_others += fmax(0, curve->pool->wrong[bin]);
+    fit.prior = PIECE_PRIOR + PIECE_MORE * of_others / (of_others + PIECE_OTHERS);
     group(&fit, state, others);
     believe(&fit, curve->pool, state);
     risk_pool_add(curve->pool, state, 1);

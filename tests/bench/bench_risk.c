@@ -286,7 +286,7 @@ static void bounds(char **files, uint32_t first, uint32_t seeds, const char *gua
 {
     static const char *const orders[] = {"random", "bursty", "drifting"};
     for (unsigned order = 0; order < 3; order++) {
-        struct streams s = {.n = seeds, .first = first, .each = !getenv("BRIEF"), .guards = guards_of(guards)};
+        struct streams s = {.n = seeds, .first = first, .each = true, .guards = guards_of(guards)};
         load(files, order_of(orders[order]), &s);
         for (size_t d = 0; d < sizeof deltas / sizeof *deltas; d++)
             measure_bounds(&s, deltas[d], name, orders[order], guards);
