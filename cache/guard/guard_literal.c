@@ -36,7 +36,7 @@ static uint32_t known_name(struct guard_reader *r, uint32_t i)
     const struct guard_meaning *name = guard_match(r, i, MEANS_NAME, &n);
     const struct guard_meaning *optional = guard_match(r, i, MEANS_OPTIONAL, &optional_n);
     if (name && n >= optional_n) {
-        emit(r, 's', guard_meaning_text(r->tables, name));
+        emit(r, 'o', guard_meaning_text(r->tables, name));
         return n;
     }
     if (optional) {
@@ -48,6 +48,23 @@ static uint32_t known_name(struct guard_reader *r, uint32_t i)
         return 0;
     emit(r, 'o', guard_meaning_text(r->tables, unit));
     return unit_n;
+}
+
+/* "neck/back", "these meds.about two": two words with a sign between, each of three letters or more. As a code it may
+ * still differ from another one, but a text without it does not. "km/h" and "node.js" are codes. */
+static bool is_two_words(struct quire_bytes text)
+{
+    const char *bytes = text.data;
+    size_t part = 0, signs = 0;
+    for (size_t i = 0; i < text.n_bytes; i++) {
+        bool letter = (bytes[i] >= 'a' && bytes[i] <= 'z') || (bytes[i] >= 'A' && bytes[i] <= 'Z');
+        bool sign = (bytes[i] == '/' || bytes[i] == '.') && part >= 3;
+        if (!letter && !sign)
+            return false;
+        signs += sign;
+        part = letter ? part + 1 : 0;
+    }
+    return signs > 0 && part >= 3;
 }
 
 static bool is_ordinary(const struct guard_reader *r, uint32_t i)
@@ -63,11 +80,11 @@ static char by_capital(const struct guard_reader *r, uint32_t i)
     if (r->shouting || !token->capital || is_ordinary(r, i))
         return 0;
     if (token->all_caps)
-        return 's';
+        return 'o';
     if (r->titled || strcmp(r->language, "de") == 0 || token->bytes < 2 || token->joint != ' ')
         return 0;
     if (!token->opens)
-        return 's';
+        return 'o';
     bool like_name = token->possessive ||
                      (i + 1 < r->n_tokens && r->tokens[i + 1].capital && !token->closes && !is_ordinary(r, i + 1));
     for (unsigned v = 0; verbs[v]; v++)
@@ -103,7 +120,7 @@ void guard_read_literals(struct guard_reader *r)
         if (token->used)
             continue;
         if (token->kind == TOKEN_LITERAL)
-            emit(r, 's', guard_token_text(r, i));
+            emit(r, is_two_words(guard_token_text(r, i)) ? 'o' : 's', guard_token_text(r, i));
         else if (i > 0 && r->tokens[i].closes &&
                  (guard_is(r, i - 1, "hi") || guard_is(r, i - 1, "hello") || guard_is(r, i - 1, "hey") ||
                   guard_is(r, i - 1, "dear") || guard_is(r, i - 1, "thanks")))

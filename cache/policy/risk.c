@@ -19,7 +19,6 @@
 #include <string.h>
 
 #define REBUILD_PART 64u
-#define REBUILD_MAX  500u
 
 int risk_pool_create(struct risk_pool **out)
 {
@@ -56,6 +55,7 @@ void risk_curve_destroy(struct risk_curve *curve)
     if (!curve)
         return;
     risk_pool_add(curve->pool, &curve->state, -1);
+    curve->pool->spread -= curve->spread;
     free(curve);
 }
 
@@ -81,10 +81,13 @@ enum risk_verdict risk_request(struct risk_curve *curve, const struct risk_setti
 {
     struct risk_state *state = &curve->state;
     uint64_t part = state->stats.requests / REBUILD_PART;
-    if (state->since >= (part < RISK_REBUILD_MIN ? RISK_REBUILD_MIN : part < REBUILD_MAX ? part : REBUILD_MAX))
+    if (state->since >= (part < RISK_REBUILD_MIN   ? RISK_REBUILD_MIN
+                         : part < RISK_REBUILD_MAX ? part
+                                                   : RISK_REBUILD_MAX))
         risk_fit(curve, settings);
     state->since++;
     state->stats.requests++;
+    curve->pool->requests++;
     state->window++;
     *weight = 1;
     if (best < 0)

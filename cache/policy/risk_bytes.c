@@ -1,7 +1,7 @@
 /*
  * risk_bytes.c - a curve as bytes: for the journal as it is, for other caches as experience.
  *
- *      0 u32 "RISK"   4 u32 version, 1   8 u64 XXH3-64 of all that follows
+ *      0 u32 "RISK"   4 u32 version, 2   8 u64 XXH3-64 of all that follows
  *     16 u64 requests, labels, wrong labels, audits, miss samples, feedback
  *     64 f64 wrong_served   72 u32 requests since the last fit   76 f32 belief weight, window, experience
  *     88 f32 seen, labels, wrong, bad, estimate, bound, probability, rate: RISK_BINS each; beliefs: RISK_BELIEFS
@@ -9,6 +9,9 @@
  * Valid if and only if the length, the checksum and the ranges are right: counts finite and not negative, no more
  * wrong labels in a bin than labels, probabilities 0..1, beliefs that sum to 1 or are all zero. Bytes come from
  * journals and from people (SC.IMPORT), so nothing in them is believed unseen.
+ *
+ * Version 1 has the same bytes, but its beliefs lie on a grid of smaller tilts: they are left out, and the next request
+ * draws the curve anew from the counts, which are as good as ever. So an older folder opens as it is.
  *
  * An imported curve counts half, and its requests as 500 at most: it is a start that is outvoted within the first
  * thousand requests, and it makes the category look as if it had seen that many, so that fewer labels are bought.
@@ -21,7 +24,8 @@
 #include <xxhash.h>
 
 #define MAGIC           0x4b534952u
-#define VERSION         1u
+#define VERSION         2u
+#define VERSION_TILTS   1u /* another grid of beliefs */
 #define ARRAYS          8u
 #define FLOATS          (ARRAYS * RISK_BINS + RISK_BELIEFS)
 #define BYTES           (88u + 4u * FLOATS)
@@ -102,9 +106,10 @@ int risk_load(struct risk_curve *curve, const uint8_t *bytes, uint32_t n, bool i
     struct risk_state state = {0};
     if (n < 8 || bytes_load_u32(bytes) != MAGIC)
         return error_set(err, QUIRE_EFORMAT, "not a curve: %u bytes that do not begin with RISK", n);
-    if (bytes_load_u32(bytes + 4) != VERSION)
-        return error_set(err, QUIRE_EVERSION, "a curve of version %u, this build reads %u: export it again",
-                         bytes_load_u32(bytes + 4), VERSION);
+    uint32_t version = bytes_load_u32(bytes + 4);
+    if (version != VERSION && version != VERSION_TILTS)
+        return error_set(err, QUIRE_EVERSION, "a curve of version %u, this build reads %u and %u: export it again",
+                         version, VERSION_TILTS, VERSION);
     if (n != BYTES)
         return error_set(err, QUIRE_EFORMAT, "a curve has %u bytes, these are %u", BYTES, n);
     if (bytes_load_u64(bytes + 8) != XXH3_64bits(bytes + HASHED_AT, BYTES - HASHED_AT))
@@ -131,6 +136,11 @@ int risk_load(struct risk_curve *curve, const uint8_t *bytes, uint32_t n, bool i
     const char *fault = fault_of(&state);
     if (fault)
         return error_set(err, QUIRE_EFORMAT, "the curve holds %s that cannot be", fault);
+    if (version == VERSION_TILTS) {
+        memset(state.belief, 0, sizeof state.belief);
+        state.belief_weight = 0;
+        state.since = RISK_REBUILD_MAX;
+    }
     if (imported) {
         /* As experience: counts are lowered, nothing of this category has happened yet, and a fit is due. */
         float scale = state.window > IMPORT_WINDOW ? IMPORT_WINDOW / state.window : 1;

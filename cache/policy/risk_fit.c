@@ -3,25 +3,34 @@
  *
  * Two thousand requests give a category some two hundred labels and ten wrong ones above its threshold: too few to
  * draw a curve from, enough to tell where it lies beside the curve of the others. So the log-odds of being wrong at
- * similarity s are taken as  L(s) + shift + tilt (s - 0.8) / 0.2:  L is the non-increasing fit (pool adjacent
- * violators) of all other categories' labels, leaning on the straight line in log-odds that fits them and a few
- * made-up ones best: the made-up ones are dark, so that little is served where nobody has looked.
- * Shift and tilt lie on a grid; beliefs about them begin as a mixture of a wide bell and of what is believed of the
- * other categories (a category like `nothing fits` has a place there, far from the rest), and are multiplied by the
- * likelihood of the category's own labels. What the grid cannot follow is made up for by the ratio of observed to
- * expected wrong labels in pieces of 0.1 of similarity, shrunk towards 1 by fifteen labels' worth. And since
- * old labels make a fit lag behind, the pool compares recent labels with what the fits of their time foretold: where
- * more were wrong than that, by more than noise explains, all expectations of all its curves rise by the ratio.
+ * similarity s are taken as L(s) + shift + tilt (s - 0.8) / 0.2: L is the non-increasing fit (pool adjacent violators)
+ * of all other categories' labels, leaning on the straight line in log-odds that fits them and a few made-up ones
+ * best: the made-up ones are dark, so that little is served where nobody has looked. Shift and tilt lie on a grid;
+ * beliefs about them begin as a mixture of a wide bell and of what is believed of the other categories (a category
+ * like `nothing fits` has a place there, far from the rest), and are multiplied by the likelihood of the category's
+ * own labels. What the grid cannot follow is made up for by the ratio of observed to expected wrong labels in pieces,
+ * counted from the top, of at least fifteen labels and at most 0.1 of similarity. A ratio has a gamma distribution
+ * around 1 before anything was seen, worth two wrong labels, or up to ten where the labels of others make the
+ * expectation: without that, thresholds would follow the luck of few labels (the lowest of many noisy estimates is too
+ * low). Its relative variance is 1 over the wrong labels and those. And since old labels make a fit lag behind, the
+ * pool compares recent labels with what the fits of their time foretold: where more were wrong, all expectations of
+ * all its curves rise by the ratio to the power of 1.5, for the comparison looks back too.
  *
- * At a threshold, every belief gives a number of wrong answers among the requests seen; their mean M and variance V
- * give the bound M + z sqrt(V + M'), M' = M times the part of all requests that the window holds: the noise of the
- * answers themselves. z falls from 1.65 to 0.15 as requests come in: in the beginning a threshold
- * is chosen because its few labels happened to be right, later the errors of categories and of fits average out.
+ * At a threshold, every belief gives a number of wrong answers among the requests seen. M is their mean per request; V
+ * its variance: over the beliefs, over the ratios of pieces, and the noise of the answers themselves in half of the
+ * stream so far (a Poisson number, whose variance is its mean).
+ *
+ * The budget is kept for the whole cache, whose wrong answers are the sum over categories of requests x share, with
+ * the standard deviation D = sqrt(sum of requests^2 V). Of Z_POOL D, a category takes the part requests^2 V / D^2; so
+ * its bound is M + Z_POOL sqrt(V) (requests sqrt(V) / D). One category alone has the whole z, eleven alike 0.3 of it
+ * each, since their errors average out. Half of its own deviation is added at least, more in the beginning, when a
+ * threshold is chosen because its few labels happened to be right. After a start, categories that have not been fitted
+ * yet are missing in D, so the others take more of z than they need: the safe side.
  *
  * Labels are bought where they tell most: with probability in proportion to sqrt(p (1 - p)) (Neyman, 1934), less for
  * hits, which cost an answer served, and less below the thresholds that may soon be chosen. Their rate falls with the
- * square of the requests seen, from one in two to one in two hundred and fifty: most labels are bought before much is
- * served, when one more of them costs no answer and tells for the longest time.
+ * requests of the category, quickly at first and then slowly, and it is never below what the cache as a whole needs
+ * after its number of requests: a single category has no others to learn from.
  */
 #include "cache/policy/risk_priv.h"
 #include <math.h>
@@ -29,33 +38,46 @@
 
 #define GROUP_BINS   5u
 #define GROUPS       ((RISK_BINS + GROUP_BINS - 1) / GROUP_BINS)
-#define PIECE_GROUPS 8u /* 0.1 of similarity */
+#define PIECE_GROUPS 8u
 
 #define FADE_REQUESTS  2000.0  /* similarities of requests are remembered so long */
-#define FADE_LABELS    10000.0 /* requests after which a label counts 1/e */
-#define Z_LATE         0.15
-#define Z_EARLY        1.5
+#define FADE_LABELS    2500.0  /* requests after which a label counts 1/e: these, and all there were, */
+#define FADE_MOST      10000.0 /* but never more than so many */
+#define Z_LATE         0.5     /* of a category's own deviation at least */
+#define Z_EARLY        0.2     /* more of it, in the beginning */
 #define Z_REQUESTS     100.0
+#define Z_POOL         1.5    /* of the whole cache's */
 #define MADE_UP        10.0   /* labels between 0.5 and 1 */
 #define LINE_MIDDLE    0.4    /* share of them that is wrong at 0.8 */
 #define LINE_TILT      (-0.6) /* of their log-odds, per 0.2 of similarity */
 #define LINE_LABELS    200.0
+#define SHIFT_LEAST    (-3.0)
+#define SHIFT_STEP     0.25
 #define SHIFT_SPREAD   1.5
-#define TILT_SPREAD    0.5
+#define TILT_LEAST     (-6.0)
+#define TILT_STEP      0.8
+#define TILT_SPREAD    1.0
 #define START_WEIGHT   2.0 /* of the wide bell, in categories */
 #define BELIEF_LABELS  20.0
-#define PIECE_LABELS   15.0
-#define LABEL_RATE     0.004
-#define LABEL_EARLY    0.47
-#define LABEL_REQUESTS 600.0
+#define BELIEF_LEAST   1e-6f
+#define PIECE_PRIOR    2.0  /* expected wrong labels by which a piece's ratio leans on 1 at least, */
+#define PIECE_MORE     8.0  /* and so many more where others make the expectation, */
+#define PIECE_OTHERS   50.0 /* half of them at so many wrong labels of theirs */
+#define PIECE_LABELS   15.0 /* labels of a piece at least, unless it is PIECE_GROUPS wide */
+#define LABEL_EARLY    0.45
+#define LABEL_EARLIER  400.0 /* requests of a category */
+#define LABEL_SLOW     0.035
+#define LABEL_SLOWER   4000.0
+#define LABEL_POOL     0.12
+#define LABEL_POOLED   4000.0 /* requests of the cache */
+#define LABEL_LEAST    0.004
 #define LABEL_IMPORTED 0.3 /* requests of an imported curve that count as requests for the rate of labels */
 #define LABEL_MOST     0.5
-#define LATE_DOUBT     0.5
 #define LATE_START     8.0
+#define LATE_POWER     1.5
 #define HIT_FACTOR     0.85
 #define HIT_LEAST      0.01
 #define RELEVANT       1.5 /* times the budget: thresholds beyond that are looked at less */
-#define BELIEF_LEAST   1e-6f
 
 struct fit {
     unsigned low_bin, low; /* lowest bin and group that may be served */
@@ -63,6 +85,9 @@ struct fit {
     double log_odds[GROUPS], tilt[GROUPS];               /* L(s), (s - 0.8) / 0.2 */
     double expected[GROUPS];                             /* mean of p(wrong) over the beliefs */
     double ratio[GROUPS];                                /* observed / expected, shrunk */
+    double prior;                                        /* of ratios, in expected wrong labels */
+    double doubt[GROUPS];                                /* relative variance of the ratio of the group's piece */
+    bool piece[GROUPS];                                  /* the lowest group of a piece */
     double late;                                         /* what the pool has seen of drift, >= 1 */
     double mean[GROUPS], square[GROUPS], called[GROUPS]; /* moments of wrong answers from the top down */
 };
@@ -70,12 +95,12 @@ struct fit {
 static double shift_at(unsigned belief)
 {
     unsigned step = belief / RISK_TILTS;
-    return -3 + 0.25 * step;
+    return SHIFT_LEAST + SHIFT_STEP * step;
 }
 
 static double tilt_at(unsigned belief)
 {
-    return -2 + 0.4 * (belief % RISK_TILTS);
+    return TILT_LEAST + TILT_STEP * (belief % RISK_TILTS);
 }
 
 static double logit(double p)
@@ -117,11 +142,13 @@ void risk_pool_add(struct risk_pool *pool, const struct risk_state *state, doubl
     for (unsigned i = 0; i < RISK_BELIEFS; i++)
         pool->belief[i] += sign * (double)state->belief_weight * (double)state->belief[i];
     pool->weight += sign * (double)state->belief_weight;
+    pool->requests += sign * (double)state->stats.requests;
 }
 
 static void fade(struct risk_state *state)
 {
-    float requests = (float)exp(state->since / -FADE_REQUESTS), labels = (float)exp(state->since / -FADE_LABELS);
+    float requests = (float)exp(state->since / -FADE_REQUESTS),
+          labels = (float)exp(state->since / -fmin(FADE_MOST, FADE_LABELS + (double)state->stats.requests));
     state->window *= requests;
     for (unsigned bin = 0; bin < RISK_BINS; bin++) {
         state->seen[bin] *= requests;
@@ -238,22 +265,26 @@ static void believe(const struct fit *fit, const struct risk_pool *pool, struct 
 
 static void expect(struct fit *fit, const struct risk_pool *pool, const struct risk_state *state)
 {
-    double foretold = pool->expected + LATE_START;
-    fit->late = fmax(1, (pool->observed + LATE_START) / (foretold + LATE_DOUBT * sqrt(foretold)));
+    fit->late = pow(fmax(1, (pool->observed + LATE_START) / (pool->expected + LATE_START)), LATE_POWER);
     for (unsigned i = 0; i < RISK_BELIEFS; i++)
         if (state->belief[i] > BELIEF_LEAST)
             for (unsigned g = fit->low; g < GROUPS; g++)
                 fit->expected[g] += (double)state->belief[i] *
                                     look_up(pool->logistic, fit->log_odds[g] + shift_at(i) + tilt_at(i) * fit->tilt[g]);
     for (unsigned top = GROUPS; top > fit->low;) {
-        unsigned end = top - fit->low > PIECE_GROUPS ? top - PIECE_GROUPS : fit->low;
-        double expected = PIECE_LABELS, observed = PIECE_LABELS;
-        for (unsigned g = end; g < top; g++) {
-            expected += fit->labels[g] * fit->expected[g];
-            observed += fit->wrong[g];
+        double expected = fit->prior, observed = fit->prior, labels = 0;
+        unsigned end = top;
+        while (end > fit->low && top - end < PIECE_GROUPS && labels < PIECE_LABELS) {
+            end--;
+            labels += fit->labels[end];
+            expected += fit->labels[end] * fit->expected[end];
+            observed += fit->wrong[end];
         }
-        for (; top > end; top--)
+        fit->piece[end] = true;
+        for (; top > end; top--) {
             fit->ratio[top - 1] = fit->late * observed / expected;
+            fit->doubt[top - 1] = 1 / observed;
+        }
     }
 }
 
@@ -276,11 +307,13 @@ static void add_up(struct fit *fit, const struct risk_pool *pool, const struct r
 }
 
 /* Bins of a group share its wrong answers in proportion to their requests. */
-static void draw_bound(const struct fit *fit, struct risk_state *state)
+static void draw_bound(struct risk_curve *curve, const struct fit *fit)
 {
+    struct risk_state *state = &curve->state;
     double requests = (double)(state->stats.requests) + (double)state->experience;
-    double window = fmax(1, (double)state->window), noise = window / fmax(window, requests), highest = 0;
+    double window = fmax(1, (double)state->window), highest = 0;
     double z = Z_LATE + Z_EARLY / sqrt(1 + requests / Z_REQUESTS);
+    double pieces = 0, in_piece = 0; /* variance of the pieces above, wrong answers in this one */
     for (unsigned g = GROUPS; g-- > fit->low;) {
         bool top = g + 1 == GROUPS;
         double mean = top ? 0 : fit->mean[g + 1], variance = top ? 0 : fit->square[g + 1] - mean * mean;
@@ -289,11 +322,22 @@ static void draw_bound(const struct fit *fit, struct risk_state *state)
         unsigned bin = (g + 1) * GROUP_BINS < RISK_BINS ? (g + 1) * GROUP_BINS : RISK_BINS;
         while (bin-- > g * GROUP_BINS && bin >= fit->low_bin) {
             part += fit->seen[g] > 0 ? (double)state->seen[bin] / fit->seen[g] : 0;
-            double wrong = fmax(mean + part * more, called + part * fit->bad[g]);
-            double spread = fmax(0, variance + part * wider) + noise * wrong;
-            highest = fmax(highest, wrong + z * sqrt(spread));
-            state->estimate[bin] = (float)(wrong / window);
-            state->bound[bin] = (float)fmin(1, highest / window);
+            double wrong = fmax(mean + part * more, called + part * fit->bad[g]) / window;
+            double piece = in_piece + part * more;
+            double spread =
+                (fmax(0, variance + part * wider) + pieces + piece * piece * fit->doubt[g]) / window / window +
+                2 * wrong / fmax(requests, 1);
+            double own = requests * requests * spread;
+            double share = own > 0 ? sqrt(own / (own + fmax(0, curve->pool->spread))) : 0;
+            highest = fmax(highest, wrong + fmax(z, Z_POOL * share) * sqrt(spread));
+            state->estimate[bin] = (float)wrong;
+            state->bound[bin] = (float)fmin(1, highest);
+            curve->spreads[bin] = (float)own;
+        }
+        in_piece += more;
+        if (fit->piece[g]) {
+            pieces += in_piece * in_piece * fit->doubt[g];
+            in_piece = 0;
         }
     }
     for (unsigned bin = 0; bin < fit->low_bin; bin++)
@@ -302,7 +346,7 @@ static void draw_bound(const struct fit *fit, struct risk_state *state)
 
 /* What share of the requests of each bin is to be labelled until the next fit. */
 static void choose_labels(const struct fit *fit, const struct risk_settings *settings, double tau,
-                          struct risk_state *state)
+                          const struct risk_pool *pool, struct risk_state *state)
 {
     double value[RISK_BINS] = {0}, need = 0;
     double requests = (double)state->stats.requests + LABEL_IMPORTED * (double)state->experience;
@@ -315,8 +359,9 @@ static void choose_labels(const struct fit *fit, const struct risk_settings *set
         value[bin] = sqrt(p * (1 - p) + 1e-3) * (hit ? HIT_FACTOR : beyond < 1 ? beyond * beyond : 1);
         need += value[bin] * (double)state->seen[bin];
     }
-    double early = LABEL_REQUESTS / (requests + LABEL_REQUESTS);
-    double rate = fmin(LABEL_MOST, LABEL_RATE + LABEL_EARLY * early * early);
+    double early = LABEL_EARLIER / (requests + LABEL_EARLIER);
+    double own = LABEL_LEAST + LABEL_SLOW / (1 + requests / LABEL_SLOWER) + LABEL_EARLY * early * early;
+    double rate = fmin(LABEL_MOST, fmax(own, LABEL_POOL / (1 + fmax(0, pool->requests) / LABEL_POOLED)));
     double scale = need > 0 ? rate * (double)state->window / need : 1;
     double hits = scale;
     if (settings->audit > 0 && tau <= 1) {
@@ -343,14 +388,22 @@ void risk_fit(struct risk_curve *curve, const struct risk_settings *settings)
     double others[RISK_BINS];
     fit.low = fit.low_bin / GROUP_BINS;
     risk_pool_add(curve->pool, state, -1);
+    curve->pool->spread -= curve->spread;
     fade(state);
     fit_others(curve->pool, fit.low_bin, others);
+    double of_others = 0;
+    for (unsigned bin = fit.low_bin; bin < RISK_BINS; bin++)
+        of_others += fmax(0, curve->pool->wrong[bin]);
+    fit.prior = PIECE_PRIOR + PIECE_MORE * of_others / (of_others + PIECE_OTHERS);
     group(&fit, state, others);
     believe(&fit, curve->pool, state);
     risk_pool_add(curve->pool, state, 1);
     expect(&fit, curve->pool, state);
     add_up(&fit, curve->pool, state);
-    draw_bound(&fit, state);
+    draw_bound(curve, &fit);
     curve->tau_delta = -1;
-    choose_labels(&fit, settings, risk_threshold(curve, settings), state);
+    double tau = risk_threshold(curve, settings);
+    curve->spread = tau <= 1 ? (double)curve->spreads[risk_bin(tau)] : 0;
+    curve->pool->spread += curve->spread;
+    choose_labels(&fit, settings, tau, curve->pool, state);
 }

@@ -15,6 +15,7 @@
 #define RISK_BELIEFS     (RISK_SHIFTS * RISK_TILTS)
 #define RISK_TABLE       1024u /* steps of the tables of the logistic function, over -16 .. 16 */
 #define RISK_REBUILD_MIN 50u   /* requests between two fits, in the beginning */
+#define RISK_REBUILD_MAX 500u  /* and later at most */
 
 /* Sums of floats that only ever grow by 1 or shrink by a factor: exact enough, half the bytes, saved as they are. */
 struct risk_state {
@@ -37,6 +38,7 @@ struct risk_state {
 struct risk_pool {
     double labels[RISK_BINS], wrong[RISK_BINS]; /* of all curves */
     double belief[RISK_BELIEFS], weight;        /* sum of belief_weight * belief, and of belief_weight */
+    double requests, spread;                    /* of all curves: requests, sum of their spreads */
     double expected, observed;                  /* wrong labels lately, by the fits of their time and in truth */
     double start_belief[RISK_BELIEFS];          /* of a category when no other is known */
     float softplus[RISK_TABLE + 2], logistic[RISK_TABLE + 2];
@@ -45,6 +47,8 @@ struct risk_pool {
 struct risk_curve {
     struct risk_pool *pool;
     struct risk_state state;
+    float spreads[RISK_BINS]; /* variance of the wrong answers among all its requests, at each threshold */
+    double spread;            /* at the one in force at the last fit: its part of the pool's */
     double tau, tau_delta, tau_floor, tau_ceil; /* the last answer of risk_threshold; tau_delta negative: none */
 };
 

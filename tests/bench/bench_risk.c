@@ -8,12 +8,17 @@
  *   bench_risk each TSV FBIN ORDER FIRST SEEDS [NOISE]     the same, a line per seed
  *   bench_risk hindsight TSV FBIN FIRST SEEDS              second halves, random order: what thresholds per category
  *                                                          found by hindsight serve, over the best static one's share
+ *   bench_risk bounds TSV FBIN FIRST SEEDS [GUARDS [NAME]] all orders and budgets from a cold start, a line per run:
+ *                                                          is the bound kept on the whole stream and on its second
+ *                                                          half, and what is served beside the best static
+ *                                                          threshold in hindsight; GUARDS none (default), all or one
  *   bench_risk known RUNS                                  random curves whose truth is known: 18 shapes and budgets
  *
  * TSV and FBIN: clinc150.tsv and .fbin, or any set with its columns (category second, answer third, text fourth;
  * category `oos`: nothing is right). "wrong" is in units of the budget; "broken": streams that are above it as a whole
  * or in their second half. It checks nothing; test_risk asserts seeds 1-5.
  */
+#include "cache/guard/guard.h"
 #include "tests/cache/support_risk.h"
 #include <math.h>
 #include <stdio.h>
@@ -29,6 +34,7 @@ struct streams {
     struct stream_request *requests[SEEDS_MAX];
     bool each;
     double noise;
+    unsigned guards;
 };
 
 static void fail(const char *message)
@@ -63,7 +69,7 @@ static void load(char **files, enum stream_order order, struct streams *out)
         if (stream_order(&data, order, out->first + i, orders[i]) < 0)
             fail("no memory");
     }
-    if (stream_nearest(&data, (const uint32_t *const *)orders, out->n, out->requests, NULL) < 0)
+    if (play_nearest(&data, (const uint32_t *const *)orders, out->n, out->guards, out->requests) < 0)
         fail("no memory");
     for (uint32_t i = 0; i < out->n; i++)
         free(orders[i]);
@@ -223,6 +229,49 @@ static void known(uint32_t runs)
     }
 }
 
+static unsigned guards_of(const char *name)
+{
+    unsigned mask = strcmp(name, "all") == 0 ? GUARD_ALL : guard_find((struct quire_bytes){name, strlen(name)});
+    if (mask == 0 && strcmp(name, "none") != 0)
+        fail("guards are none, all, number, negation, literal, date or language");
+    return mask;
+}
+
+/* The rows of one order and budget: every run, then what is worst among them. */
+static void measure_bounds(const struct streams *s, double delta, const char *name, const char *order,
+                           const char *guards)
+{
+    double least = INFINITY, worst[2] = {0}, sum[5] = {0};
+    uint32_t broken = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const uint32_t n = s->rows, half = n - n / 2;
+        struct play_outcome o = play(s->requests[i], n, s->categories, delta, 0, s->first + i, NULL, NULL);
+        double whole = (o.wrong[0] + o.wrong[1]) / n, second = o.wrong[1] / half, all = o.served[0] + o.served[1];
+        double best = play_best_static(s->requests[i], n, delta), served = all / n;
+        double best_half = play_best_static(s->requests[i] + n / 2, half, delta), served_half = o.served[1] / half;
+        double ratio = best_half > 0 ? served_half / best_half : 1;
+        bool kept = whole <= delta && second <= delta;
+        if (s->each)
+            printf("| %s | %s | %s | %.0f %% | %u | %.2f %% | %.2f %% | %s | %.3f | %.2f | %.3f | %.2f | %.1f %% |\n",
+                   name, order, guards, 100 * delta, s->first + i, 100 * whole, 100 * second,
+                   kept ? "kept" : "**broken**", served, best > 0 ? served / best : 1, served_half, ratio,
+                   100 * o.labels / n);
+        broken += !kept;
+        worst[0] = fmax(worst[0], whole / delta);
+        worst[1] = fmax(worst[1], second / delta);
+        least = fmin(least, ratio);
+        const double add[] = {whole, second, served, served_half, ratio};
+        for (unsigned k = 0; k < 5; k++)
+            sum[k] += add[k] / s->n;
+    }
+    printf(
+        "| %s | %s | %s | %.0f %% | all %u | %.2f %% | %.2f %% | %u broken; worst %.2f, %.2f | %.3f | | %.3f | %.2f, "
+        "least %.2f | |\n",
+        name, order, guards, 100 * delta, s->n, 100 * sum[0], 100 * sum[1], broken, worst[0], worst[1], sum[2], sum[3],
+        sum[4], least);
+    fflush(stdout);
+}
+
 static enum stream_order order_of(const char *name)
 {
     static const char *const names[] = {"random", "bursty", "drifting"};
@@ -233,6 +282,19 @@ static enum stream_order order_of(const char *name)
     return STREAM_RANDOM;
 }
 
+static void bounds(char **files, uint32_t first, uint32_t seeds, const char *guards, const char *name)
+{
+    static const char *const orders[] = {"random", "bursty", "drifting"};
+    for (unsigned order = 0; order < 3; order++) {
+        struct streams s = {.n = seeds, .first = first, .each = true, .guards = guards_of(guards)};
+        load(files, order_of(orders[order]), &s);
+        for (size_t d = 0; d < sizeof deltas / sizeof *deltas; d++)
+            measure_bounds(&s, deltas[d], name, orders[order], guards);
+        for (uint32_t i = 0; i < s.n; i++)
+            free(s.requests[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct streams s = {0};
@@ -240,6 +302,9 @@ int main(int argc, char **argv)
     s.each = strcmp(mode, "each") == 0;
     if (argc == 3 && strcmp(mode, "known") == 0) {
         known((uint32_t)strtoul(argv[2], NULL, 10));
+    } else if (argc >= 6 && argc <= 8 && strcmp(mode, "bounds") == 0) {
+        bounds(argv + 2, (uint32_t)strtoul(argv[4], NULL, 10), (uint32_t)strtoul(argv[5], NULL, 10),
+               argc > 6 ? argv[6] : "none", argc > 7 ? argv[7] : argv[2]);
     } else if (argc == 6 && strcmp(mode, "hindsight") == 0) {
         s.first = (uint32_t)strtoul(argv[4], NULL, 10);
         s.n = (uint32_t)strtoul(argv[5], NULL, 10);
@@ -253,7 +318,9 @@ int main(int argc, char **argv)
         for (size_t d = 0; d < sizeof deltas / sizeof *deltas; d++)
             measure(&s, deltas[d]);
     } else {
-        fail("bench_risk stream|each TSV FBIN ORDER FIRST SEEDS [NOISE] | hindsight TSV FBIN FIRST SEEDS | known RUNS");
+        fail("bench_risk stream|each TSV FBIN ORDER FIRST SEEDS [NOISE] | hindsight TSV FBIN FIRST SEEDS | bounds TSV "
+             "FBIN "
+             "FIRST SEEDS [GUARDS [NAME]] | known RUNS");
     }
     for (uint32_t i = 0; i < s.n; i++)
         free(s.requests[i]);

@@ -6,7 +6,10 @@
  * does is counted in `faults`.
  */
 #include "tests/cache/support_risk.h"
+#include "cache/guard/guard.h"
+#include "index/kernels/kernels.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 double play_uniform(struct random *random)
@@ -71,6 +74,104 @@ double play_best_static(const struct stream_request *requests, uint32_t n, doubl
             best = fmax(best, served);
     }
     return best / n;
+}
+
+/* ---- guards ---- */
+
+struct guarded {
+    const struct stream_data *data;
+    unsigned mask;
+    uint8_t (*features)[GUARD_BYTES]; /* of each row, and how many bytes */
+    uint32_t *bytes, *members;
+    uint32_t *places; /* places[o * rows + row]: where the row stands in order o */
+    float *products;
+    uint8_t *verdicts; /* of the guards on a row and each member, once one of the orders has asked: 1 yes, 2 no */
+};
+
+static int guarded_init(struct guarded *g, const uint32_t *const *orders, uint32_t n_orders)
+{
+    struct guard_tables *tables = NULL;
+    const size_t rows = g->data->rows;
+    g->features = calloc(rows, sizeof *g->features);
+    g->bytes = calloc(rows, sizeof *g->bytes);
+    g->places = calloc(rows * n_orders, sizeof *g->places);
+    g->members = calloc(rows, sizeof *g->members);
+    g->products = calloc(rows, sizeof *g->products);
+    g->verdicts = calloc(rows, sizeof *g->verdicts);
+    if (!g->features || !g->bytes || !g->places || !g->members || !g->products || !g->verdicts ||
+        guard_tables_load(NULL, &tables, NULL) < 0)
+        return QUIRE_ENOMEM;
+    for (size_t i = 0; i < rows; i++)
+        g->bytes[i] =
+            guard_features(tables, (struct quire_bytes){g->data->texts[i], strlen(g->data->texts[i])}, g->features[i]);
+    guard_tables_free(tables);
+    for (size_t o = 0; o < n_orders; o++)
+        for (uint32_t i = 0; i < rows; i++)
+            g->places[o * rows + orders[o][i]] = i;
+    return 0;
+}
+
+static void guarded_free(struct guarded *g)
+{
+    free(g->features);
+    free(g->bytes);
+    free(g->places);
+    free(g->members);
+    free(g->products);
+    free(g->verdicts);
+}
+
+static bool guarded_agree(const struct guarded *g, uint32_t row, uint32_t member)
+{
+    uint32_t other = g->members[member];
+    enum guard_kind kind;
+    if (!g->verdicts[member])
+        g->verdicts[member] =
+            guard_agree(g->features[row], g->bytes[row], g->features[other], g->bytes[other], g->mask, &kind, NULL) ? 1
+                                                                                                                    : 2;
+    return g->verdicts[member] == 1;
+}
+
+/* The same rule as stream_nearest's, over those members that came earlier and that the guards let through. */
+static void guarded_find(const struct guarded *g, const uint32_t *place, uint32_t row, uint32_t count,
+                         struct stream_request *requests)
+{
+    const struct stream_data *data = g->data;
+    struct stream_request request = {.category = data->category[row], .similarity = -1};
+    uint32_t best = row;
+    for (uint32_t i = 0; i < count; i++)
+        if (g->products[i] > request.similarity && place[g->members[i]] < place[row] && guarded_agree(g, row, i)) {
+            request.similarity = g->products[i];
+            best = g->members[i];
+        }
+    request.similarity = fminf(request.similarity, 1);
+    request.right = best != row && data->answer[row] != STREAM_NO_ANSWER && data->answer[best] == data->answer[row];
+    requests[place[row]] = request;
+}
+
+int play_nearest(const struct stream_data *data, const uint32_t *const *orders, uint32_t n_orders, unsigned mask,
+                 struct stream_request *const *requests)
+{
+    struct guarded g = {.data = data, .mask = mask};
+    const float *floats = data->vectors.data;
+    const size_t dim = data->vectors.dim;
+    int rc = mask ? guarded_init(&g, orders, n_orders) : stream_nearest(data, orders, n_orders, requests, NULL);
+    for (uint32_t category = 0; rc == 0 && mask && category < data->n_categories; category++) {
+        uint32_t count = 0;
+        for (uint32_t row = 0; row < data->rows; row++)
+            if (data->category[row] == category)
+                g.members[count++] = row;
+        for (uint32_t k = 0; k < count; k++) {
+            uint32_t row = g.members[k];
+            memset(g.verdicts, 0, count);
+            for (uint32_t i = 0; i < count; i++)
+                g.products[i] = kernels()->f32_dot(floats + row * dim, floats + g.members[i] * dim, dim);
+            for (size_t o = 0; o < n_orders; o++)
+                guarded_find(&g, g.places + o * data->rows, row, count, requests[o]);
+        }
+    }
+    guarded_free(&g);
+    return rc;
 }
 
 void play_make_stream(struct random *random, uint32_t categories, uint32_t n, struct stream_request *out)

@@ -24,6 +24,9 @@ struct risk_settings play_settings(double delta);
 /* Plays n requests against curves[category]; every label is flipped with probability `noise`. */
 struct play_outcome play_stream(struct risk_curve *const *curves, const struct stream_request *requests, uint32_t n,
                                 double delta, double noise, uint64_t seed);
+/* As stream_nearest, for a cache whose guards are those of `mask`: the nearest earlier row that they let through. */
+int play_nearest(const struct stream_data *data, const uint32_t *const *orders, uint32_t n_orders, unsigned mask,
+                 struct stream_request *const *requests);
 /* The largest share of the requests that one threshold serves with at most delta * n wrong, found by hindsight. */
 double play_best_static(const struct stream_request *requests, uint32_t n, double delta);
 /* A stream with random curves of right and wrong: some with a floor, one category in twelve where nothing is right. */
