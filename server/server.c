@@ -18,12 +18,14 @@
 #include "server/cache/cache_call.h"
 #include "server/call/data.h"
 #include "server/call/fair.h"
+#include "server/call/key_values.h"
 #include "server/call/slice.h"
 #include "server/command_rows.h"
 #include "server/commands/command.h"
 #include "server/commands/latency.h"
 #include "server/commands/modules.h"
 #include "server/device/device.h"
+#include "server/document/backfill.h"
 #include "server/document/cursors.h"
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
@@ -43,7 +45,8 @@
 enum { ALIVE_MS = 2000 }; /* a lane that has not turned for so long hangs */
 
 /* What runs on lanes besides requests. */
-static const struct lane_hook *const hooks[] = {&slice_hook, &cache_waits_hook, &device_hook, &metrics_hook};
+static const struct lane_hook *const hooks[] = {&slice_hook, &cache_waits_hook, &device_hook, &metrics_hook,
+                                                &values_hook};
 
 static void make_run_id(struct server *s)
 {
@@ -199,6 +202,8 @@ int server_create(struct config *config, struct log *log, struct server **out, s
         rc = data_load(&s->service, err);
     if (rc == 0)
         rc = device_start(&s->service, err);
+    if (rc == 0)
+        backfill_resume(&s->service);
     if (rc == 0)
         rc = start_lanes(s, err);
     if (rc == 0)

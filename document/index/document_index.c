@@ -5,6 +5,9 @@
  * a search sees a document once. What cannot be put in for lack of memory leaves no trace, counts as a failure, and
  * the old document goes all the same: an answer out of an old version would be wrong.
  *
+ * A document whose vectors are nowhere else (document_view.is_kept) is held where it cannot be found: it has a number
+ * and its vectors, and is in no set.
+ *
  * A number is never given twice: 2^32 versions of documents can be written before the index must be made anew, which a
  * restart does.
  */
@@ -229,6 +232,7 @@ static void drop_document(struct document_index *x, struct document *d)
     struct numbered *number = &x->by_id[place_of_id(x, d->id)];
     assert(number->document == d);
     fields_remove(x->fields, d->id);
+    x->n_held -= d->is_held;
     number->document = NULL;
     x->bytes -= sizeof *d + d->key_bytes;
     free(d);
@@ -280,9 +284,11 @@ static int put_vectors(struct document_index *x, const struct record *record, co
     for (uint32_t i = 0; i < record->schema->n_fields && rc == 0; i++) {
         const struct record_field *f = &record->fields[i];
         if (x->vectors[i] && f->n_values > 0) {
-            struct vectors_put put = {
-                .key = d->key, .key_bytes = d->key_bytes, .old_id = old_id, .id = d->id, .vector = f->values[0].text};
-            rc = vectors_put(x->vectors[i], &put, err);
+            struct vectors_put put = {.key = d->key, .key_bytes = d->key_bytes, .old_id = old_id, .id = d->id};
+            rc = f->values[0].is_kept ? vectors_put(x->vectors[i], &put, err) : QUIRE_ENOTFOUND;
+            put.vector = f->values[0].text;
+            if (rc == QUIRE_ENOTFOUND && put.vector)
+                rc = vectors_put(x->vectors[i], &put, err);
         } else if (x->vectors[i] && old_id != VECTORS_NO_ID) {
             rc = vectors_remove(x->vectors[i], d->key, d->key_bytes, old_id, &lsn, err);
         }
@@ -290,13 +296,21 @@ static int put_vectors(struct document_index *x, const struct record *record, co
     return rc;
 }
 
-static void remove_vectors(struct document_index *x, const struct document *d)
+/* But for those that are only here; view NULL: all. Whether any is left. */
+static bool remove_vectors(struct document_index *x, const struct document *d, const struct document_view *view)
 {
     const struct schema *schema = document_index_schema(x);
     uint64_t lsn;
-    for (uint32_t i = 0; i < schema->n_fields; i++)
-        if (x->vectors[i])
+    bool keeps = false;
+    for (uint32_t i = 0; i < schema->n_fields; i++) {
+        if (!x->vectors[i])
+            continue;
+        if (view && record_is_kept(view, &schema->fields[i]))
+            keeps = keeps || vectors_have(x->vectors[i], d->id);
+        else
             vectors_remove(x->vectors[i], d->key, d->key_bytes, d->id, &lsn, NULL);
+    }
+    return keeps;
 }
 
 /* A document with a number of its own, in no table yet, which have room for it; NULL without memory, or where all
@@ -310,33 +324,20 @@ static struct document *make(struct document_index *x, const void *key, uint32_t
     if (!d)
         return NULL;
     d->id = x->next_id++; /* used up, whatever comes: who keeps fields may have seen it */
-    d->key_bytes = key_bytes;
+    d->key_bytes = (uint16_t)key_bytes;
+    d->is_held = false;
     if (key_bytes > 0)
         memcpy(d->key, key, key_bytes);
     return d;
 }
 
-/* Puts the record in, in place of the document that was there under the key (NULL: none). */
-static int replace(struct document_index *x, const struct record *record, const void *key, uint32_t key_bytes,
-                   uint64_t hash, struct quire_error *err)
+/* A document is in the tables, in place of what was there under the key. */
+static void take_place(struct document_index *x, struct document *d, uint64_t hash)
 {
-    struct document_place *place = find(x, key, key_bytes, hash);
-    uint32_t old_id = place ? place->document->id : VECTORS_NO_ID;
-    struct document *d = make(x, key, key_bytes);
-    if (!d)
-        return error_set(err, QUIRE_ENOMEM, "no memory, or no number, for another document in an index");
-    int rc = fields_add(x->fields, d->id, record, err);
-    if (rc == 0 && (rc = put_vectors(x, record, d, old_id, err)) < 0) {
-        remove_vectors(x, d);
-        fields_remove(x->fields, d->id);
-    }
-    if (rc < 0) {
-        free(d);
-        return rc;
-    }
     x->by_id[x->n_by_id++] = (struct numbered){d, d->id};
     x->bytes += sizeof *d + d->key_bytes;
-    place = find(x, key, key_bytes, hash); /* which reserving may have moved */
+    x->n_held += d->is_held;
+    struct document_place *place = find(x, d->key, d->key_bytes, hash); /* which reserving may have moved */
     if (place) {
         drop_document(x, place->document);
         place->document = d;
@@ -345,16 +346,80 @@ static int replace(struct document_index *x, const struct record *record, const 
     }
     sweep(x);
     fields_purge(x->fields); /* a slice */
-    return 0;
+}
+
+/* Puts the record in, in place of the document that was there under the key. */
+static int replace(struct document_index *x, const struct record *record, const struct document_view *view,
+                   const void *key, uint32_t key_bytes, uint64_t hash, struct quire_error *err)
+{
+    struct document_place *place = find(x, key, key_bytes, hash);
+    uint32_t old_id = place ? place->document->id : VECTORS_NO_ID;
+    struct document *d = make(x, key, key_bytes);
+    if (!d)
+        return error_set(err, QUIRE_ENOMEM, "no memory, or no number, for another document in an index");
+    int rc = fields_add(x->fields, d->id, record, err);
+    if (rc == 0 && (rc = put_vectors(x, record, d, old_id, err)) < 0) {
+        fields_remove(x->fields, d->id);
+        d->is_held = remove_vectors(x, d, view); /* what had the new number already, and is only here */
+    }
+    if (rc == 0 || d->is_held)
+        take_place(x, d, hash);
+    else
+        free(d);
+    return rc;
 }
 
 static void remove_place(struct document_index *x, struct document_place *place)
 {
     struct document *d = place->document;
-    remove_vectors(x, d);
+    remove_vectors(x, d, NULL);
     document_table_remove(&x->by_key, place);
     drop_document(x, d);
     sweep(x);
+}
+
+/* A document that could not be put in: what only the index has of its vectors stays, and all else goes. At start, when
+ * its rows are still to be claimed, they are. */
+static void hold(struct document_index *x, const struct document_view *view, const void *key, uint32_t key_bytes,
+                 uint64_t hash)
+{
+    const struct schema *schema = document_index_schema(x);
+    struct document_place *place = find(x, key, key_bytes, hash);
+    struct document *d = place ? place->document : NULL;
+    bool keeps = false;
+    for (uint32_t i = 0; i < schema->n_fields && !keeps; i++)
+        keeps = x->vectors[i] && record_is_kept(view, &schema->fields[i]);
+    if (!keeps) {
+        if (place)
+            remove_place(x, place);
+        return;
+    }
+    if (!d && (d = make(x, key, key_bytes))) {
+        for (uint32_t i = 0; i < schema->n_fields; i++) {
+            struct vectors_put put = {.key = key, .key_bytes = key_bytes, .old_id = VECTORS_NO_ID, .id = d->id};
+            if (x->vectors[i] && record_is_kept(view, &schema->fields[i]))
+                vectors_put(x->vectors[i], &put, NULL);
+        }
+        d->is_held = remove_vectors(x, d, view);
+        if (d->is_held)
+            take_place(x, d, hash);
+        else
+            free(d);
+        return;
+    }
+    if (!d) {
+        struct quire_error err;
+        error_set(&err, QUIRE_ENOMEM, "no memory for the documents of index %.64s", x->name);
+        document_index_damaged(x, &err); /* its vectors stay where they are until the next start */
+        return;
+    }
+    fields_remove(x->fields, d->id);
+    if (!remove_vectors(x, d, view)) {
+        remove_place(x, place);
+    } else if (!d->is_held) {
+        d->is_held = true;
+        x->n_held++;
+    }
 }
 
 void document_index_put(struct document_index *x, const void *key, uint32_t key_bytes, const struct document_view *view,
@@ -364,15 +429,16 @@ void document_index_put(struct document_index *x, const void *key, uint32_t key_
     struct record record;
     uint64_t hash = XXH3_64bits_withSeed(key, key_bytes, x->seed), began_us = clock_us();
     pthread_rwlock_wrlock(&x->lock);
-    struct document_place *place = find(x, key, key_bytes, hash);
-    if (!anew || !place) {
+    if (!anew || !find(x, key, key_bytes, hash)) {
         int rc = record_read(&x->reader, view, &record, &err);
         if (rc == 0)
-            rc = replace(x, &record, key, key_bytes, hash, &err);
-        if (rc < 0) {
+            rc = replace(x, &record, view, key, key_bytes, hash, &err);
+        if (rc == QUIRE_ENOTFOUND)
+            atomic_store_explicit(&x->lacks, true, memory_order_relaxed);
+        else if (rc < 0)
             note_failure(x, key, key_bytes, &err);
-            if ((place = find(x, key, key_bytes, hash)))
-                remove_place(x, place);
+        if (rc < 0) {
+            hold(x, view, key, key_bytes, hash);
         }
         note_memory(x);
         x->indexing_us += clock_us() - began_us;
@@ -402,6 +468,20 @@ void document_index_remove(struct document_index *x, const void *key, uint32_t k
     pthread_rwlock_unlock(&x->lock);
 }
 
+struct vectors *document_index_vectors(struct document_index *x, const void *key, uint32_t key_bytes,
+                                       const struct schema_field *field, uint32_t *id)
+{
+    struct vectors *vectors = NULL;
+    pthread_rwlock_rdlock(&x->lock);
+    const struct document_place *place = find(x, key, key_bytes, XXH3_64bits_withSeed(key, key_bytes, x->seed));
+    if (place && x->vectors[field->index] && vectors_have(x->vectors[field->index], place->document->id)) {
+        *id = place->document->id;
+        vectors = vectors_ref(x->vectors[field->index]);
+    }
+    pthread_rwlock_unlock(&x->lock);
+    return vectors;
+}
+
 bool document_index_key(struct document_index *x, uint32_t id, uint8_t *key, uint32_t *key_bytes)
 {
     pthread_rwlock_rdlock(&x->lock);
@@ -424,11 +504,12 @@ uint32_t document_index_keys(struct document_index *x, uint32_t from, uint8_t *o
         const struct document *d = x->by_id[at].document;
         if (!d)
             continue;
-        if (used + sizeof d->key_bytes + d->key_bytes > bytes)
+        const uint32_t length = d->key_bytes;
+        if (used + sizeof length + length > bytes)
             break;
-        memcpy(out + used, &d->key_bytes, sizeof d->key_bytes);
-        memcpy(out + used + sizeof d->key_bytes, d->key, d->key_bytes);
-        used += sizeof d->key_bytes + d->key_bytes;
+        memcpy(out + used, &length, sizeof length);
+        memcpy(out + used + sizeof length, d->key, length);
+        used += sizeof length + length;
     }
     *n_bytes = used;
     uint32_t next = at < x->n_by_id ? x->by_id[at].id : 0;
@@ -461,13 +542,18 @@ void document_index_find_keys(struct document_index *x, const struct schema_word
     for (uint32_t i = 0; i < n; i++) {
         const struct document_place *place =
             find(x, keys[i].data, keys[i].bytes, XXH3_64bits_withSeed(keys[i].data, keys[i].bytes, x->seed));
-        if (place)
+        if (place && !place->document->is_held)
             roaring_bitmap_add(ids, place->document->id);
     }
     pthread_rwlock_unlock(&x->lock);
 }
 
 /* ---- what it says of itself -------------------------------------------------------------------------------------- */
+
+bool document_index_lacks(const struct document_index *x)
+{
+    return atomic_load_explicit(&x->lacks, memory_order_relaxed);
+}
 
 bool document_index_is_dropped(const struct document_index *x)
 {
@@ -490,7 +576,7 @@ void document_index_get_stats(struct document_index *x, struct document_index_st
     uint32_t filled = atomic_load_explicit(&x->filled_millionths, memory_order_relaxed);
     memset(out, 0, sizeof *out);
     pthread_rwlock_rdlock(&x->lock);
-    out->documents = x->by_key.n;
+    out->documents = x->by_key.n - x->n_held;
     out->max_id = x->next_id - 1;
     out->failures = x->failures;
     out->indexing_us = x->indexing_us;

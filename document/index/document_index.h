@@ -33,17 +33,24 @@ int document_index_available(struct document_index *index, struct quire_error *e
 
 /* The document of a key is now this: in it, in place of what was there under the key; or, where a field holds what its
  * type does not take, out of it, and counted. Under the lock of the key's shard. `anew`: a document that is in already
- * stays as it is (back-fill). */
+ * stays as it is (back-fill).
+ * Vectors that the document's keeper has not (document_view.is_kept) stay with the index, whatever becomes of the rest:
+ * one that is out of it for another field is held, and not found. */
 void document_index_put(struct document_index *index, const void *key, uint32_t key_bytes,
                         const struct document_view *view, bool anew);
 /* 0, or why vectors cannot be taken now. */
 int document_index_admit(struct document_index *index, struct quire_error *err);
 void document_index_remove(struct document_index *index, const void *key, uint32_t key_bytes);
 
+/* The vector that the index has of a document's field: the field's vectors, a reference, and the document's id there.
+ * NULL: none. */
+struct vectors *document_index_vectors(struct document_index *index, const void *key, uint32_t key_bytes,
+                                       const struct schema_field *field, uint32_t *id);
+
 /* The key of a document: into a buffer of QUIRE_KEY_BYTES_MAX bytes; false: it is no longer there. */
 bool document_index_key(struct document_index *index, uint32_t id, uint8_t *key, uint32_t *key_bytes);
-/* Every document's key, in the order of ids, from id `from` on (0 at first): as many as fit in `bytes`, each with its
- * length in four bytes before it. Returns the id to go on from; 0: that was all. */
+/* Every document's key, held ones included, in the order of ids, from id `from` on (0 at first): as many as fit in
+ * `bytes`, each with its length in four bytes before it. Returns the id to go on from; 0: that was all. */
 uint32_t document_index_keys(struct document_index *index, uint32_t from, uint8_t *out, size_t bytes, size_t *n_bytes);
 
 /* The number in a NUMERIC field, of several the first; false: it has none. For sorting without looking at documents. */
@@ -69,6 +76,8 @@ void document_index_get_stats(struct document_index *index, struct document_inde
 void document_index_used(struct document_index *index); /* a search has begun */
 /* How far the back-fill is; 1: it has ended. */
 void document_index_filled(struct document_index *index, double share);
+/* Whether a document could not be put in, since its vector is neither its keeper's nor here: a back-fill reads it. */
+bool document_index_lacks(const struct document_index *index);
 /* Whether it is in no list any more: nobody can ask for it. */
 bool document_index_is_dropped(const struct document_index *index);
 

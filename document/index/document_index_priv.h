@@ -8,7 +8,9 @@
 
 /* A document that is in the index. */
 struct document {
-    uint32_t id, key_bytes;
+    uint32_t id;
+    uint16_t key_bytes;
+    bool is_held; /* it is not to be found, but vectors are kept for it (document_index_put) */
     uint8_t key[];
 };
 struct document_place {
@@ -59,6 +61,8 @@ struct document_index {
     struct fields *fields;
     struct vectors **vectors; /* by number of field; NULL: no vector field */
     struct document_table by_key;
+    uint32_t n_held;        /* of by_key */
+    atomic_bool is_leaving; /* it is being dropped, and takes no value from its keeper any more */
     struct numbered *by_id; /* ascending; swept when most are gone */
     uint32_t n_by_id, capacity, next_id;
     uint64_t seed;           /* of hashes of keys */
@@ -71,6 +75,7 @@ struct document_index {
     char error[DOCUMENT_ERROR_BYTES], error_key[DOCUMENT_ERROR_BYTES];
     _Atomic uint64_t uses;
     atomic_bool dropped;
+    atomic_bool lacks; /* a document whose vector another index has, since its keeper could not give it */
     _Atomic uint32_t filled_millionths;
 };
 

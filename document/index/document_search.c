@@ -325,9 +325,18 @@ static int start_vectors(struct document_work *w, const struct query_node *node,
 {
     struct document_search *s = w->search;
     struct vectors *vectors = s->index->vectors[node->field->index];
+    roaring_bitmap_t *living = NULL;
     if (!vectors)
         return error_set(&s->error, QUIRE_EINVALID, "field `%s` holds no vectors that can be searched",
                          node->field->name);
+    if (!allowed && s->index->n_held > 0) {
+        const struct query_node all = {.kind = QUERY_ALL};
+        struct fields_request request = request_of(w, &all);
+        int rc = fields_eval(s->index->fields, &request, &living, &s->error);
+        if (rc < 0)
+            return rc;
+        allowed = living;
+    }
     w->vectors = (struct vectors_search){.vectors = vectors,
                                          .query = node->vector,
                                          .allowed = allowed,
@@ -338,7 +347,10 @@ static int start_vectors(struct document_work *w, const struct query_node *node,
                                          .priority = s->priority,
                                          .done = done,
                                          .owner = w};
-    return vectors_search_start(s->searcher, &w->vectors, &s->error);
+    int rc = vectors_search_start(s->searcher, &w->vectors, &s->error);
+    if (living)
+        roaring_bitmap_free(living);
+    return rc;
 }
 
 /* ---- the tree is decided ----------------------------------------------------------------------------------------- */

@@ -57,6 +57,29 @@ int documents_begun(struct documents *documents, struct quire_error *err);
 /* Under the lock of the key's shard. Cheap where no index follows the key. */
 void documents_changed(struct documents *documents, const void *key, uint32_t key_bytes,
                        const struct document_view *view);
+/* Behind documents_changed, or a back-fill: calls `take` for each field of a hash whose value the indexes have from now
+ * on and give back bit for bit (documents_value): its keeper need not have it any more. */
+void documents_each_held(struct documents *documents, const void *key, uint32_t key_bytes,
+                         const struct document_view *view,
+                         void (*take)(void *context, const char *field, uint32_t bytes), void *context);
+/* A value of a hash's field that indexes keep. */
+struct documents_wanted {
+    const void *key;
+    uint32_t key_bytes;
+    const char *field;
+    uint32_t field_bytes;
+    uint32_t value_bytes;
+    const struct document_index *except; /* not this one's; NULL: any's */
+};
+/* Where it is: *id of the document in it; a reference. NULL: nowhere. */
+struct vectors *documents_value(struct documents *documents, const struct documents_wanted *wanted, uint32_t *id);
+/* Whether an index that follows the key would need the bytes of such a field when the document changes, since it does
+ * not have them, or takes them for no vector. */
+bool documents_lack(struct documents *documents, const void *key, uint32_t key_bytes, const char *field,
+                    uint32_t field_bytes);
+/* Before an index is dropped: it takes over no value any more; false: again. Its documents are to be gone through
+ * then. */
+void documents_leave(struct document_index *index, bool leaving);
 /* Around the frame of the journal that holds a document and its vectors, and around document_index_put of others: rows
  * of a collection come and go in the order of the numbers of their frames. One thread at a time. */
 void documents_write_begin(struct documents *documents);

@@ -352,7 +352,7 @@ int documents_begun(struct documents *d, struct quire_error *err)
     int rc = 0;
     for (uint32_t i = 0; i < d->n; i++)
         for (uint32_t j = 0; j < document_index_schema(d->indexes[i])->n_fields && rc == 0; j++)
-            if (d->indexes[i]->vectors[j])
+            if (d->indexes[i]->vectors[j] && document_index_available(d->indexes[i], NULL) == 0)
                 rc = vectors_loaded(d->indexes[i]->vectors[j], NULL, err);
     return rc;
 }

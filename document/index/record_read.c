@@ -97,26 +97,33 @@ static bool is_finite(enum schema_element element, const uint8_t *at)
 }
 
 static int read_blob(struct record_reading *r, const struct schema_field *f, struct record_field *field,
-                     struct schema_word blob)
+                     struct schema_word blob, bool is_kept)
 {
     size_t element_bytes = schema_element_bytes(f->vector.element), bytes = f->vector.dim * element_bytes;
     if (blob.bytes != bytes)
         return error_set(r->err, QUIRE_EDIM, "Could not add vector with blob size %u (expected size %zu)", blob.bytes,
                          bytes);
-    for (size_t at = 0; at < bytes; at += element_bytes)
+    for (size_t at = 0; blob.data && at < bytes; at += element_bytes)
         if (!is_finite(f->vector.element, (const uint8_t *)blob.data + at))
             return bad(r, f, "the vector holds NaN or infinity");
     struct record_value *value = record_values(r, field, 1);
-    char *copy = arena_take(r->arena, bytes);
-    if (!value || !copy)
+    char *copy = value && blob.data ? arena_take(r->arena, bytes) : NULL;
+    if (!value || (blob.data && !copy))
         return no_memory(r);
-    memcpy(copy, blob.data, bytes);
+    if (copy)
+        memcpy(copy, blob.data, bytes);
     value->text = copy;
     value->bytes = (uint32_t)bytes;
+    value->is_kept = is_kept;
     return 0;
 }
 
 /* ---- hashes ------------------------------------------------------------------------------------------------------ */
+
+bool record_is_kept(const struct document_view *view, const struct schema_field *f)
+{
+    return view->is_kept && view->is_kept(view->context, f->identifier, f->identifier_bytes);
+}
 
 static int read_hash_field(struct record_reading *r, const struct schema_field *f, struct record_field *field)
 {
@@ -124,7 +131,9 @@ static int read_hash_field(struct record_reading *r, const struct schema_field *
     if (!r->view->field(r->view->context, f->identifier, f->identifier_bytes, &word))
         return 0;
     if (f->type == SCHEMA_VECTOR)
-        return read_blob(r, f, field, word);
+        return read_blob(r, f, field, word, record_is_kept(r->view, f));
+    if (!word.data && word.bytes > 0)
+        return bad(r, f, "it is a vector of another index, and not here"); /* documents_lack */
     struct record_value *value = record_values(r, field, 1);
     if (!value)
         return no_memory(r);
@@ -153,7 +162,8 @@ static double score_of(const struct record_reading *r)
     struct schema_word word;
     double score = r->schema->score;
     const char *name = r->schema->score_field;
-    if (name && r->view->source == SCHEMA_HASH && r->view->field(r->view->context, name, (uint32_t)strlen(name), &word))
+    if (name && r->view->source == SCHEMA_HASH &&
+        r->view->field(r->view->context, name, (uint32_t)strlen(name), &word) && word.data)
         record_number(word.data, word.bytes, &score);
     return score >= 0 && score <= 1 ? score : r->schema->score;
 }
@@ -163,7 +173,7 @@ static int read_language(struct record_reading *r, struct record *out)
     struct schema_word word;
     const char *name = r->schema->language_field;
     if (!name || r->view->source != SCHEMA_HASH ||
-        !r->view->field(r->view->context, name, (uint32_t)strlen(name), &word))
+        !r->view->field(r->view->context, name, (uint32_t)strlen(name), &word) || !word.data)
         return 0;
     char *copy = arena_take(r->arena, word.bytes + (size_t)1);
     if (!copy)

@@ -11,8 +11,10 @@
 /* A document in its keeper's memory: a hash, or JSON text. Valid during the call it is given to. */
 struct document_view {
     enum schema_source source;
-    /* HASH: the value of a field; false where there is none. */
+    /* HASH: the value of a field; false where there is none. data NULL: it is kept by indexes alone. */
     bool (*field)(const void *context, const char *name, uint32_t bytes, struct schema_word *value);
+    /* HASH: whether indexes keep the value of a field, wherever a copy is. NULL: of none. */
+    bool (*is_kept)(const void *context, const char *name, uint32_t bytes);
     const void *context;
     const char *json; /* JSON */
     uint32_t json_bytes;
@@ -35,6 +37,9 @@ void record_reader_fini(struct record_reader *reader); /* of a zeroed one, too *
  * does not take; the document is not to be found then, and err says why. QUIRE_ENOMEM. */
 int record_read(struct record_reader *reader, const struct document_view *view, struct record *out,
                 struct quire_error *err);
+
+/* Whether indexes keep the value of the field. */
+bool record_is_kept(const struct document_view *view, const struct schema_field *field);
 
 /* Whether a string is a number as documents write them: a decimal fraction, inf or -inf; not NaN, no blanks. */
 bool record_number(const char *text, size_t bytes, double *out);

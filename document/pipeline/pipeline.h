@@ -73,6 +73,11 @@ struct pipeline_binding {
 /* QUIRE_EINVALID: a field that no step before loads or makes, named; ELIMIT, ENOMEM. Once per pipeline. */
 int pipeline_bind(struct pipeline *pipeline, const struct pipeline_binding *binding, struct quire_error *err);
 
+/* Which fields of documents a bound pipeline may load: the identifier of each in the schema, or its name. A LOAD of all
+ * fields sets *all. */
+void pipeline_each_field(const struct pipeline *pipeline, void (*visit)(void *context, struct schema_word field),
+                         void *context, bool *all);
+
 /* ---- where rows come from ---------------------------------------------------------------------------------------- */
 
 enum pipeline_origin {

@@ -343,3 +343,20 @@ int pipeline_bind(struct pipeline *pipeline, const struct pipeline_binding *bind
     pipeline->bound = rc == 0;
     return rc;
 }
+
+void pipeline_each_field(const struct pipeline *pipeline, void (*visit)(void *context, struct schema_word field),
+                         void *context, bool *all)
+{
+    const struct pipeline_table *table = &pipeline->tables[0];
+    assert(pipeline->bound);
+    *all = false;
+    for (uint32_t i = 0; i < pipeline->n_steps; i++)
+        *all = *all || pipeline->steps[i].kind == STEP_ALL;
+    for (uint32_t i = 0; i < table->n; i++) {
+        const struct pipeline_wanted *wanted = &table->columns[i].wanted;
+        if (wanted->origin != PIPELINE_FIELD)
+            continue;
+        visit(context, wanted->field ? (struct schema_word){wanted->field->identifier, wanted->field->identifier_bytes}
+                                     : (struct schema_word){wanted->name, wanted->name_bytes});
+    }
+}

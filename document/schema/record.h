@@ -12,8 +12,9 @@
 /* One value. TEXT, TAG: text. NUMERIC: number. GEO: longitude in number, latitude in latitude. VECTOR: text holds the
  * elements, dim of the field's type. */
 struct record_value {
-    const char *text;
+    const char *text; /* of a vector that is kept: NULL, where its bytes are not here */
     uint32_t bytes;
+    bool is_kept; /* a vector that indexes have, and its document has not: it is what it was */
     double number, latitude;
 };
 /* The values of a field: of a hash one at most; of JSON also several (tags of an array, numbers of an array). A TAG's

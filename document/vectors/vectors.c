@@ -38,6 +38,23 @@ static uint32_t element_bytes(enum schema_element element)
     return 4;
 }
 
+bool vectors_keeps(const struct schema_vector *what, const void *vector)
+{
+    if (what->element == SCHEMA_FLOAT64)
+        return false;
+    if (what->metric != SCHEMA_COSINE)
+        return true;
+    /* of a vector that a float cannot compute with, a collection keeps the direction (memtable_stored) */
+    float *floats = malloc(2 * sizeof(float) * what->dim);
+    if (!floats)
+        return false;
+    memcpy(floats + what->dim, vector, vectors_bytes(what)); /* aligned */
+    space_floats(vectors_type(what), floats + what->dim, what->dim, floats);
+    bool keeps = space_is_ordinary(space_unit(floats, what->dim, floats));
+    free(floats);
+    return keeps;
+}
+
 enum quire_type vectors_type(const struct schema_vector *what)
 {
     static const enum quire_type types[] = {
@@ -252,14 +269,16 @@ static int find_number(struct vectors *v, const struct vectors_put *put, uint64_
 {
     pthread_mutex_lock(&v->lock);
     *number = vectors_table_find(&v->table, put->old_id);
-    *is_same = *number != NUMBER_NONE && v->table.entries[*number].digest == digest;
+    *is_same = *number != NUMBER_NONE && (!put->vector || v->table.entries[*number].digest == digest);
     *is_new = false;
     if (*number == NUMBER_NONE && v->unclaimed) {
         *number = vectors_claim(v->unclaimed, put->key, put->key_bytes);
         *is_same = *number != NUMBER_NONE; /* it was logged with the document (vectors.h) */
     }
     int rc = v->dropped ? QUIRE_ECLOSED : vectors_table_reserve(&v->table);
-    if (rc == 0 && *number == NUMBER_NONE) {
+    if (rc == 0 && *number == NUMBER_NONE && !put->vector) {
+        rc = QUIRE_ENOTFOUND;
+    } else if (rc == 0 && *number == NUMBER_NONE) {
         *number = vectors_table_take(&v->table);
         *is_new = true;
     }
@@ -293,27 +312,32 @@ static void withdraw(struct vectors *v, uint32_t number, bool is_new, const stru
 
 int vectors_put(struct vectors *v, struct vectors_put *put, struct quire_error *err)
 {
-    uint64_t digest = XXH3_64bits_withSeed(put->vector, vectors_bytes(&v->what), v->seed), lsn;
+    uint64_t digest = put->vector ? XXH3_64bits_withSeed(put->vector, vectors_bytes(&v->what), v->seed) : 0, lsn;
     uint32_t number;
     bool is_new, is_same;
     put->lsn = 0;
     int rc = check_put(v, put, err);
     if (rc < 0) {
-        vectors_remove(v, put->key, put->key_bytes, put->old_id, &lsn, NULL);
+        if (put->vector)
+            vectors_remove(v, put->key, put->key_bytes, put->old_id, &lsn, NULL);
         return rc;
     }
     rc = find_number(v, put, digest, &number, &is_new, &is_same);
     if (rc < 0)
         error_set(err, rc, "%s",
-                  rc == QUIRE_ECLOSED ? "the index was dropped" : "no memory for one more document with a vector");
+                  rc == QUIRE_ECLOSED     ? "the index was dropped"
+                  : rc == QUIRE_ENOTFOUND ? "the vector is not there"
+                                          : "no memory for one more document with a vector");
     else if (!is_same)
         rc = put_row(v, number, put, err);
     if (rc < 0) {
-        if (number != NUMBER_NONE)
+        if (number != NUMBER_NONE && put->vector)
             withdraw(v, number, is_new, put);
         return rc;
     }
     pthread_mutex_lock(&v->lock);
+    if (!put->vector)
+        digest = v->table.entries[number].digest;
     vectors_table_name(&v->table, number, put->id, digest);
     pthread_mutex_unlock(&v->lock);
     return 0;
@@ -336,6 +360,95 @@ int vectors_remove(struct vectors *v, const void *key, uint32_t key_bytes, uint3
     else
         vectors_table_unname(&v->table, number);
     pthread_mutex_unlock(&v->lock);
+    return rc;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+bool vectors_gives_back(const struct vectors *v, const void *vector)
+{
+    return vectors_keeps(&v->what, vector);
+}
+
+bool vectors_have(struct vectors *v, uint32_t id)
+{
+    pthread_mutex_lock(&v->lock);
+    bool have = !v->dropped && vectors_table_find(&v->table, id) != NUMBER_NONE;
+    pthread_mutex_unlock(&v->lock);
+    return have;
+}
+
+/* The name of the document's element. QUIRE_ENOTFOUND, QUIRE_ENOMEM; ended by vectors_name_fini. */
+static int name_of(struct vectors *v, const void *key, uint32_t key_bytes, uint32_t id, struct vectors_name *name,
+                   uint32_t *number)
+{
+    pthread_mutex_lock(&v->lock);
+    *number = v->dropped ? NUMBER_NONE : vectors_table_find(&v->table, id);
+    pthread_mutex_unlock(&v->lock);
+    return *number == NUMBER_NONE ? QUIRE_ENOTFOUND : vectors_name_init(name, *number, key, key_bytes);
+}
+
+bool vectors_read_now(struct vectors *v, const void *key, uint32_t key_bytes, uint32_t id, void *vector)
+{
+    struct vectors_name name;
+    uint32_t number;
+    float *floats = malloc(sizeof(float) * v->what.dim);
+    bool read = false;
+    if (floats && name_of(v, key, key_bytes, id, &name, &number) == 0) {
+        read = collection_read_now(v->collection, name.bytes, name.n_bytes, floats);
+        vectors_name_fini(&name);
+    }
+    if (read)
+        space_elements(vectors_type(&v->what), floats, v->what.dim, vector);
+    free(floats);
+    return read;
+}
+
+static void on_read(struct collection_read *inner)
+{
+    struct vectors_read *read = inner->owner;
+    struct vectors *v = read->vectors;
+    void *elements = inner->code == 0 ? malloc(vectors_bytes(&v->what)) : NULL;
+    read->code = inner->code;
+    read->error = inner->error;
+    read->reads = inner->reads;
+    if (elements)
+        space_elements(vectors_type(&v->what), inner->vector, v->what.dim, elements);
+    else if (inner->code == 0)
+        read->code = error_set(&read->error, QUIRE_ENOMEM, "no memory for a vector");
+    read->vector = elements;
+    read->done(read); /* which may free it */
+    free(elements);
+    vectors_unref(v);
+}
+
+int vectors_read_start(struct searcher *searcher, struct vectors_read *read, struct quire_error *err)
+{
+    struct vectors *v = read->vectors;
+    struct vectors_name name;
+    uint32_t number;
+    assert(v->what.element != SCHEMA_FLOAT64); /* vectors_keeps */
+    int rc = name_of(v, read->key, read->key_bytes, read->id, &name, &number);
+    if (rc == QUIRE_ENOMEM)
+        return error_set(err, rc, "no memory for the name of a vector");
+    read->vector = NULL;
+    read->reads = 0;
+    if (rc < 0) {
+        read->code = error_set(&read->error, rc, "the vector is not there");
+        read->done(read);
+        return 0;
+    }
+    vectors_ref(v);
+    read->inner = (struct collection_read){.collection = v->collection,
+                                           .number = number,
+                                           .name = name.bytes,
+                                           .name_bytes = name.n_bytes,
+                                           .done = on_read,
+                                           .owner = read};
+    rc = collection_read_start(searcher, &read->inner, err);
+    vectors_name_fini(&name);
+    if (rc < 0)
+        vectors_unref(v);
     return rc;
 }
 

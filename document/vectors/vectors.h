@@ -13,6 +13,8 @@
  *           the lock of the document's key. The journal's frame is the caller's: it opens a batch (journal_batch_begin)
  *           before it logs the document and ends it after vectors_put, so that after a crash both are there or neither.
  *   search  vectors_search_start: asynchronous on a lane; ids in, ids and distances out.
+ *   read    vectors_read_start: a document's vector, bit for bit as it was put (vectors_keeps), so that whoever keeps
+ *           the document need not hold it.
  *   start   vectors_open, then vectors_put for every document that is there (nothing is written of one whose row is
  *           found), then vectors_loaded.
  *
@@ -23,6 +25,7 @@
 #define QUIRE_DOCUMENT_VECTORS_H
 
 #include "document/schema/schema.h"
+#include "index/collection/collection.h"
 #include "index/search/search.h"
 #include <roaring/roaring.h>
 
@@ -73,17 +76,47 @@ struct vectors_put {
     uint32_t key_bytes;
     uint32_t old_id; /* what the document's last version had here; VECTORS_NO_ID: it was not here, or had no vector */
     uint32_t id;     /* what it has now: above all ids before */
-    const void *vector; /* vectors_bytes of them, valid (vectors_validate); not aligned */
+    /* vectors_bytes of them, valid (vectors_validate); not aligned. NULL: what the document has here stays, also if
+     * this fails; QUIRE_ENOTFOUND: it has none. */
+    const void *vector;
     /* out */
     uint64_t lsn; /* of the write; 0: nothing had to be written, the vector is the one it had */
 };
 /* On failure the document has no vector here any more (what it had is removed). Errors: those of collection_put;
  * QUIRE_ERANGE where the key is longer than VECTORS_KEY_BYTES_MAX. */
 int vectors_put(struct vectors *vectors, struct vectors_put *put, struct quire_error *err);
+/* Whether a vector that is put comes back bit for bit; otherwise only as a number of the same worth. */
+bool vectors_keeps(const struct schema_vector *what, const void *vector);
+bool vectors_gives_back(const struct vectors *vectors, const void *vector); /* the same of a field */
+/* Whether a document has a vector here, by its id. */
+bool vectors_have(struct vectors *vectors, uint32_t id);
 /* The document is gone, or has no vector any more. An id that is not here: nothing happens. *lsn 0: nothing was
  * written. key: its document's. */
 int vectors_remove(struct vectors *vectors, const void *key, uint32_t key_bytes, uint32_t id, uint64_t *lsn,
                    struct quire_error *err);
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* A document's vector as it is when the read is started (collection_read). */
+struct vectors_read {
+    /* set by the caller, who owns the struct until done */
+    struct vectors *vectors; /* a reference is taken */
+    const void *key;         /* looked at during the start only */
+    uint32_t key_bytes, id;
+    void (*done)(struct vectors_read *read); /* perhaps inside the start */
+    void *owner;
+    /* filled before done; valid during done */
+    int code; /* QUIRE_ENOTFOUND: the document has none here */
+    struct quire_error error;
+    const void *vector; /* vectors_bytes */
+    uint32_t reads;
+    /* inside */
+    struct collection_read inner;
+};
+/* An error at once, without done: QUIRE_ENOMEM. */
+int vectors_read_start(struct searcher *searcher, struct vectors_read *read, struct quire_error *err);
+/* The same where it is in memory: false, where the disk must be asked, or there is no memory. */
+bool vectors_read_now(struct vectors *vectors, const void *key, uint32_t key_bytes, uint32_t id, void *vector);
 
 /* ---- searching --------------------------------------------------------------------------------------------------- */
 

@@ -270,6 +270,29 @@ struct collection_fetch {
 };
 int collection_fetch_start(struct searcher *searcher, struct collection_fetch *fetch, struct quire_error *err);
 
+/* The vector of an element of a numbered collection, as it is when the read is started: whatever becomes of the element
+ * meanwhile, that vector is answered. In a memtable it is there at once; of a sealed row it costs one read. */
+struct collection_read {
+    struct collection *collection; /* a reference is taken until done */
+    uint32_t number;
+    const void *name; /* begins with the number; kept by the caller until the start returns */
+    uint32_t name_bytes;
+    void (*done)(struct collection_read *read); /* perhaps inside the start */
+    void *owner;
+    /* filled; pointers valid during done */
+    int code; /* QUIRE_ENOTFOUND */
+    struct quire_error error;
+    const float *vector;
+    uint32_t reads;
+    /* inside */
+    struct fetch_request fetch;
+    struct view *view;
+};
+/* An error at once, without done: QUIRE_ENOMEM. */
+int collection_read_start(struct searcher *searcher, struct collection_read *read, struct quire_error *err);
+/* The same of a row in memory, without the disk: false, where no memtable has it, or there is no memory. */
+bool collection_read_now(struct collection *collection, const void *name, uint32_t name_bytes, float *vector);
+
 /* The keys of elements picked at random with repetition, for VRANDMEMBER: `place` is any number; each place is an
  * element of the view (collection_view), or one that has died (QUIRE_ENOTFOUND: try another). 0 <= place <
  * collection_places. */

@@ -20,6 +20,7 @@ enum command_flags {
     CMD_READS_TOO = 512,   /* with CMD_WRITE: shows or copies what a key holds, so it needs the right to read it */
     CMD_READS_OLD = 1024,  /* the same where the word GET stands among its options */
     CMD_READS_DRY = 65536, /* the same where the word DRYRUN does: the count tells what is there */
+    CMD_VALUES = 128,      /* needs values of hashes, which may be on the disk (call/key_values.h) */
     CMD_REPLACES = 64,     /* puts a string in the place of whatever a key holds, a vector set, too */
     CMD_NO_MULTI = 2048,   /* refused between MULTI and EXEC: it takes long, or ends the server */
     CMD_TENANT = 4096, /* of vector sets: keeps to what the client's user may see, so one bound to tenants may run it */

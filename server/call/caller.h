@@ -14,6 +14,7 @@
 #include "server/call/lane.h"
 #include "server/protocol/arg.h"
 
+struct caller_values;
 struct fair_share;
 struct reply_group;
 struct slow_args;
@@ -36,6 +37,8 @@ struct caller {
     unsigned slice;
     struct fair_share *backlogged_by; /* a tenant of it has so many searches waiting that no further request is taken */
     struct vector_plan *plan;         /* of the transaction whose commands are looked at or run */
+    bool again;                       /* the request that was run gave no reply: it is run once more (key_values.h) */
+    struct caller_values *values;     /* that its request has asked for; NULL: none; key_values.c */
 };
 
 /* A reply that is not there yet. First member of what a command keeps. */
@@ -76,12 +79,14 @@ struct host {
     bool (*may_read)(const struct caller *c, struct resp_arg key);
     /* Callers with backlogged_by == share go on: it is NULL afterwards. */
     void (*release)(struct lane *lane, const struct fair_share *share);
+    /* What a request that is to run again has waited for is there. */
+    void (*resume)(struct caller *c);
     /* From any thread: message->run is called once on the lane. */
     void (*post)(struct lane *lane, struct message *message);
 };
 
 /* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: caller_reply, caller_error
- * or caller_defer. Arguments are valid during the call only. */
+ * or caller_defer; or none, and sets caller->again. Arguments are valid during the call only. */
 typedef void command_fn(struct caller *c, const struct resp_arg *args, uint32_t n);
 
 /* The buffer for the reply to the request being run. */

@@ -143,10 +143,10 @@ static int begin_documents(struct service *s, struct quire_error *err)
     int rc = documents_begin(s->documents, s->store, err);
     if (rc < 0)
         return rc;
-    key_document_give_all(&s->keyspace, s->documents);
+    key_document_give_all(s);
     rc = documents_begun(s->documents, err);
     documents_on_discard(s->documents, on_discard, s);
-    key_document_follow(&s->keyspace, s->documents, &s->follower);
+    key_document_follow(s);
     if (documents_count(s->documents) > 0)
         log_line(s->log, LOG_LEVEL_NOTICE, "%u indexes of documents, made in %.3f s", documents_count(s->documents),
                  (double)(clock_us() - began_us) / 1e6);

@@ -4,15 +4,17 @@
 #ifndef QUIRE_SERVER_KEY_DOCUMENT_H
 #define QUIRE_SERVER_KEY_DOCUMENT_H
 
-#include "document/index/documents.h"
-#include "server/keys/keyspace.h"
+#include "server/call/service.h"
 
 /* The entry as a document: a hash or JSON. False: it is neither. Valid while its shard is held. */
 bool key_document_view(const struct key_entry *entry, struct document_view *view);
 
-/* From now on documents are told what becomes of keys; `follower` must live as long as the keyspace. */
-void key_document_follow(struct keyspace *keyspace, struct documents *documents, struct keyspace_follower *follower);
+/* The values of a document that indexes have leave the hash. Behind a back-fill; its shard is held. */
+void key_document_send_away(struct keyspace *keyspace, struct documents *documents, struct key_entry *entry);
+
+/* From now on documents are told what becomes of keys. */
+void key_document_follow(struct service *service);
 /* Gives every key to the indexes that follow it: when a folder has been read, before lanes run. */
-void key_document_give_all(struct keyspace *keyspace, struct documents *documents);
+void key_document_give_all(struct service *service);
 
 #endif

@@ -19,6 +19,7 @@ enum {
 struct get_call;
 struct host;
 struct lane_fair;
+struct lane_value;
 
 struct lane {
     struct service *service;
@@ -30,9 +31,12 @@ struct lane {
     struct cache_scratch *cache_scratch; /* NULL: there are no caches */
     struct get_call *cache_waits;        /* SC.GETs that wait for an answer; cmd_cache_get.c */
     uint64_t last_cache_complaint_ms;
-    struct slice *slices, *last_slice; /* work that goes on in later turns; slice.c */
-    unsigned gate_depth;               /* inside the gate so many times */
-    uint64_t turn;                     /* of the host's loop */
+    struct slice *slices, *last_slice;      /* work that goes on in later turns; slice.c */
+    struct lane_value *values, *last_value; /* that it has brought, the oldest first; key_values.c */
+    unsigned values_held;                   /* so many want them to stay */
+    unsigned values_reading;                /* reads under way */
+    unsigned gate_depth;                    /* inside the gate so many times */
+    uint64_t turn;                          /* of the host's loop */
     uint64_t now_us, now_ms;
     struct lane_stats stats;
 };

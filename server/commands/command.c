@@ -270,7 +270,8 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
     c->reply_skip = false;
     loop->discard.bytes = 0;
     loop->discard.failed = false;
-    lane_stat_add(&loop->lane.stats.commands, 1);
+    if (!c->caller.values)
+        lane_stat_add(&loop->lane.stats.commands, 1);
     bool ran;
     if (transaction_is_open(c)) {
         ran = run_in_multi(c, args, n);
@@ -286,6 +287,8 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
         count_error(loop, -1, reply, bytes);
         command_begin_timing(loop);
     }
+    if (c->caller.again && c->muted && !c->reply_off)
+        c->reply_skip = true;
     c->muted = false;
 }
 
@@ -310,16 +313,19 @@ void command_call(struct client *c, unsigned row, const struct resp_arg *args, u
     c->row = row;
     loop->args = args;
     loop->n_args = n;
-    lane_stat_add(&loop->lane.stats.commands_by_row[row].calls, 1);
-    if (atomic_load_explicit(&loop->server->n_monitors, memory_order_relaxed) && !(commands[row].flags & CMD_ADMIN))
+    bool anew = !c->caller.values || c->group; /* not one that runs again (key_values.h) */
+    if (anew)
+        lane_stat_add(&loop->lane.stats.commands_by_row[row].calls, 1);
+    if (anew && atomic_load_explicit(&loop->server->n_monitors, memory_order_relaxed) &&
+        !(commands[row].flags & CMD_ADMIN))
         monitor_feed(c, row, args, n);
     struct reply_mark mark = mark_reply(c);
     c->caller.command = commands[row].name;
     commands[row].run(&c->caller, args, n);
     const uint8_t *reply = reply_since(c, &mark, &bytes);
-    assert(bytes > 0 || !reply || gives_none(c));
+    assert(bytes > 0 || !reply || c->caller.again || gives_none(c));
     count_error(loop, (int)row, reply, bytes);
-    if (reply) {
+    if (reply && !c->caller.again) {
         /* answered at once */
         loop->run_row = row;
         loop->run_n++;

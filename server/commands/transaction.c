@@ -4,7 +4,8 @@
  * EXEC in order:
  *   1. what the disk must say. A write to an element that a sealed segment may hold needs it, and the gate is never
  *      held over a read: so these writes are found (the commands are run with replies thrown away and vector_write.c
- *      only noting what it is asked) and looked up first (vector_plan.h);
+ *      only noting what it is asked) and looked up first (vector_plan.h). So are the values of hashes that only indexes
+ *      have (call/key_values.h);
  *   2. the gate is closed: no other lane runs requests. Watched keys are compared;
  *   3. a batch of the journal is opened. From here to its end no segments are exchanged, which the store does only
  *      while no batch is open. If some were exchanged before, and what the disk said is no longer true, the batch is
@@ -26,11 +27,13 @@
 #include "server/commands/transaction.h"
 #include "io/journal.h"
 #include "server/access/command_table.h"
+#include "server/call/key_values.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -379,8 +382,12 @@ struct exec_call {
     struct loop *loop;
     struct transaction *transaction; /* owned */
     struct vector_plan *plan;        /* NULL: no writes to vector sets; owned */
+    struct values_wait wait;         /* for values of hashes, which the lane holds meanwhile */
+    const struct queued *bring_from; /* those before were asked for; NULL: all */
     struct reply_group group;
 };
+
+enum { VALUES_AT_ONCE = 256 };
 
 static const struct planner *planner_of(const struct exec_call *x)
 {
@@ -399,7 +406,8 @@ static bool watched_have_changed(struct exec_call *x)
 
 static void end(struct exec_call *x)
 {
-    assert(!x->group.first);
+    assert(!x->group.first && x->wait.n == 0);
+    key_values_release(&x->loop->lane);
     planner_of(x)->destroy(x->plan);
     transaction_free(client_of(x->pending.caller), x->transaction);
     caller_done(&x->pending);
@@ -474,6 +482,56 @@ static void run_commands(struct exec_call *x)
     command_end_timing(x->loop);
 }
 
+/* Whether a command needs the values of its keys; those that write only where several indexes follow them. */
+static bool needs_values(const struct exec_call *x, const struct queued *q)
+{
+    unsigned flags = commands[q->row].flags;
+    const struct documents *documents = x->loop->server->service.documents;
+    if (!(flags & CMD_VALUES) || !documents_have_vectors(documents))
+        return false;
+    return !(flags & CMD_WRITE) || (flags & CMD_READS_TOO) || documents_count((struct documents *)documents) > 1;
+}
+
+/* Brings the values of a command's keys, or only looks whether they are there; false: some are not. */
+static bool look_at_values(struct exec_call *x, const struct queued *q, bool brings)
+{
+    struct command_keys keys = command_keys(&commands[q->row], q->n);
+    struct keyspace *k = &x->loop->server->service.keyspace;
+    bool there = true;
+    for (uint32_t i = 0; i < keys.n && needs_values(x, q); i++) {
+        struct key key = keyspace_key(k, q->args[keys.first + i * keys.step]);
+        struct keyspace_lock lock;
+        keyspace_lock_key(&lock, k, &key);
+        struct key_entry *e = keyspace_find(&lock, &key);
+        bool missing = e && e->type == KEY_HASH && hash_n_missing(e->hash) > 0;
+        there = there && (!missing || (brings && key_values_bring(&x->wait, &lock, e, NULL, 0)));
+        keyspace_unlock(&lock);
+    }
+    return there;
+}
+
+/* Whether none is waited for. */
+static bool bring_values(struct exec_call *x)
+{
+    if (!x->bring_from)
+        x->bring_from = x->transaction->first;
+    lane_enter(&x->loop->lane);
+    while (x->bring_from && x->wait.n < VALUES_AT_ONCE && x->wait.code == 0) {
+        look_at_values(x, x->bring_from, true);
+        x->bring_from = x->bring_from->next;
+    }
+    lane_leave(&x->loop->lane);
+    return x->wait.n == 0;
+}
+
+static bool values_are_there(struct exec_call *x)
+{
+    bool there = true;
+    for (const struct queued *q = x->transaction->first; q && there; q = q->next)
+        there = look_at_values(x, q, false);
+    return there;
+}
+
 enum outcome { RAN, REFUSED, AGAIN };
 
 /* Inside the gate, alone. */
@@ -493,7 +551,7 @@ static enum outcome run_in_batch(struct exec_call *x)
                    err.message);
         return REFUSED;
     }
-    bool ready = !x->plan || planner_of(x)->is_ready(x->plan);
+    bool ready = (!x->plan || planner_of(x)->is_ready(x->plan)) && values_are_there(x);
     if (ready)
         run_commands(x);
     if (logs)
@@ -509,6 +567,14 @@ static void go_on(void *context)
     struct quire_error err = {0};
     enum outcome outcome;
     do {
+        if (!bring_values(x))
+            return;
+        if (x->wait.code < 0) {
+            resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: a vector could not be read: %s",
+                       x->wait.error.message);
+            end(x);
+            return;
+        }
         if (x->plan && !planner_of(x)->ask(x->plan))
             return;
         if (x->plan && planner_of(x)->failed(x->plan, &err)) {
@@ -557,6 +623,11 @@ static struct vector_plan *make_plan(struct exec_call *x)
     return plan;
 }
 
+static void on_values(struct values_wait *wait)
+{
+    go_on((struct exec_call *)(void *)((char *)wait - offsetof(struct exec_call, wait)));
+}
+
 void transaction_exec(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {
     struct client *c = client_of(caller);
@@ -589,6 +660,8 @@ void transaction_exec(struct caller *caller, const struct resp_arg *args, uint32
     x->loop = c->loop;
     x->transaction = t;
     x->group = (struct reply_group){.n_waiting = 1, .done = on_replies};
+    x->wait = (struct values_wait){.lane = &c->loop->lane, .come = on_values};
+    key_values_hold(&c->loop->lane);
     if (t->asks_disk && c->loop->server->service.store && !(x->plan = make_plan(x))) {
         resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: OOM no memory for its plan");
         end(x);

@@ -163,7 +163,8 @@ static int load(void *context, uint64_t row, const struct pipeline_wanted *wante
         rc = getter_of(a, wanted, &getter, err);
         if (rc == 0)
             rc = hold(a, row, err);
-        if (rc == 0 && document_load_value(&a->loaded, getter, &word))
+        if (rc == 0 && document_load_value(&a->loaded, getter, &word) &&
+            (word.data || word.bytes == 0 || aggregation_values_find(&a->values, row, getter->source, &word)))
             rc = give_string(pool, word.data, word.bytes, value, err);
         return rc;
     }
@@ -172,6 +173,7 @@ static int load(void *context, uint64_t row, const struct pipeline_wanted *wante
 
 struct all_fields {
     struct aggregation *aggregation;
+    uint64_t row;
     struct pipeline_run *run;
     int code;
     struct quire_error *err;
@@ -181,9 +183,16 @@ static void put_field(void *context, struct resp_arg field, struct resp_arg text
 {
     struct all_fields *all = context;
     struct datum *value = NULL;
+    struct schema_word word = {(const char *)text.data, text.bytes};
     if (all->code < 0)
         return;
-    all->code = give_string(pipeline_run_pool(all->run), text.data, text.bytes, &value, all->err);
+    if (!text.data && text.bytes > 0 &&
+        !aggregation_values_find(&all->aggregation->values, all->row,
+                                 (struct schema_word){(const char *)field.data, field.bytes}, &word)) {
+        all->code = gone(all->err); /* it is another one since it was found */
+        return;
+    }
+    all->code = give_string(pipeline_run_pool(all->run), word.data, word.bytes, &value, all->err);
     if (all->code == 0)
         all->code = pipeline_run_put(all->run, (const char *)field.data, field.bytes, value);
 }
@@ -191,7 +200,7 @@ static void put_field(void *context, struct resp_arg field, struct resp_arg text
 static int load_all(void *context, uint64_t row, struct pipeline_run *run, struct quire_error *err)
 {
     struct aggregation *a = context;
-    struct all_fields all = {a, run, hold(a, row, err), err};
+    struct all_fields all = {a, row, run, hold(a, row, err), err};
     if (all.code < 0)
         return all.code;
     if (a->loaded.view.source == SCHEMA_HASH)
@@ -257,6 +266,7 @@ void aggregation_destroy(struct aggregation *a)
     free(a->fields);
     document_search_fini(&a->search);
     document_loaded_fini(&a->loaded);
+    aggregation_values_fini(&a->values);
     query_free(a->query);
     document_index_unref(a->index);
     arena_fini(&a->arena);
@@ -266,7 +276,8 @@ void aggregation_destroy(struct aggregation *a)
 uint64_t aggregation_bytes(const struct aggregation *a)
 {
     uint64_t columns = a->search.n_yields + (a->search.scores != NULL);
-    return a->search.n * (sizeof *a->search.ids + columns * sizeof(double)) + pipeline_run_pool(a->run)->bytes;
+    return a->search.n * (sizeof *a->search.ids + columns * sizeof(double)) + pipeline_run_pool(a->run)->bytes +
+           a->values.capacity;
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */

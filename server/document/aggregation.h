@@ -6,7 +6,7 @@
 #define QUIRE_SERVER_AGGREGATION_H
 
 #include "document/pipeline/pipeline.h"
-#include "server/document/query_call.h"
+#include "server/document/aggregation_values.h"
 
 struct aggregation_field; /* how a field that the pipeline wants is read */
 
@@ -24,8 +24,9 @@ struct aggregation {
     struct aggregation_field *fields;
     uint32_t n_fields, fields_capacity;
     struct document_loaded loaded;
-    uint64_t held;  /* the row whose document is held */
-    bool is_loaded; /* it is */
+    struct aggregation_values values; /* vectors */
+    uint64_t held;                    /* the row whose document is held */
+    bool is_loaded;                   /* it is */
     uint8_t key[QUIRE_KEY_BYTES_MAX];
     /* of a cursor */
     uint64_t id, used_ms, idle_ms;

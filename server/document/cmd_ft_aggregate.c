@@ -21,9 +21,10 @@ struct reading {
 };
 
 struct aggregate_call {
-    struct query_call base;    /* first */
-    struct pipeline *pipeline; /* until the aggregation has it */
-    roaring_bitmap_t *only;    /* owned */
+    struct query_call base;           /* first */
+    struct pipeline *pipeline;        /* until the aggregation has it */
+    roaring_bitmap_t *only;           /* owned */
+    struct aggregation_values values; /* until the aggregation has them */
     struct reading reading;
 };
 
@@ -70,6 +71,7 @@ static void fini(struct query_call *base)
     if (call->only)
         roaring_bitmap_free(call->only);
     resp_buffer_fini(&call->reading.rows);
+    aggregation_values_fini(&call->values);
 }
 
 static void finish(struct aggregate_call *call)
@@ -113,24 +115,40 @@ static void aggregate_some(struct slice *slice)
         finish(call);
 }
 
-static void on_found(struct query_call *base)
+/* What its pipeline may load is there. */
+static void on_values(struct aggregation_values *values, int code, const struct quire_error *why)
 {
-    struct aggregate_call *call = (struct aggregate_call *)(void *)base;
+    struct aggregate_call *call =
+        (struct aggregate_call *)(void *)((char *)values - offsetof(struct aggregate_call, values));
+    struct query_call *base = &call->base;
     struct reading *r = &call->reading;
     const struct pipeline_options *o = pipeline_options(call->pipeline);
     struct quire_error err = {0};
     uint64_t deadline_us = base->search.deadline_us;
+    if (code < 0) {
+        query_call_fail(base, why);
+        return;
+    }
     if (aggregation_create(base, call->pipeline, &r->aggregation, &err) < 0) {
         query_call_fail(base, &err);
         return;
     }
     call->pipeline = NULL;
+    r->aggregation->values = call->values;
+    call->values = (struct aggregation_values){.n = 0};
     r->rows = resp_buffer_beside(&base->pending.out);
     r->maps = base->maps;
     r->most = o->with_cursor ? o->cursor_rows : 0;
     r->deadline_us = deadline_us;
     base->slice.run = aggregate_some;
     aggregate_some(&base->slice);
+}
+
+static void on_found(struct query_call *base)
+{
+    struct aggregate_call *call = (struct aggregate_call *)(void *)base;
+    call->values.ready = on_values;
+    aggregation_values_start(&call->values, base, call->pipeline);
 }
 
 static int plan(struct aggregate_call *call, struct quire_error *err)

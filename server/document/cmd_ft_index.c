@@ -12,6 +12,7 @@
 #include "server/document/backfill.h"
 #include "server/document/cmd_documents.h"
 #include "server/document/document_call.h"
+#include "server/document/index_leave.h"
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,12 +84,14 @@ void cmd_ft_alter(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 enum { DROP_KEYS_BYTES = 256 << 10, DROP_AT_ONCE = 64 };
 
-/* With DD: the documents' keys go, some in each turn of the lane. */
+/* With DD the documents' keys go first, some in each turn of the lane; then vectors that are in no hash come back, also
+ * of documents that came meanwhile; then the index goes. */
 struct drop_call {
     struct pending pending;
     struct slice slice;
+    struct index_leave leave;
     struct lane *lane;
-    struct document_index *index; /* in no list any more */
+    struct document_index *index; /* a reference */
     uint32_t from;                /* id to go on from */
     uint8_t *keys;
     size_t n_bytes, at;
@@ -99,10 +102,48 @@ static void end_drop(struct drop_call *call)
 {
     if (call->pending.out.bytes == 0)
         resp_simple(&call->pending.out, "OK");
+    else
+        documents_leave(call->index, false);
     call->pending.lsn = call->lsn;
     free(call->keys);
     document_index_unref(call->index);
     caller_done(&call->pending);
+}
+
+static void on_left(struct index_leave *leave)
+{
+    struct drop_call *call = (struct drop_call *)(void *)((char *)leave - offsetof(struct drop_call, leave));
+    if (leave->code < 0)
+        document_error(&call->pending.out, &leave->error);
+    call->lsn = leave->lsn > call->lsn ? leave->lsn : call->lsn;
+    end_drop(call);
+}
+
+/* The index itself; its documents, with DD, are gone. */
+static void drop_index(struct drop_call *call)
+{
+    struct documents *documents = call->lane->service->documents;
+    const char *name = document_index_name(call->index);
+    struct document_index *dropped = NULL;
+    struct quire_error err = {0};
+    int rc;
+    if (index_leave_reads(call->index) && !call->pending.caller->whole) {
+        call->leave = (struct index_leave){.lane = call->lane, .index = call->index, .done = on_left};
+        rc = index_leave_start(&call->leave, &err);
+        if (rc == 0)
+            return;
+    } else if (index_leave_reads(call->index)) {
+        rc = error_set(&err, QUIRE_EUNSUPPORTED,
+                       "FT.DROPINDEX reads the vectors of the documents, which stay, from the disk: not inside MULTI");
+    } else if (document_index_is_dropped(call->index)) {
+        rc = error_set(&err, QUIRE_ENOTFOUND, "SEARCH_INDEX_NOT_FOUND Unknown index name: %.128s", name);
+    } else {
+        rc = documents_drop(documents, (struct schema_word){name, (uint32_t)strlen(name)}, &dropped, &call->lsn, &err);
+    }
+    document_index_unref(dropped);
+    if (rc < 0)
+        document_error(&call->pending.out, &err);
+    end_drop(call);
 }
 
 /* Deletes the next keys of the buffer; false after an error. */
@@ -144,8 +185,10 @@ static void go_on_dropping(struct slice *slice)
     } while (more && whole);
     if (more)
         slice_post(call->lane, slice);
-    else
+    else if (call->pending.out.bytes > 0)
         end_drop(call);
+    else
+        drop_index(call);
 }
 
 /* FT.DROPINDEX index [DD]; FT.DROP index [KEEPDOCS], the old name, which deletes documents unless told not to (an empty
@@ -154,7 +197,6 @@ void cmd_ft_dropindex(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct quire_error err = {0};
     struct document_index *index = NULL;
-    uint64_t lsn = 0;
     bool old = strcmp(c->command, "ft.drop") == 0, given = n == 3 && !(old && args[2].bytes == 0);
     bool right = n <= 3 && (!given || arg_is(args[2], old ? "KEEPDOCS" : "DD")), dd = given != old;
     if (!right) {
@@ -164,27 +206,20 @@ void cmd_ft_dropindex(struct caller *c, const struct resp_arg *args, uint32_t n)
     }
     int rc = documents_find(c->lane->service->documents, document_word(args[1]), &index, &err);
     bool may = rc == 0 && document_may_read(c, document_index_schema(index));
-    document_index_unref(index);
-    if (may)
-        rc = documents_drop(c->lane->service->documents, document_word(args[1]), &index, &lsn, &err);
     if (rc < 0)
         document_error(caller_reply(c), &err);
-    if (rc < 0 || !may)
-        return;
-    struct drop_call *call = dd ? caller_defer(c, sizeof *call, true) : NULL;
-    if (!dd) {
-        document_index_unref(index);
-        resp_simple(caller_reply(c), "OK");
-        caller_wait_lsn(c, lsn);
-        return;
-    }
+    struct drop_call *call = may ? caller_defer(c, sizeof *call, true) : NULL;
     if (!call) {
         document_index_unref(index);
         return;
     }
     call->lane = c->lane;
     call->index = index;
-    call->lsn = lsn;
+    if (!dd) {
+        drop_index(call);
+        return;
+    }
+    documents_leave(index, true);
     call->from = 1;
     call->slice.run = go_on_dropping;
     call->slice.caller = c;
@@ -193,7 +228,7 @@ void cmd_ft_dropindex(struct caller *c, const struct resp_arg *args, uint32_t n)
         go_on_dropping(&call->slice);
         return;
     }
-    resp_error(&call->pending.out, "OOM no memory to delete documents; the index itself is dropped");
+    resp_error(&call->pending.out, "OOM no memory to delete documents");
     end_drop(call);
 }
 

@@ -46,6 +46,11 @@ struct search_call {
     uint64_t row;        /* the next one to look at */
     struct shown *shown; /* of RETURN */
     uint32_t n_shown;
+    struct resp_arg *needed; /* fields of hashes that RETURN shows */
+    uint32_t n_needed;
+    struct values_wait wait;
+    uint64_t brought;                 /* values of rows below were brought */
+    bool holds;                       /* the lane's copies */
     struct resp_buffer items, fields; /* of the reply: its documents; the fields of one */
     uint64_t n_items;
     struct tree_text folded;
@@ -59,6 +64,8 @@ static struct search_call *of_slice(struct slice *slice)
 static void fini(struct query_call *base)
 {
     struct search_call *call = (struct search_call *)(void *)base;
+    if (call->holds)
+        key_values_release(base->lane);
     search_options_fini(&call->options);
     search_order_fini(&call->order);
     document_getter_fini(&call->sort_getter);
@@ -225,18 +232,53 @@ static void put_fields(struct search_call *call, const struct pairs *pairs)
     resp_raw(out, call->fields.data, call->fields.bytes);
 }
 
-static void show(struct search_call *call, uint64_t place)
+/* Whether the values that are shown of a document are in memory; if not, they are being brought, or cannot be
+ * (wait.code). It is loaded. */
+static bool bring(struct search_call *call)
+{
+    struct document_loaded *loaded = &call->base.loaded;
+    const struct resp_arg *needed = call->options.returns ? call->needed : NULL;
+    return loaded->view.source != SCHEMA_HASH || (needed && call->n_needed == 0) ||
+           key_values_bring(&call->wait, &loaded->lock, loaded->entry, needed, call->n_needed);
+}
+
+/* Those of some documents from here on. */
+static void bring_some(struct search_call *call, uint64_t end)
+{
+    struct query_call *base = &call->base;
+    struct resp_arg key;
+    for (unsigned i = 0; i < SHOW_AT_ONCE && call->brought < end && call->wait.code == 0; i++, call->brought++) {
+        if (!query_call_key(base, base->search.ids[row_at(call, call->brought)], &key) ||
+            !document_load(&base->loaded, &base->lane->service->keyspace, key, base->schema->source))
+            continue;
+        bring(call);
+        document_load_end(&base->loaded);
+    }
+}
+
+static void on_values(struct values_wait *wait)
+{
+    struct search_call *call = (struct search_call *)(void *)((char *)wait - offsetof(struct search_call, wait));
+    slice_post(call->base.lane, &call->base.slice);
+}
+
+/* False: values are missing that were there before; nothing was shown. */
+static bool show(struct search_call *call, uint64_t place)
 {
     struct query_call *base = &call->base;
     uint64_t row = row_at(call, place);
     struct pairs pairs = {call, 0};
     struct resp_arg key;
     if (!query_call_key(base, base->search.ids[row], &key))
-        return;
+        return true;
     if (!call->options.no_content) {
         call->fields.bytes = 0;
         if (!document_load(&base->loaded, &base->lane->service->keyspace, key, base->schema->source))
-            return; /* gone, or over */
+            return true; /* gone, or over */
+        if (!bring(call)) {
+            document_load_end(&base->loaded);
+            return false;
+        }
         if (call->options.returns)
             put_returned(&pairs, row, key);
         else
@@ -251,6 +293,7 @@ static void show(struct search_call *call, uint64_t place)
         resp_array(&call->items, 0);
     }
     call->n_items++;
+    return true;
 }
 
 static void finish(struct search_call *call)
@@ -289,7 +332,20 @@ static void show_some(struct slice *slice)
     for (unsigned i = 0; call->row < end && (whole || i < SHOW_AT_ONCE); i++) {
         if (call->items.failed || call->fields.failed || (!whole && call->items.bytes - began > SHOW_BYTES))
             break;
-        show(call, call->row++);
+        if (!o->no_content && call->row >= call->brought) {
+            call->brought = call->row;
+            bring_some(call, end);
+        }
+        if (call->wait.n > 0)
+            return; /* on_values goes on */
+        if (call->wait.code < 0) {
+            query_call_fail(&call->base, &call->wait.error);
+            return;
+        }
+        if (show(call, call->row))
+            call->row++;
+        else
+            i--; /* what it needs is being brought */
     }
     bool wanted = !call->items.failed && !call->fields.failed && !call->base.pending.caller->gone;
     if (call->row < end && wanted) {
@@ -309,7 +365,10 @@ static void begin_reply(struct search_call *call)
 {
     call->items = resp_buffer_beside(&call->base.pending.out);
     call->fields = resp_buffer_beside(&call->base.pending.out);
-    call->row = call->options.offset;
+    call->row = call->brought = call->options.offset;
+    call->wait = (struct values_wait){.lane = call->base.lane, .come = on_values};
+    key_values_hold(call->base.lane);
+    call->holds = true;
     call->base.slice.run = show_some;
     show_some(&call->base.slice);
 }
@@ -457,6 +516,8 @@ static int plan_sort(struct search_call *call, const struct query_text *names, u
         return error_set(err, QUIRE_EINVALID, "Property `%.*s` not loaded nor in schema",
                          name.bytes < 64 ? (int)name.bytes : 64, name.data);
     const struct schema_field *field = call->sort_getter.field;
+    if (rc == 0 && field->type == SCHEMA_VECTOR && call->base.schema->source == SCHEMA_HASH)
+        return error_set(err, QUIRE_EUNSUPPORTED, "SORTBY `%s`: a VECTOR field has no order", field->name);
     call->sort = rc == 0 && field->type == SCHEMA_NUMERIC && !field->no_index ? SORT_NUMBERS : SORT_FIELD;
     return rc;
 }
@@ -466,7 +527,8 @@ static int plan_shown(struct search_call *call, const struct query_text *names, 
 {
     const struct search_options *o = &call->options;
     call->shown = arena_take(&call->base.arena, (o->n_returned + (size_t)1) * sizeof *call->shown);
-    if (!call->shown)
+    call->needed = arena_take(&call->base.arena, (o->n_returned + (size_t)1) * sizeof *call->needed);
+    if (!call->shown || !call->needed)
         return fail_memory(err);
     for (uint32_t i = 0; i < o->n_returned; i++) {
         struct shown *shown = &call->shown[call->n_shown++];
@@ -478,6 +540,8 @@ static int plan_shown(struct search_call *call, const struct query_text *names, 
         int rc = document_getter_init(&shown->getter, call->base.schema, o->returned[i].name, err);
         if (rc < 0)
             return rc;
+        const struct schema_word source = shown->getter.source;
+        call->needed[call->n_needed++] = (struct resp_arg){(const uint8_t *)source.data, source.bytes};
     }
     return 0;
 }

@@ -24,7 +24,7 @@ void document_getter_fini(struct document_getter *getter); /* of a zeroed one, t
  * serves the next. */
 struct document_loaded {
     struct keyspace_lock lock;
-    const struct key_entry *entry;
+    struct key_entry *entry;
     struct document_view view;
     json_t *root; /* of JSON, once a path was looked up */
     struct jsonpath_matches matches;
@@ -33,7 +33,8 @@ struct document_loaded {
 /* False: there is no such document (any more), and nothing is held. */
 bool document_load(struct document_loaded *loaded, struct keyspace *keyspace, struct resp_arg key,
                    enum schema_source source);
-/* A value; false: it has none. Valid until the next call. Of several values of a JSON path the first. */
+/* A value; false: it has none. Valid until the next call. Of several values of a JSON path the first. data NULL: it is
+ * a vector that is not in memory (server/call/key_values.h). */
 bool document_load_value(struct document_loaded *loaded, const struct document_getter *getter,
                          struct schema_word *value);
 /* The same as a number; false: it is none. */

@@ -8,6 +8,7 @@
 #include "document/index/document_search.h"
 #include "io/arena.h"
 #include "server/call/fair.h"
+#include "server/call/key_values.h"
 #include "server/call/slice.h"
 #include "server/document/document_call.h"
 #include "server/document/document_load.h"
@@ -30,6 +31,7 @@ struct query_call {
     bool entered, failed;
     struct fair_pass pass;
     struct fair_ticket ticket;
+    struct aggregation_values *values;      /* that are brought for it; aggregation_values.h */
     size_t held;                            /* of what was found, in the client's account */
     void (*found)(struct query_call *call); /* the documents are there: search.ids and so on */
     void (*fini)(struct query_call *call);  /* frees what the command has added; NULL: nothing */

@@ -9,6 +9,7 @@
  */
 #include "io/error.h"
 #include "server/call/key_call.h"
+#include "server/call/key_values.h"
 #include "server/call/worker_call.h"
 #include "server/dump/cmd_dumps.h"
 #include "server/process/config.h"
@@ -55,9 +56,8 @@ struct piece {
 };
 
 /* 1: there is more. */
-static int dump_piece(struct dump_call *call, struct keyspace_lock *lock, const struct key *key, struct piece *p)
+static int dump_piece(struct dump_call *call, const struct key_entry *entry, struct piece *p)
 {
-    const struct key_entry *entry = keyspace_find(lock, key);
     call->gone = !entry || entry->type != KEY_HASH;
     if (call->gone)
         return 0;
@@ -78,18 +78,17 @@ static int dump_piece(struct dump_call *call, struct keyspace_lock *lock, const 
 
 static int dump_hash(struct dump_call *call)
 {
-    struct service *service = call->base.base.lane->service;
-    struct key key = keyspace_key(&service->keyspace, (struct resp_arg){call->key, call->key_bytes});
+    struct values_reader reader = {.service = call->base.base.lane->service};
     struct piece p = {.bytes = PIECE_BYTES / 2};
     int more;
     do {
-        struct keyspace_lock lock;
-        gate_enter(&service->gate, service->n_lanes);
-        keyspace_lock_key(&lock, &service->keyspace, &key);
-        more = dump_piece(call, &lock, &key, &p);
-        keyspace_unlock(&lock);
-        gate_leave(&service->gate, service->n_lanes);
+        more = key_values_lock(&reader, (struct resp_arg){call->key, call->key_bytes}, &call->base.error);
+        if (more < 0)
+            break;
+        more = dump_piece(call, reader.entry, &p);
+        key_values_unlock(&reader, NULL);
     } while (more > 0);
+    key_values_reader_fini(&reader);
     if (more == 0)
         payload_end(&call->reply, 0);
     return more;
@@ -218,7 +217,7 @@ void cmd_dump(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     (void)n;
-    if (!key_read(&call, c, args[1], KEY_ANY))
+    if (!key_read(&call, c, args[1], KEY_ANY) || !key_values_ready(&call, NULL, 0))
         return;
     if (!call.entry) {
         key_end(&call);

@@ -8,6 +8,7 @@
 #include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
+#include "server/call/key_values.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -103,15 +104,14 @@ static int digest_of_set(struct collection *set, struct adding *a, uint8_t out[D
     return 0;
 }
 
-static int digest_with(struct service *service, struct resp_arg name, struct adding *a, uint8_t out[DIGEST_BYTES],
+static int digest_with(struct values_reader *reader, struct resp_arg name, struct adding *a, uint8_t out[DIGEST_BYTES],
                        struct quire_error *err)
 {
-    struct key key = keyspace_key(&service->keyspace, name);
-    struct keyspace_lock lock;
     struct collection *set = NULL;
-    gate_enter(&service->gate, service->n_lanes);
-    keyspace_lock_key(&lock, &service->keyspace, &key);
-    const struct key_entry *entry = keyspace_find(&lock, &key);
+    int rc = key_values_lock(reader, name, err);
+    if (rc < 0)
+        return rc;
+    const struct key_entry *entry = reader->entry;
     a->sum = (struct sum){.n = 0};
     memset(out, 0, DIGEST_BYTES);
     if (entry && keyspace_has_bytes(entry->type)) {
@@ -125,9 +125,8 @@ static int digest_with(struct service *service, struct resp_arg name, struct add
     } else if (entry) {
         set = collection_ref(entry->set);
     }
-    keyspace_unlock(&lock);
-    gate_leave(&service->gate, service->n_lanes);
-    int rc = set ? digest_of_set(set, a, out, err) : 0;
+    key_values_unlock(reader, NULL);
+    rc = set ? digest_of_set(set, a, out, err) : 0;
     collection_unref(set);
     return rc;
 }
@@ -135,7 +134,9 @@ static int digest_with(struct service *service, struct resp_arg name, struct add
 int digest_of_key(struct service *service, struct resp_arg key, uint8_t out[DIGEST_BYTES], struct quire_error *err)
 {
     struct adding a = {.item.state = XXH3_createState()};
-    int rc = a.item.state ? digest_with(service, key, &a, out, err) : error_set(err, QUIRE_ENOMEM, "no memory to hash");
+    struct values_reader reader = {.service = service};
+    int rc = a.item.state ? digest_with(&reader, key, &a, out, err) : error_set(err, QUIRE_ENOMEM, "no memory to hash");
+    key_values_reader_fini(&reader);
     XXH3_freeState(a.item.state);
     return rc;
 }
@@ -168,7 +169,7 @@ static void take_name(void *context, const struct key_entry *entry)
     names->n += 2 + bytes;
 }
 
-static int add_keys(struct service *service, const struct names *names, struct adding *value, struct adding *all,
+static int add_keys(struct values_reader *reader, const struct names *names, struct adding *value, struct adding *all,
                     struct quire_error *err)
 {
     static const uint8_t none[DIGEST_BYTES];
@@ -177,7 +178,7 @@ static int add_keys(struct service *service, const struct names *names, struct a
     for (size_t at = 0; at < names->n && rc == 0;) {
         struct resp_arg name = {names->bytes + at + 2, bytes_load_u16(names->bytes + at)};
         at += 2 + name.bytes;
-        rc = digest_with(service, name, value, digest, err);
+        rc = digest_with(reader, name, value, digest, err);
         if (rc < 0 || memcmp(digest, none, DIGEST_BYTES) == 0) /* gone by now */
             continue;
         begin_item(&all->item);
@@ -192,13 +193,15 @@ int digest_of_all(struct service *service, uint8_t out[DIGEST_BYTES], struct qui
 {
     struct adding value = {.item.state = XXH3_createState()}, all = {.item.state = XXH3_createState()};
     struct names names = {.bytes = NULL};
+    struct values_reader reader = {.service = service};
     int rc = value.item.state && all.item.state ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to hash");
     for (unsigned shard = 0; shard < KEYSPACE_SHARDS && rc == 0; shard++) {
         names.n = 0;
         keyspace_each_of(&service->keyspace, shard, take_name, &names);
         rc = names.failed ? error_set(err, QUIRE_ENOMEM, "no memory for the names of keys")
-                          : add_keys(service, &names, &value, &all, err);
+                          : add_keys(&reader, &names, &value, &all, err);
     }
+    key_values_reader_fini(&reader);
     memset(out, 0, DIGEST_BYTES);
     if (rc == 0 && all.sum.n > 0)
         finish(&all.sum, "keys", out);

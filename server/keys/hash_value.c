@@ -5,6 +5,9 @@
  * most 128 x 130 bytes are searched, which costs less than the cache misses of a table, and a hash of three fields
  * takes some 100 bytes. Large: a node of its own per field in a node_table. A large hash that loses fields stays large.
  *
+ * A value that is away is kept by somebody else (docs/decisions/documents.md): its node has its length alone, or, for
+ * as long as somebody reads it, a copy. Only values that are too long for a small hash are ever away.
+ *
  * A change is logged before it is made (keyspace.c), so it must not fail then: hash_reserve gets all the memory first,
  * and also turns a small hash into a large one where the new fields need that.
  */
@@ -17,7 +20,8 @@
 struct hash_node {
     struct table_node node;
     uint32_t value_bytes;
-    uint8_t data[]; /* field, value */
+    bool away, here; /* kept elsewhere; and a copy is here */
+    uint8_t data[];  /* field, value (of one that is away: while it is here) */
 };
 
 struct hash {
@@ -27,6 +31,7 @@ struct hash {
     uint8_t *small;
     struct node_table table;
     size_t nodes_bytes;
+    uint32_t n_away, n_here; /* nodes; those that are here are away, too */
 };
 
 struct hash *hash_create(uint64_t seed)
@@ -130,15 +135,22 @@ static struct hash_node *find_large(const struct hash *h, struct resp_arg field)
     return (struct hash_node *)(void *)node_table_find(&h->table, field.data, field.bytes, hash_of(h, field));
 }
 
+static bool has_bytes(const struct hash_node *node)
+{
+    return !node->away || node->here;
+}
+
 static size_t node_bytes(const struct hash_node *node)
 {
-    return sizeof *node + node->node.key_bytes + node->value_bytes;
+    return sizeof *node + node->node.key_bytes + (has_bytes(node) ? node->value_bytes : 0);
 }
 
 static void remove_node(struct hash *h, struct hash_node *node)
 {
     node_table_remove(&h->table, &node->node);
     h->nodes_bytes -= node_bytes(node);
+    h->n_away -= node->away;
+    h->n_here -= node->here;
     free(node);
 }
 
@@ -146,24 +158,34 @@ static void insert_node(struct hash *h, struct hash_node *node)
 {
     node_table_insert(&h->table, &node->node);
     h->nodes_bytes += node_bytes(node);
+    h->n_away += node->away;
+    h->n_here += node->here;
 }
 
 static struct resp_arg value_of(const struct hash_node *node)
 {
-    return (struct resp_arg){node->data + node->node.key_bytes, node->value_bytes};
+    return (struct resp_arg){has_bytes(node) ? node->data + node->node.key_bytes : NULL, node->value_bytes};
+}
+
+/* A node in no table; value.data NULL: without room for it. NULL without memory. */
+static struct hash_node *make_node(uint64_t hash, struct resp_arg field, struct resp_arg value)
+{
+    struct hash_node *node = malloc(sizeof *node + field.bytes + (value.data ? value.bytes : 0));
+    if (!node)
+        return NULL;
+    *node = (struct hash_node){.node = {.hash = hash, .key_bytes = field.bytes}, .value_bytes = value.bytes};
+    if (field.bytes > 0)
+        memcpy(node->data, field.data, field.bytes);
+    if (value.data && value.bytes > 0)
+        memcpy(node->data + field.bytes, value.data, value.bytes);
+    return node;
 }
 
 static bool add_spare(const struct hash *h, struct hash_spare *spare, struct resp_arg field, struct resp_arg value)
 {
-    struct hash_node *node = malloc(sizeof *node + field.bytes + value.bytes);
+    struct hash_node *node = make_node(hash_of(h, field), field, value);
     if (!node)
         return false;
-    node->node = (struct table_node){.hash = hash_of(h, field), .key_bytes = field.bytes};
-    node->value_bytes = value.bytes;
-    if (field.bytes > 0)
-        memcpy(node->data, field.data, field.bytes);
-    if (value.bytes > 0)
-        memcpy(node->data + field.bytes, value.data, value.bytes);
     if (spare->last)
         spare->last->node.next = &node->node;
     else
@@ -274,6 +296,121 @@ bool hash_delete(struct hash *h, struct resp_arg field)
     return true;
 }
 
+/* ---- values that are away ---------------------------------------------------------------------------------------- */
+
+/* Another node in the place of this one. NULL value: without its bytes. */
+static bool exchange(struct hash *h, struct hash_node *old, const void *value, bool away)
+{
+    struct resp_arg field = {old->data, old->node.key_bytes};
+    struct hash_node *node = make_node(old->node.hash, field, (struct resp_arg){value, old->value_bytes});
+    if (!node)
+        return false;
+    node->away = away;
+    node->here = away && value;
+    remove_node(h, old);
+    insert_node(h, node);
+    return true;
+}
+
+uint32_t hash_n_away(const struct hash *h)
+{
+    assert(h->n_here <= h->n_away);
+    return h->n_away;
+}
+
+uint32_t hash_n_missing(const struct hash *h)
+{
+    return h->n_away - h->n_here;
+}
+
+bool hash_is_away(const struct hash *h, struct resp_arg field)
+{
+    const struct hash_node *node = h->n_away > 0 ? find_large(h, field) : NULL;
+    return node && node->away;
+}
+
+bool hash_send_away(struct hash *h, struct resp_arg field)
+{
+    struct hash_node *node = h->large ? find_large(h, field) : NULL;
+    if (!node || node->away || node->value_bytes <= HASH_SMALL_BYTES_MAX)
+        return node && node->away;
+    return exchange(h, node, NULL, true);
+}
+
+int hash_add_away(struct hash *h, struct resp_arg field, uint32_t value_bytes)
+{
+    struct hash_node *node;
+    int rc = h->large ? 0 : make_large(h);
+    if (rc < 0 || !(node = make_node(hash_of(h, field), field, (struct resp_arg){NULL, value_bytes})))
+        return QUIRE_ENOMEM;
+    node->away = true;
+    struct hash_node *old = find_large(h, field);
+    if (old)
+        remove_node(h, old);
+    insert_node(h, node);
+    return 0;
+}
+
+int hash_bring(struct hash *h, struct resp_arg field, const void *value)
+{
+    struct hash_node *node = h->n_away > 0 ? find_large(h, field) : NULL;
+    if (!node || !node->away || node->here)
+        return 0;
+    return exchange(h, node, value, true) ? 0 : QUIRE_ENOMEM;
+}
+
+void hash_keep(struct hash *h, struct resp_arg field)
+{
+    struct hash_node *node = h->n_here > 0 ? find_large(h, field) : NULL;
+    assert(node && node->here);
+    node->away = node->here = false;
+    h->n_away--;
+    h->n_here--;
+}
+
+void hash_let_go(struct hash *h, struct resp_arg field)
+{
+    struct hash_node *node = h->n_here > 0 ? find_large(h, field) : NULL;
+    if (node && node->here)
+        exchange(h, node, NULL, true); /* without memory it stays here */
+}
+
+static void keep_node(void *context, struct table_node *node)
+{
+    struct hash_node *pair = (struct hash_node *)(void *)node;
+    (void)context;
+    assert(has_bytes(pair));
+    pair->away = pair->here = false;
+}
+
+void hash_keep_all(struct hash *h)
+{
+    assert(hash_n_missing(h) == 0);
+    if (h->n_away > 0)
+        node_table_each(&h->table, keep_node, NULL);
+    h->n_away = h->n_here = 0;
+}
+
+struct away_visitor {
+    hash_visit *visit;
+    void *context;
+};
+
+static void visit_away(void *context, struct table_node *node)
+{
+    const struct away_visitor *v = context;
+    const struct hash_node *pair = (const struct hash_node *)(const void *)node;
+    if (pair->away)
+        v->visit(v->context, (struct resp_arg){pair->data, node->key_bytes}, value_of(pair));
+}
+
+void hash_each_away(const struct hash *h, hash_visit *visit, void *context)
+{
+    struct away_visitor v = {visit, context};
+    if (h->n_away > 0)
+        node_table_each(&h->table, visit_away, &v);
+}
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 bool hash_get(const struct hash *h, struct resp_arg field, struct resp_arg *value)
@@ -356,6 +493,7 @@ static void copy_pair(void *context, struct resp_arg field, struct resp_arg valu
     struct hash **to = context;
     struct resp_arg pair[2] = {field, value};
     struct hash_spare spare;
+    assert(value.data || value.bytes == 0);
     if (!*to)
         return;
     if (hash_reserve(*to, pair, 1, &spare) < 0) {

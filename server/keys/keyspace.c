@@ -111,7 +111,7 @@ void keyspace_release(const struct key_value *value)
         collection_unref(value->set);
 }
 
-static void entry_destroy(struct key_entry *e)
+void keyspace_entry_destroy(struct key_entry *e)
 {
     if (!e->unbound)
         keyspace_release(&(struct key_value){.type = (enum key_type)e->type, .hash = e->hash}); /* whichever it is */
@@ -160,7 +160,7 @@ int keyspace_init(struct keyspace *k, struct quire_error *err)
 static void free_entry(void *context, struct table_node *node)
 {
     (void)context;
-    entry_destroy(keyspace_entry_of(node));
+    keyspace_entry_destroy(keyspace_entry_of(node));
 }
 
 void keyspace_fini(struct keyspace *k)
@@ -272,7 +272,7 @@ static void unbind_node(void *context, struct table_node *node)
 
 static void free_removed(void *argument)
 {
-    entry_destroy(argument);
+    keyspace_entry_destroy(argument);
 }
 
 static void run_later(const struct keyspace *k, void (*run)(void *argument), void *argument)
@@ -301,7 +301,7 @@ void keyspace_unlock(struct keyspace_lock *lock)
         if (e->type == KEY_HASH && e->hash && hash_count(e->hash) >= LONG_HASH)
             run_later(lock->keyspace, free_removed, e);
         else
-            entry_destroy(e);
+            keyspace_entry_destroy(e);
     }
     for (unsigned i = 0; lock->cleared && i < KEYSPACE_SHARDS; i++)
         node_table_each(&lock->cleared[i], unbind_node, lock->keyspace);
@@ -359,12 +359,6 @@ static void set_expiry(struct shard *s, struct key_entry *e, uint64_t expire_ms)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-static void account(struct keyspace *k, uint64_t before, uint64_t after)
-{
-    if (after != before)
-        atomic_fetch_add_explicit(&k->used_bytes, after - before, memory_order_relaxed);
-}
-
 static struct key_entry *find_any(const struct keyspace_lock *lock, const struct key *key)
 {
     unsigned shard = shard_number(key->hash);
@@ -384,7 +378,7 @@ void keyspace_entry_unlink(struct keyspace_lock *lock, struct key_entry *e)
         leave_queue(s, e);
     node_table_remove(&s->table, &e->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(lock->keyspace, before, node_table_bytes(&s->table));
+    keyspace_account(lock->keyspace, before, node_table_bytes(&s->table));
     e->node.next = lock->removed ? &lock->removed->node : NULL;
     lock->removed = e;
 }
@@ -419,7 +413,7 @@ void keyspace_entry_link(struct keyspace_lock *lock, struct key_entry *fresh, ui
     uint64_t before = node_table_bytes(&s->table);
     node_table_insert(&s->table, &fresh->node);
     atomic_store_explicit(&s->n_keys, s->table.n, memory_order_relaxed);
-    account(lock->keyspace, before, node_table_bytes(&s->table) + keyspace_entry_bytes(fresh));
+    keyspace_account(lock->keyspace, before, node_table_bytes(&s->table) + keyspace_entry_bytes(fresh));
     fresh->expire_ms = 0;
     set_expiry(s, fresh, expire_ms);
     changed(lock, fresh, lsn);
@@ -481,7 +475,7 @@ static int reserve_expiry(const struct keyspace_lock *lock, uint64_t hash, const
 static void swap_value(struct keyspace_lock *lock, struct key_entry *e, struct value **value)
 {
     struct value *old = e->string;
-    account(lock->keyspace, old->capacity, (*value)->capacity);
+    keyspace_account(lock->keyspace, old->capacity, (*value)->capacity);
     e->string = *value;
     *value = old;
 }
@@ -535,7 +529,7 @@ static void free_chain(struct key_entry *e)
 {
     for (struct key_entry *next; e; e = next) {
         next = keyspace_entry_of(e->node.next);
-        entry_destroy(e);
+        keyspace_entry_destroy(e);
     }
 }
 
@@ -719,10 +713,10 @@ int keyspace_hash_set(struct keyspace_lock *lock, const struct key *key, struct 
         *n_new += hash_set(e->hash, pairs[2 * i], pairs[2 * i + 1], &spare);
     hash_spare_end(&spare);
     if (entry)
-        account(lock->keyspace, before, keyspace_entry_bytes(e));
+        keyspace_account(lock->keyspace, before, keyspace_entry_bytes(e));
     if (rc < 0) {
         if (!entry && e)
-            entry_destroy(e);
+            keyspace_entry_destroy(e);
         return rc;
     }
     if (entry)
@@ -751,7 +745,7 @@ int keyspace_hash_delete(struct keyspace_lock *lock, struct key_entry *e, const 
         return rc;
     for (uint32_t i = 0; i < n; i++)
         *n_gone += hash_delete(e->hash, fields[i]);
-    account(lock->keyspace, before, keyspace_entry_bytes(e));
+    keyspace_account(lock->keyspace, before, keyspace_entry_bytes(e));
     changed(lock, e, lsn);
     if (hash_count(e->hash) == 0)
         keyspace_entry_unlink(lock, e);
@@ -860,7 +854,7 @@ static int log_transfer(struct keyspace_lock *lock, const struct key *to, const 
     keyspace_log_begin(&log, lock->keyspace);
     if (find_any(lock, to))
         keyspace_log_delete(&log, name);
-    keyspace_log_entry(&log, name, from);
+    keyspace_log_entry(&log, name, from, false);
     if (moved)
         keyspace_log_delete(&log, arg_of(from));
     return keyspace_commit(lock, &log, lsn, err);
@@ -887,6 +881,7 @@ int keyspace_rename(struct keyspace_lock *lock, struct key_entry *e, const struc
     case KEY_HASH:
         fresh->hash = e->hash;
         e->hash = NULL;
+        hash_keep_all(fresh->hash); /* what had them has them under the old key */
         break;
     case KEY_VECTOR_SET:
         fresh->uid = e->uid; /* or set: as large */
@@ -911,7 +906,7 @@ static int put_entry(struct keyspace_lock *lock, const struct key *to, struct ke
     if (rc == 0)
         keyspace_entry_link(lock, fresh, lsn);
     else
-        entry_destroy(fresh);
+        keyspace_entry_destroy(fresh);
     return rc;
 }
 
@@ -928,7 +923,7 @@ int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *e, const s
     fresh->expire_ms = e->expire_ms;
     if (keyspace_has_bytes(e->type) ? fresh->string != NULL : fresh->hash != NULL)
         return put_entry(lock, to, fresh, err);
-    entry_destroy(fresh);
+    keyspace_entry_destroy(fresh);
     return keyspace_no_memory(err);
 }
 

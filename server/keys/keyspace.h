@@ -94,11 +94,11 @@ struct shard {
 };
 
 /* Who follows what becomes of values: told under the shard's lock, behind the change, which it cannot refuse. It may
- * read the entry, and may call nothing of the keyspace. */
+ * read the entry, and may call nothing of the keyspace but keyspace_send_away. */
 struct keyspace_follower {
-    void (*changed)(void *context, const struct key_entry *entry); /* a value is there, or is another than before */
-    void (*gone)(void *context, const struct key_entry *entry);    /* leaves the table now */
-    void (*cleared)(void *context);                                /* all keys are gone */
+    void (*changed)(void *context, struct key_entry *entry);    /* a value is there, or is another than before */
+    void (*gone)(void *context, const struct key_entry *entry); /* leaves the table now */
+    void (*cleared)(void *context);                             /* all keys are gone */
     /* Whether it logs on its part: changes under one lock and what it makes of them are then one frame of the
      * journal. Between begin and end, which may wait for another thread's, nobody else makes such a frame: what frames
      * change must be changed in the order of their numbers. Behind the locks of keys; not by who has opened a batch. */
@@ -210,13 +210,27 @@ int keyspace_delete(struct keyspace_lock *lock, const struct resp_arg *keys, uin
 int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err);
 /* 0: never. A time that is over removes the key, and entry is gone. */
 int keyspace_expire(struct keyspace_lock *lock, struct key_entry *entry, uint64_t expire_ms, struct quire_error *err);
-/* The entry under another key, whatever was there. */
+/* The entry under another key, whatever was there. No value is missing. */
 int keyspace_rename(struct keyspace_lock *lock, struct key_entry *entry, const struct key *to, struct quire_error *err);
-/* A copy under another key, whatever was there. Not of vector sets. */
+/* A copy under another key, whatever was there. Not of vector sets; no value is missing. */
 int keyspace_copy(struct keyspace_lock *lock, const struct key_entry *entry, const struct key *to,
                   struct quire_error *err);
 /* The value of the key changed in a way that its own part of the program logged, at this LSN (0: not logged). */
 void keyspace_touch(struct keyspace_lock *lock, struct key_entry *entry, uint64_t lsn);
+
+/* ---- values of hashes that are away (hash_value.h) --------------------------------------------------------------- */
+
+/* The follower has the value of the field, whatever happens, and gives it back; the shard is held, or nobody else uses
+ * the keyspace. */
+void keyspace_send_away(struct keyspace *keyspace, struct key_entry *entry, struct resp_arg field);
+/* A copy of a value that is away. QUIRE_ENOMEM. */
+int keyspace_bring(struct keyspace_lock *lock, struct key_entry *entry, struct resp_arg field, struct resp_arg value,
+                   struct quire_error *err);
+/* The value of a field, which is not missing, is logged as the hash's own, and is that from now on, so that whoever has
+ * it, too, may forget it. */
+int keyspace_keep(struct keyspace_lock *lock, struct key_entry *entry, struct resp_arg field, struct quire_error *err);
+/* The copy, if there is one, goes. */
+void keyspace_let_go(struct keyspace *keyspace, struct key_entry *entry, struct resp_arg field);
 
 /* The vector set of a key, with a reference; NULL where there is none. *other: the key holds something else. */
 struct collection *keyspace_get_vectors(struct keyspace *keyspace, struct resp_arg key, bool *other);

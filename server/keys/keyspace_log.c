@@ -201,22 +201,32 @@ void keyspace_log_vectors(struct key_log *log, struct resp_arg key, uint64_t uid
 struct dump {
     struct key_log *log;
     struct resp_arg key;
+    const struct hash *leaves_away; /* whose fields that are away are left out; NULL: none are */
 };
 
 static void dump_field(void *context, struct resp_arg field, struct resp_arg value)
 {
     struct dump *d = context;
     const struct key_log *log = d->log;
-    if (log->failed)
+    if (log->failed || (d->leaves_away && hash_is_away(d->leaves_away, field)))
         return;
+    assert(value.data || value.bytes == 0);
     if (log->n_bytes - log->records[log->n_records - 1].at > DUMP_BYTES)
         keyspace_log_hash_set(d->log, d->key, NULL, 0);
     add_pair(d->log, field, value);
 }
 
-void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *e)
+static void dump_away(void *context, struct resp_arg field, struct resp_arg value)
 {
-    struct dump d = {log, key};
+    struct key_log *log = context;
+    add_u32(log, field.bytes);
+    add_u32(log, value.bytes);
+    add_bytes(log, field.data, field.bytes);
+}
+
+void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *e, bool in_place)
+{
+    struct dump d = {log, key, NULL};
     if (!log->journal)
         return;
     switch ((enum key_type)e->type) {
@@ -226,8 +236,13 @@ void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct k
                            e->expire_ms);
         return;
     case KEY_HASH:
+        d.leaves_away = in_place && hash_n_away(e->hash) > 0 ? e->hash : NULL;
         keyspace_log_hash_set(log, key, NULL, 0);
         hash_each(e->hash, dump_field, &d);
+        if (d.leaves_away && begin_record(log, KEY_LOG_HASH_AWAY)) {
+            add_key(log, key);
+            hash_each_away(e->hash, dump_away, log);
+        }
         break;
     case KEY_VECTOR_SET:
         keyspace_log_vectors(log, key, collection_uid(e->set));
@@ -391,6 +406,19 @@ static int apply_fields(struct keyspace_lock *lock, const struct key *key, struc
     return rc;
 }
 
+static int apply_away(struct keyspace_lock *lock, const struct key *key, struct key_entry *e, struct reader *r,
+                      struct quire_error *err)
+{
+    int rc = 0;
+    while (rc == 0 && !r->broken && r->at < r->end) {
+        uint32_t field_bytes = take_u32(r), value_bytes = take_u32(r);
+        struct resp_arg field = take_bytes(r, field_bytes);
+        if (!r->broken)
+            rc = keyspace_hash_add_away(lock, key, &e, field, value_bytes, err);
+    }
+    return rc;
+}
+
 /* One record about one key. `number` is what stood before the key. */
 static int apply(struct keyspace_lock *lock, enum key_log_kind kind, const struct key *key, struct key_entry *e,
                  uint64_t number, struct reader *r, struct quire_error *err)
@@ -413,6 +441,8 @@ static int apply(struct keyspace_lock *lock, enum key_log_kind kind, const struc
     case KEY_LOG_HASH_SET:
     case KEY_LOG_HASH_DELETE:
         return apply_fields(lock, key, e, r, kind == KEY_LOG_HASH_SET, err);
+    case KEY_LOG_HASH_AWAY:
+        return apply_away(lock, key, e, r, err);
     case KEY_LOG_DELETE:
         return keyspace_delete(lock, &name, 1, &n_gone, err);
     case KEY_LOG_EXPIRE:
@@ -440,7 +470,7 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
     uint64_t number = numbered ? take_u64(&r) : 0;
     struct resp_arg name = take_key(&r);
     struct keyspace_lock lock;
-    if (r.broken || kind > KEY_LOG_JSON)
+    if (r.broken || kind > KEY_LOG_HASH_AWAY || (kind == KEY_LOG_HASH_AWAY && !restore))
         return bad_record(kind, lsn, err);
     struct key key = keyspace_key(k, name);
     keyspace_lock_key(&lock, k, &key);
@@ -448,7 +478,7 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
     struct key_entry *e = keyspace_find(&lock, &key);
     int rc = 0;
     if (restore || !e || e->lsn < lsn || (e->lsn == lsn && !e->restored)) {
-        bool of_hash = kind == KEY_LOG_HASH_SET || kind == KEY_LOG_HASH_DELETE;
+        bool of_hash = kind == KEY_LOG_HASH_SET || kind == KEY_LOG_HASH_DELETE || kind == KEY_LOG_HASH_AWAY;
         bool of_string = kind == KEY_LOG_APPEND || kind == KEY_LOG_WRITE;
         bool fits = !e || ((!of_string || e->type == KEY_STRING) && (!of_hash || e->type == KEY_HASH));
         rc = fits ? apply(&lock, (enum key_log_kind)kind, &key, e, number, &r, err) : bad_record(kind, lsn, err);
@@ -531,7 +561,7 @@ static void dump_entry(void *context, const struct key_entry *e)
 {
     struct shard_dump *d = context;
     unsigned first = d->log.n_records;
-    keyspace_log_entry(&d->log, (struct resp_arg){e->key, e->node.key_bytes}, e);
+    keyspace_log_entry(&d->log, (struct resp_arg){e->key, e->node.key_bytes}, e, true);
     if (d->log.failed)
         return;
     if (!array_reserve(&d->lsns, &d->capacity, d->log.n_records)) {

@@ -13,8 +13,10 @@
  *   KEY_LOG_VECTORS      u64 uid of the collection, key: binds it
  *   KEY_LOG_WRITE        u64 offset, key, bytes: of a string
  *   KEY_LOG_JSON         u64 expiry in unix ms (0: none), key, text of a JSON document
+ *   KEY_LOG_HASH_AWAY    key, { u32 bytes of field, u32 bytes of value, field } ...: values that a collection has
  *
- * A checkpoint holds SET, JSON, HASH_SET (a large hash in several, which add up), EXPIRE behind them, and VECTORS.
+ * A checkpoint holds SET, JSON, HASH_SET (a large hash in several, which add up), HASH_AWAY, EXPIRE behind them, and
+ * VECTORS. Frames of the log hold all but HASH_AWAY.
  */
 #ifndef QUIRE_SERVER_KEYSPACE_LOG_H
 #define QUIRE_SERVER_KEYSPACE_LOG_H
@@ -32,7 +34,8 @@ enum key_log_kind {
     KEY_LOG_FLUSH,
     KEY_LOG_VECTORS,
     KEY_LOG_WRITE,
-    KEY_LOG_JSON
+    KEY_LOG_JSON,
+    KEY_LOG_HASH_AWAY
 };
 
 /* Records being collected for one frame. With a keyspace that has no journal every call does nothing. Memory that ran
@@ -63,8 +66,9 @@ void keyspace_log_delete(struct key_log *log, struct resp_arg key);
 void keyspace_log_expire(struct key_log *log, struct resp_arg key, uint64_t expire_ms);
 void keyspace_log_flush(struct key_log *log);
 void keyspace_log_vectors(struct key_log *log, struct resp_arg key, uint64_t uid);
-/* The whole of an entry, as of another key. */
-void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *entry);
+/* The whole of an entry, as of another key; no value is missing. With `in_place`, for a checkpoint: as of its own key,
+ * and values that are away stay so. */
+void keyspace_log_entry(struct key_log *log, struct resp_arg key, const struct key_entry *entry, bool in_place);
 /* Appends what was collected as one frame and frees it. *lsn gets its number; as it was where nothing was collected. */
 int keyspace_log_commit(struct key_log *log, uint64_t *lsn, struct quire_error *err);
 /* Frees it without. */

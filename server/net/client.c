@@ -32,6 +32,7 @@
 #include "server/net/client.h"
 #include "io/journal.h"
 #include "io/memory.h"
+#include "server/call/key_values.h"
 #include <arpa/inet.h>
 #include <assert.h>
 #include <poll.h>
@@ -269,6 +270,7 @@ static void destroy(struct client *c)
     free(c->name);
     free(c->library);
     free(c->library_version);
+    key_values_forget(&c->caller);
     loop->server->dispatcher->forget_client(c);
     acl_user_release(c->user);
     client_tls_end(c);
@@ -537,7 +539,7 @@ static void flush_pending(struct client *c)
 static bool takes_requests(const struct client *c)
 {
     return c->state == CLIENT_OPEN && !c->blocked && !c->paused && !c->resting && c->n_pending < PENDING_MAX &&
-           client_has_room(c) && !c->loop->backlogged && !c->caller.backlogged_by;
+           client_has_room(c) && !c->loop->backlogged && !c->caller.backlogged_by && !key_values_wait(&c->caller);
 }
 
 /* What a client that has not authenticated may send is little, as in Redis. */
@@ -621,6 +623,15 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         assert(used > 0 && at <= n);
         if (loop->request.n_args > 0)
             loop->server->dispatcher->run(c, loop->request.args, loop->request.n_args);
+        if (c->caller.again) {
+            at -= used;
+            c->caller.again = false;
+            if (!key_values_wait(&c->caller))
+                rest(&c->caller);
+            break;
+        }
+        if (c->caller.values)
+            key_values_forget(&c->caller);
         /* those that may take long are timed each; of others one that took long has looked at the clock itself */
         bool look = n_run % CLOCK_EVERY == 0 || (c->row != ROW_NONE && !(commands[c->row].flags & CMD_FAST));
         if ((look ? clock_us() : loop->stamp_us) - began_us >= turn_budget_us(loop))
@@ -873,8 +884,10 @@ static void step_end(struct client *c)
 bool client_is_late(const struct client *c)
 {
     uint64_t now = c->loop->lane.now_ms;
-    bool working = c->first || ((c->loop->backlogged || c->caller.backlogged_by || c->paused || c->resting) &&
-                                client_backlog_bytes(c) > 0);
+    bool working =
+        c->first ||
+        ((c->loop->backlogged || c->caller.backlogged_by || c->paused || c->resting || key_values_wait(&c->caller)) &&
+         client_backlog_bytes(c) > 0);
     return (c->eof || c->state == CLIENT_LINGERING || c->state == CLIENT_DRAINING) && !working && now >= c->deadline_ms;
 }
 
@@ -954,6 +967,11 @@ static void release(struct lane *lane, const struct fair_share *share)
     }
 }
 
+static void resume(struct caller *caller)
+{
+    client_mark(client_of(caller));
+}
+
 const struct host client_host = {.reply = reply,
                                  .defer = defer,
                                  .done = done,
@@ -964,4 +982,5 @@ const struct host client_host = {.reply = reply,
                                  .tenant = tenant,
                                  .may_read = may_read,
                                  .release = release,
+                                 .resume = resume,
                                  .post = loop_post};

@@ -5,6 +5,7 @@
  * so that both give the same text.
  */
 #include "server/call/key_call.h"
+#include "server/call/key_values.h"
 #include "server/keys/hash_value.h"
 #include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
@@ -91,10 +92,11 @@ void cmd_hincrbyfloat(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR value is NaN or Infinity");
         return;
     }
-    if (!key_write(&call, c, args[1], KEY_HASH))
+    if (!key_write(&call, c, args[1], KEY_HASH) || !key_values_ready_to_change(&call))
         return;
     const char *wrong = NULL;
-    if (call.entry && hash_get(call.entry->hash, args[2], &have) && !parse(have, &sum))
+    /* a value that is missing is longer than any number */
+    if (call.entry && hash_get(call.entry->hash, args[2], &have) && (!have.data || !parse(have, &sum)))
         wrong = "ERR hash value is not a float";
     else if (sum += more, !isfinite(sum))
         wrong = "ERR increment would produce NaN or Infinity";

@@ -2,16 +2,19 @@
  * cmd_hash.c - hashes: HSET, HGET and their kin. Texts and replies are those of Redis 7.
  *
  * Replies that are as long as the hash are written under its shard's lock, those of a large one in slices between which
- * the lane does other work (call/slice.h); HSCAN goes through a large one in steps.
+ * the lane does other work (call/slice.h); HSCAN goes through a large one in steps. Values that only indexes have are
+ * brought first (call/key_values.h).
  */
 #include "io/clock.h"
 #include "io/random.h"
 #include "server/call/key_call.h"
+#include "server/call/key_values.h"
 #include "server/call/slice.h"
 #include "server/keys/hash_value.h"
 #include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
 #include "server/strings/scan_options.h"
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +35,7 @@ void cmd_hget(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct key_call call;
     struct resp_arg value;
     (void)n;
-    if (!key_read(&call, c, args[1], KEY_HASH))
+    if (!key_read(&call, c, args[1], KEY_HASH) || !key_values_ready(&call, args + 2, 1))
         return;
     if (get_field(&call, args[2], &value))
         resp_bulk(caller_reply(c), value.data, value.bytes);
@@ -45,7 +48,7 @@ void cmd_hmget(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct key_call call;
     struct resp_arg value;
-    if (!key_read(&call, c, args[1], KEY_HASH))
+    if (!key_read(&call, c, args[1], KEY_HASH) || !key_values_ready(&call, args + 2, n - 2))
         return;
     struct resp_buffer *out = caller_reply(c);
     resp_array(out, n - 2);
@@ -99,6 +102,7 @@ static void put_field(void *out, struct resp_arg field, struct resp_arg value)
 static void put_value(void *out, struct resp_arg field, struct resp_arg value)
 {
     (void)field;
+    assert(value.data || value.bytes == 0);
     resp_bulk(out, value.data, value.bytes);
 }
 
@@ -114,6 +118,7 @@ static void put_both(void *out, struct resp_arg field, struct resp_arg value)
 struct all_call {
     struct pending pending;
     struct slice slice;
+    struct values_wait wait; /* for values that only indexes have; the lane holds them meanwhile */
     struct lane *lane;
     hash_visit *put;
     uint64_t version, cursor, slice_bytes, n;
@@ -137,8 +142,10 @@ static void count_and_put(void *context, struct resp_arg field, struct resp_arg 
     call->put(&call->items, field, value);
 }
 
-/* Whether the reply is whole, or nobody wants it. */
-static bool put_more(struct all_call *call)
+enum progress { MORE, WAITS, WHOLE };
+
+/* WHOLE, too, where nobody wants the reply, or a value cannot be read (wait.code). */
+static enum progress put_more(struct all_call *call)
 {
     struct key_call key;
     if (!key_peek(&key, call->pending.caller, (struct resp_arg){call->key, call->key_bytes}) ||
@@ -148,7 +155,11 @@ static bool put_more(struct all_call *call)
             key_end(&key);
         call->items.bytes = 0;
         call->n = 0;
-        return true;
+        return WHOLE;
+    }
+    if (call->put != put_field && !key_values_bring(&call->wait, &key.lock, key.entry, NULL, 0)) {
+        key_end(&key);
+        return call->wait.n > 0 ? WAITS : call->wait.code < 0 ? WHOLE : MORE;
     }
     if (key.entry->version != call->version) {
         call->version = key.entry->version;
@@ -162,19 +173,36 @@ static bool put_more(struct all_call *call)
         call->cursor = hash_scan(key.entry->hash, call->cursor, SCAN_AT_ONCE, count_and_put, call);
     while (call->cursor && call->items.bytes < end && call->n < fields_end && !call->items.failed);
     key_end(&key);
-    return call->cursor == 0 || call->items.failed || call->pending.caller->gone;
+    return call->cursor == 0 || call->items.failed || call->pending.caller->gone ? WHOLE : MORE;
+}
+
+static void end_all(struct all_call *call)
+{
+    key_values_release(call->lane);
+    if (call->wait.code < 0) {
+        resp_error(&call->pending.out, "ERR a vector could not be read: %s", call->wait.error.message);
+        resp_buffer_fini(&call->items);
+    } else {
+        reply_count(&call->pending.out, call->put, call->n);
+        resp_take(&call->pending.out, &call->items);
+    }
+    caller_done(&call->pending);
 }
 
 static void go_on_with_all(struct slice *slice)
 {
     struct all_call *call = (struct all_call *)(void *)((char *)slice - offsetof(struct all_call, slice));
-    if (!put_more(call)) {
+    enum progress progress = put_more(call);
+    if (progress == MORE)
         slice_post(call->lane, slice);
-        return;
-    }
-    reply_count(&call->pending.out, call->put, call->n);
-    resp_take(&call->pending.out, &call->items);
-    caller_done(&call->pending);
+    else if (progress == WHOLE)
+        end_all(call);
+}
+
+static void on_values(struct values_wait *wait)
+{
+    struct all_call *call = (struct all_call *)(void *)((char *)wait - offsetof(struct all_call, wait));
+    slice_post(call->lane, &call->slice);
 }
 
 static void reply_in_slices(struct caller *c, struct resp_arg name, hash_visit *put, uint64_t version)
@@ -185,6 +213,8 @@ static void reply_in_slices(struct caller *c, struct resp_arg name, hash_visit *
     call->lane = c->lane;
     call->slice.run = go_on_with_all;
     call->slice.caller = c;
+    call->wait = (struct values_wait){.lane = c->lane, .come = on_values};
+    key_values_hold(c->lane);
     call->put = put;
     call->version = version;
     call->slice_bytes = SLICE_BYTES;
@@ -198,7 +228,7 @@ static void reply_in_slices(struct caller *c, struct resp_arg name, hash_visit *
 static void reply_all(struct caller *c, struct resp_arg name, hash_visit *put)
 {
     struct key_call call;
-    if (!key_read(&call, c, name, KEY_HASH))
+    if (!key_read(&call, c, name, KEY_HASH) || (put != put_field && !key_values_ready(&call, NULL, 0)))
         return;
     if (call.entry && !c->whole && hash_is_large(call.entry->hash) &&
         hash_memory_bytes(call.entry->hash) > SLICE_BYTES) {
@@ -314,7 +344,7 @@ void cmd_hrandfield(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR count is not an integer, or below -%d", RANDOM_MAX);
         return;
     }
-    if (!key_read(&call, c, args[1], KEY_HASH))
+    if (!key_read(&call, c, args[1], KEY_HASH) || (values && !key_values_ready(&call, NULL, 0)))
         return;
     struct resp_buffer *out = caller_reply(c);
     const struct hash *hash = call.entry ? call.entry->hash : NULL;
@@ -395,7 +425,8 @@ void cmd_hscan(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct found_fields f = {
         .options = &o, .out = resp_buffer_beside(caller_reply(c)), .later = resp_buffer_beside(caller_reply(c))};
     uint64_t cursor;
-    if (!scan_take_options(c, args + 2, n - 2, false, &o) || !key_read(&call, c, args[1], KEY_HASH))
+    if (!scan_take_options(c, args + 2, n - 2, false, &o) || !key_read(&call, c, args[1], KEY_HASH) ||
+        !key_values_ready(&call, NULL, 0))
         return;
     cursor = call.entry ? o.cursor : 0;
     if (call.entry)
@@ -421,7 +452,7 @@ void cmd_hset(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR wrong number of arguments for '%s' command", c->command);
         return;
     }
-    if (!key_write(&call, c, args[1], KEY_HASH))
+    if (!key_write(&call, c, args[1], KEY_HASH) || !key_values_ready_to_change(&call))
         return;
     int rc = keyspace_hash_set(&call.lock, &call.key, call.entry, args + 2, (n - 2) / 2, &n_new, &err);
     if (key_failed(c, &call.lock, rc, &err))
@@ -440,7 +471,7 @@ void cmd_hsetnx(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct resp_arg value;
     uint32_t n_new = 0;
     (void)n;
-    if (!key_write(&call, c, args[1], KEY_HASH))
+    if (!key_write(&call, c, args[1], KEY_HASH) || !key_values_ready_to_change(&call))
         return;
     int rc = 0;
     if (!get_field(&call, args[2], &value))
@@ -456,7 +487,7 @@ void cmd_hdel(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct key_call call;
     struct quire_error err;
     uint32_t n_gone = 0;
-    if (!key_write(&call, c, args[1], KEY_HASH))
+    if (!key_write(&call, c, args[1], KEY_HASH) || !key_values_ready_to_change(&call))
         return;
     int rc = call.entry ? keyspace_hash_delete(&call.lock, call.entry, args + 2, n - 2, &n_gone, &err) : 0;
     if (key_failed(c, &call.lock, rc, &err))
@@ -478,10 +509,11 @@ void cmd_hincrby(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR value is not an integer or out of range");
         return;
     }
-    if (!key_write(&call, c, args[1], KEY_HASH))
+    if (!key_write(&call, c, args[1], KEY_HASH) || !key_values_ready_to_change(&call))
         return;
     const char *wrong = NULL;
-    if (get_field(&call, args[2], &value) && !arg_integer(value, &sum))
+    /* a value that is missing is longer than any number */
+    if (get_field(&call, args[2], &value) && (!value.data || !arg_integer(value, &sum)))
         wrong = "ERR hash value is not an integer";
     else if (__builtin_add_overflow(sum, more, &sum))
         wrong = "ERR increment or decrement would overflow";

@@ -6,6 +6,7 @@
  */
 #include "index/collection/collection.h"
 #include "server/call/key_call.h"
+#include "server/call/key_values.h"
 #include "server/dump/cmd_dumps.h"
 #include "server/keys/keyspace.h"
 #include "server/strings/cmd_strings.h"
@@ -104,6 +105,8 @@ static void rename_key(struct caller *c, const struct resp_arg *args, bool only_
         return;
     }
     bool renames = pair.from != pair.to && !(only_new && pair.to);
+    if (renames && !key_values_ready_in(c, &pair.lock, pair.from, NULL, 0))
+        return;
     int rc = renames ? keyspace_rename(&pair.lock, pair.from, &pair.to_key, &err) : 0;
     if (key_failed(c, &pair.lock, rc, &err))
         return;
@@ -185,6 +188,8 @@ void cmd_copy(struct caller *c, const struct resp_arg *args, uint32_t n)
         copy_set(c, args[1], set, &target);
         return;
     }
+    if (copies && !key_values_ready_in(c, &pair.lock, pair.from, NULL, 0))
+        return;
     int rc = copies ? keyspace_copy(&pair.lock, pair.from, &pair.to_key, &err) : 0;
     if (key_failed(c, &pair.lock, rc, &err))
         return;

@@ -195,11 +195,12 @@ int64_t world_open(struct world *w)
         if (d->version == 0)
             continue;
         world_vector(w, i, d->version, vector);
+        bool here = i % 2 == 0 || !vectors_keeps(&w->what, vector); /* of the others only the field has the vector */
         struct vectors_put put = {.key = key,
                                   .key_bytes = key_of(i, key),
                                   .old_id = VECTORS_NO_ID,
                                   .id = d->id = w->next_id++,
-                                  .vector = vector};
+                                  .vector = here ? vector : NULL};
         n_written += vectors_put(w->vectors, &put, &err) < 0 || put.lsn > 0;
     }
     if (rc == 0)
@@ -403,6 +404,42 @@ double world_recall(struct world *w, double share, uint32_t k, uint32_t n, uint6
     return wanted > 0 ? found / wanted : 1;
 }
 
+struct reading {
+    uint8_t vector[sizeof(double) * WORLD_DIM];
+    uint32_t bytes;
+    int code;
+    bool done;
+};
+
+static void on_read(struct vectors_read *read)
+{
+    struct reading *r = read->owner;
+    r->code = read->code;
+    if (read->code == 0)
+        memcpy(r->vector, read->vector, r->bytes);
+    r->done = true;
+}
+
+/* Whether the document's vector comes back as it was put, from the disk and, where it is in memory, without it. */
+static bool reads_back(struct world *w, uint32_t document, uint32_t id, const void *vector)
+{
+    struct reading r = {.bytes = vectors_bytes(&w->what)}, now = r;
+    char key[64];
+    uint32_t key_bytes = key_of(document, key);
+    if (!vectors_keeps(&w->what, vector))
+        return true;
+    struct vectors_read read = {
+        .vectors = w->vectors, .key = key, .key_bytes = key_bytes, .id = id, .done = on_read, .owner = &r};
+    if (!vectors_have(w->vectors, id) || vectors_read_start(w->searcher, &read, NULL) < 0)
+        return false;
+    while (!r.done)
+        engine_poll(w->engine, 1, 10000000);
+    bool right = r.code == 0 && memcmp(r.vector, vector, r.bytes) == 0;
+    if (vectors_read_now(w->vectors, key, key_bytes, id, now.vector))
+        right = right && memcmp(now.vector, vector, now.bytes) == 0;
+    return right;
+}
+
 bool world_is_whole(struct world *w)
 {
     static struct world_answer a;
@@ -423,6 +460,16 @@ bool world_is_whole(struct world *w)
         if (a.code < 0 || a.n != 1 || a.ids[0] != d->id || !near) {
             fprintf(stderr, "document %u, version %u: %u answers at %g\n", i, d->version, a.n,
                     a.n ? a.distances[0] : -1.0);
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < w->n; i++) {
+        double vector[WORLD_DIM];
+        if (w->documents[i].version == 0)
+            continue;
+        world_vector(w, i, w->documents[i].version, vector);
+        if (!reads_back(w, i, w->documents[i].id, vector)) {
+            fprintf(stderr, "document %u, version %u: another vector is read back\n", i, w->documents[i].version);
             return false;
         }
     }

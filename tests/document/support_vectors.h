@@ -74,7 +74,7 @@ roaring_bitmap_t *world_set(const struct world *w, double share, uint64_t seed);
 /* Searches with n queries for k of each set; fails the test where an answer is not allowed, not alive, has a wrong
  * distance, comes twice or out of order, or where there are too few. Returns the recall. */
 double world_recall(struct world *w, double share, uint32_t k, uint32_t n, uint64_t seed);
-/* Each document is found at distance 0 among itself alone. */
+/* Each document is found at distance 0 among itself alone, and its vector is read back bit for bit (vectors_keeps). */
 bool world_is_whole(struct world *w);
 
 #endif

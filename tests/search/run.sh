@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # run.sh BUILD_DIR [PART...] - FT.* and JSON.* on the wire: what a real RediSearch answered (answers), the shapes of
 # replies (shapes), options of FT.CREATE (definitions), errors and refusals (refusals), JSON.* (json_commands), keys that
-# change under an index (following), all of it at once (together), users who may not see all (walls).
+# change under an index (following), all of it at once (together), users who may not see all (walls), vectors of hashes that
+# only their index has (once).
 #
-# Parts empty the server when they begin; answers has its own. One line per check; exit status 0 when nothing failed.
+# Parts empty the server when they begin; answers and once have their own. One line per check; exit status 0 when nothing failed.
 set -u
 
 build=$(cd "${1:?usage: run.sh BUILD_DIR [PART...]}" && pwd) || exit 2
@@ -27,7 +28,7 @@ parts=("$@")
 server_start main || exit 1
 export QUIRE_PORT=$server_port QUIRE_PID=$server_pid
 
-for name in shapes definitions refusals json_commands following together walls; do
+for name in shapes definitions refusals json_commands following together walls once; do
     wanted "$name" && part "$name" /usr/bin/python3 "$here/$name.py"
 done
 wanted answers && part answers /usr/bin/python3 "$here/answers.py" --build-dir "$build"

@@ -492,6 +492,62 @@ static void test_gate_lets_one_run_alone(void **state)
     gate_fini(&gate);
 }
 
+/* ---- values that are away ---------------------------------------------------------------------------------------- */
+
+static struct resp_arg long_value(char fill, char text[200])
+{
+    memset(text, fill, 200);
+    return (struct resp_arg){(const uint8_t *)text, 200};
+}
+
+/* Against plain fields: a value that goes away, comes as a copy, is let go, is kept, is set, is deleted. */
+static void test_hash_whose_values_are_away(void **state)
+{
+    struct hash *h = hash_create(3);
+    struct hash_spare spare;
+    struct resp_arg value;
+    char text[200];
+    (void)state;
+    assert_non_null(h);
+    struct resp_arg pairs[4] = {arg("short"), arg("1"), arg("vector"), long_value('v', text)};
+    assert_int_equal(hash_reserve(h, pairs, 2, &spare), 0);
+    hash_set(h, pairs[0], pairs[1], &spare);
+    hash_set(h, pairs[2], pairs[3], &spare);
+    size_t whole = hash_memory_bytes(h);
+    assert_false(hash_send_away(h, arg("short")));
+    assert_false(hash_send_away(h, arg("absent")));
+    assert_true(hash_send_away(h, arg("vector")));
+    assert_int_equal(hash_memory_bytes(h), whole - 200);
+    assert_true(hash_get(h, arg("vector"), &value) && !value.data && value.bytes == 200);
+    assert_int_equal(hash_n_missing(h), 1);
+    assert_int_equal(hash_bring(h, arg("vector"), text), 0);
+    assert_true(hash_get(h, arg("vector"), &value) && memcmp(value.data, text, 200) == 0);
+    assert_int_equal(hash_n_missing(h), 0);
+    assert_true(hash_is_away(h, arg("vector")));
+    hash_let_go(h, arg("vector"));
+    hash_let_go(h, arg("short"));
+    assert_int_equal(hash_n_missing(h), 1);
+    assert_int_equal(hash_count(h), 2);
+    assert_int_equal(hash_bring(h, arg("vector"), text), 0);
+    struct hash *copy = hash_copy(h);
+    assert_non_null(copy);
+    assert_int_equal(hash_n_away(copy), 0);
+    assert_true(hash_get(copy, arg("vector"), &value) && memcmp(value.data, text, 200) == 0);
+    hash_destroy(copy);
+    hash_keep(h, arg("vector"));
+    assert_int_equal(hash_n_away(h), 0);
+    assert_int_equal(hash_memory_bytes(h), whole);
+    assert_true(hash_send_away(h, arg("vector")));
+    assert_int_equal(hash_reserve(h, pairs + 2, 1, &spare), 0);
+    assert_false(hash_set(h, pairs[2], pairs[3], &spare)); /* it is the hash's own again */
+    assert_int_equal(hash_n_away(h), 0);
+    assert_true(hash_send_away(h, arg("vector")));
+    assert_true(hash_delete(h, arg("vector")));
+    assert_int_equal(hash_n_away(h), 0);
+    assert_int_equal(hash_count(h), 1);
+    hash_destroy(h);
+}
+
 /* ---- the journal ------------------------------------------------------------------------------------------------- */
 
 static struct journal *open_journal(const char *folder, struct keyspace *k)
@@ -785,11 +841,70 @@ static void test_bad_records(void **state)
     keyspace_fini(&k);
 }
 
+/* A checkpoint says that a value is away, with its length, also while a copy is here; the log has the bytes of what is
+ * kept. */
+static void test_what_is_away_is_in_checkpoints(void **state)
+{
+    char *folder = support_folder_make();
+    struct keyspace k;
+    struct keyspace_lock h;
+    struct checkpoint *checkpoint;
+    struct quire_error err;
+    struct resp_arg value;
+    char text[200];
+    uint32_t n;
+    (void)state;
+    for (unsigned kept = 0; kept < 2; kept++) {
+        begin(&k);
+        struct journal *journal = open_journal(folder, &k);
+        struct key key = keyspace_key(&k, arg("key"));
+        struct key_entry *e = lock(&h, &k, "key");
+        if (!e) {
+            struct resp_arg pairs[4] = {arg("n"), arg("1"), arg("v"), long_value('x', text)};
+            assert_int_equal(keyspace_hash_set(&h, &key, e, pairs, 2, &n, &err), 0);
+            e = keyspace_find(&h, &key);
+            uint64_t before = atomic_load(&k.used_bytes), version = e->version;
+            keyspace_send_away(&k, e, arg("v"));
+            assert_int_equal(atomic_load(&k.used_bytes), before - 200);
+            assert_int_equal(keyspace_bring(&h, e, arg("v"), pairs[3], &err), 0);
+            assert_int_equal(atomic_load(&k.used_bytes), before);
+            assert_int_equal(e->version, version);
+        } else {
+            assert_true(hash_get(e->hash, arg("v"), &value) && !value.data && value.bytes == 200);
+            assert_int_equal(keyspace_bring(&h, e, arg("v"), long_value('x', text), &err), 0);
+            assert_int_equal(keyspace_keep(&h, e, arg("v"), &err), 0);
+            assert_int_equal(hash_n_away(e->hash), 0);
+        }
+        keyspace_unlock(&h);
+        if (kept == 0) {
+            assert_int_equal(journal_checkpoint_begin(journal, &checkpoint, &err), 0);
+            assert_int_equal(keyspace_save(&k, checkpoint, &err), 0);
+            assert_int_equal(journal_checkpoint_finish(checkpoint, &err), 0);
+        }
+        close_journal(journal);
+        k.journal = NULL;
+        keyspace_fini(&k);
+    }
+    begin(&k);
+    struct journal *journal = open_journal(folder, &k);
+    const struct key_entry *e = lock(&h, &k, "key");
+    assert_non_null(e);
+    assert_int_equal(hash_count(e->hash), 2);
+    assert_true(hash_get(e->hash, arg("v"), &value) && value.data && value.bytes == 200);
+    assert_memory_equal(value.data, long_value('x', text).data, 200);
+    keyspace_unlock(&h);
+    close_journal(journal);
+    k.journal = NULL;
+    keyspace_fini(&k);
+    support_folder_remove(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scan_returns_what_stays),
         cmocka_unit_test(test_hash_as_a_model_has_it),
+        cmocka_unit_test(test_hash_whose_values_are_away),
         cmocka_unit_test(test_expiry_by_the_clock),
         cmocka_unit_test(test_the_queue_of_expiries),
         cmocka_unit_test(test_memory_comes_back),
@@ -800,6 +915,7 @@ int main(void)
         cmocka_unit_test(test_what_was_logged_is_there_again),
         cmocka_unit_test(test_fuzzy_checkpoints),
         cmocka_unit_test(test_a_checkpoint_gives_way),
+        cmocka_unit_test(test_what_is_away_is_in_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
