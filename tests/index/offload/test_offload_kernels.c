@@ -193,8 +193,8 @@ static void try_nearest(const struct data *d, enum offload_measure measure, uint
     free(found);
 }
 
-/* Whether a kernel is tried in this way. All are where all dimensions are. Other ways differ in tiles, for which one kind
- * of floats stands, and in products of bytes: a driver takes a while for each program. */
+/* Whether a kernel is tried in this way. All are where all dimensions are. Other ways differ in tiles, for which one
+ * kind of floats stands, and in products of bytes: a driver takes a while for each program. */
 static bool is_tried(enum offload_element element, enum offload_measure measure)
 {
     return way->all || element == OFFLOAD_U8 || element == OFFLOAD_I8 ||
