@@ -306,11 +306,11 @@ static void test_codes(void **state)
     struct offload *offload = open_device();
     for (size_t i = 0; i < SUPPORT_COUNT(subjects); i++) {
         struct world w;
-        uint8_t *dead = support_dead(ROWS, 5, i);
         uint64_t n_dead = 0;
         unsigned before = 6 * QUERIES + 1;
         if (subjects[i].metric == QUIRE_METRIC_IP && subjects[i].slot != QUIRE_SLOT_Q8)
             continue; /* no distances */
+        uint8_t *dead = support_dead(ROWS, 5, i);
         for (uint32_t row = 0; row < ROWS; row++)
             n_dead += bitmap_has(dead, row);
         make_world(&w, &subjects[i]);
