@@ -52,6 +52,12 @@ static double to_point(const struct exact_rows *r, const uint8_t *row, float fac
     return r->form == EXACT_L2 ? 0 : -*norm2;
 }
 
+static double level_of(const uint8_t *code, uint32_t i, unsigned bits)
+{
+    unsigned byte = code[i * bits / 8];
+    return byte >> i * bits % 8 & ((1u << bits) - 1);
+}
+
 void exact_codes_put(struct exact_rows *r, const struct exact_code_room *room, const uint8_t *row, float factor,
                      uint8_t *code, struct offload_estimate *estimate)
 {
@@ -59,18 +65,19 @@ void exact_codes_put(struct exact_rows *r, const struct exact_code_room *room, c
     unsigned bits = r->bits;
     double norm2, h = to_point(r, row, factor, room->point, &norm2), half = (double)code_half(bits), ry = 0, yy = 0;
     double apart = 0;
+    assert(bits > 0 && r->mean && r->space_dim <= r->coded_dim);
     memset(room->rest, 0, sizeof *room->rest * r->coded_dim);
     for (uint32_t i = 0; i < r->space_dim; i++)
         room->rest[i] = room->point[i] - r->mean[i];
     code_encode(room->rest, r->coded_dim, bits, code, NULL, NULL);
     for (uint32_t i = 0; i < r->space_dim; i++) {
-        double y = (code[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1)) - half;
+        double y = level_of(code, i, bits) - half;
         ry += (double)room->rest[i] * y;
         yy += y * y;
     }
     estimate->step = (float)(yy > 0 ? ry / yy : 0);
     for (uint32_t i = 0; i < r->space_dim; i++) {
-        double y = (code[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1)) - half;
+        double y = level_of(code, i, bits) - half;
         double d = (double)room->point[i] - (double)r->mean[i] - (double)estimate->step * y;
         apart += d * d;
     }
@@ -92,6 +99,7 @@ int exact_codes_mean(struct exact_rows *r, struct quire_error *err)
     double *sums = calloc(r->space_dim, sizeof *sums), norm2;
     float *mean = malloc(sizeof *mean * r->space_dim), *point = malloc(sizeof *point * r->space_dim);
     struct exact_reader *reader = exact_reader_open(r, err);
+    assert(!r->mean);
     int rc = sums && mean && point ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for the mean of rows");
     rc = reader ? rc : QUIRE_ENOMEM;
     for (uint32_t block = 0; rc == 0 && block < p->n_blocks; block += step)
@@ -128,6 +136,7 @@ void exact_codes_query(const struct exact_rows *r, const float *query, float *re
 {
     struct code_query code = {.levels = levels};
     double norm2 = 0, apart = 0, squares = 0;
+    assert(r->mean && r->space_dim <= r->dim);
     memset(rest, 0, sizeof *rest * r->coded_dim);
     for (uint32_t i = 0; i < r->space_dim; i++) {
         rest[i] = query[i] - r->mean[i];
@@ -251,6 +260,7 @@ int exact_codes_answer(struct exact_rows *r, const struct exact_request *request
             }
         }
     int rc = measure(r, b, list, n, err);
+    assert(n <= (size_t)b->n * wanted);
     for (uint32_t q = 0; rc == 0 && q < b->n; q++) {
         size_t begin = at;
         while (at < n && list[at].query == q)
@@ -260,6 +270,7 @@ int exact_codes_answer(struct exact_rows *r, const struct exact_request *request
                                          : choose(r, request, b, q, &bounds[q], list[begin + request->k - 1].v,
                                                   request->rows + ((size_t)first + q) * b->most);
     }
+    assert(rc < 0 || at == n);
     free(list);
     return rc;
 }

@@ -42,7 +42,7 @@ static int compile(struct opencl *cl, struct opencl_program *made, const char *o
     const char *source = opencl_kernels;
     /* the extension's functions are those of OpenCL C 3.0 */
     const char *std = cl->dot4 == OPENCL_DOT4_KHR && !cl->emulates_dot4 ? "CL3.0" : "CL1.2";
-    char all[256];
+    char all[512];
     cl_int status;
     int n = snprintf(all, sizeof all, "-cl-std=%s -DDOT4=%d -DEMULATED=%d %s", std, (int)cl->dot4, cl->emulates_dot4,
                      options);
@@ -93,7 +93,7 @@ static int build_tiled(struct opencl *cl, struct opencl_program *out, const char
 {
     struct opencl_tile tile = {0};
     uint32_t side_most = OPENCL_SIDE_MOST;
-    char options[160];
+    char options[256];
     while (opencl_shape_tile(cl, planes, n_queries, side_most, &tile)) {
         size_t items = tile.side / tile.each, group = items * items;
         snprintf(options, sizeof options, "%s -DTILED=1 -DSORT=%u -DSIDE=%u -DEACH=%u -DDEPTH=%u", kind, cl->sort,

@@ -233,8 +233,8 @@ static int try_all(struct quire_error *err)
     return rc;
 }
 
-/* Every call with tiles in local memory, for good or once: an error, or the answer. An extension that is not known makes
- * more calls. */
+/* Every call with tiles in local memory, for good or once: an error, or the answer. An extension that the compiler does
+ * not know makes more calls. */
 static void test_every_call(void **state)
 {
     struct quire_error err = {0};
