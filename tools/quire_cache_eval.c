@@ -308,7 +308,7 @@ static const char summary[] =
     "the best of the second half). Without --policy the cache has RISK, from nothing and with imported curves.\n\n"
     "Guards are off by default: an intent of CLINC150 is the same whatever number, name or date is in the text "
     "(\"remind\n"
-    "me at 5\", \"remind me at 7\"), so guards rightly keep back 37 % of its pairs of one intent.";
+    "me at 5\", \"remind me at 7\"), so guards rightly keep back 27 % of its pairs of one intent.";
 
 static const char examples[] =
     "  quire cache-eval data/clinc150.tsv data/clinc150.fbin --category-column 2 --answer-column 3 --text-column 4 \\\n"

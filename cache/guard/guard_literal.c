@@ -4,12 +4,11 @@
  * A literal is what guard_text.c found (quoted, addresses, codes), a name of the tables, or a word with a capital where
  * the grammar asks for none. Capitals say nothing in a text that is all capitals or Nearly All Capitals, and little in
  * German, whose nouns have them; there only the tables count. At the begin of a sentence a capital says nothing either,
- * but a word there that behaves as a name ("Mozart was born ...", "Jupiter's moons", "Mount Everest") is kept as
- * optional: it agrees with the same name elsewhere, and with nothing.
+ * but a word there that behaves as a name ("Mozart was born ...", "Jupiter's moons", "Mount Everest") is one.
  *
- * Two texts agree if each has the literals of the other. An optional one may be missing ("sort a list in sql" and "sort
- * a list"), but not when the other text has one of its own that is missing here. So a name written small that no table
- * knows costs a hit when the cached text has it in capitals; that is the cheap one of the two errors.
+ * Two texts agree if each has the codes and quoted words of the other. Names are optional: one may be missing ("sort a
+ * list in sql" and "sort a list"), but not when the other text has one of its own that is missing here. In pairs of
+ * real questions a paraphrase leaves names out as often as a look-alike does (docs/guards.md).
  *
  * Units and currencies without a number ("in miles") are optional literals too.
  *
@@ -72,24 +71,24 @@ static bool is_ordinary(const struct guard_reader *r, uint32_t i)
     return guard_token_means(r, i, MEANS_ORDINARY) || guard_token_means(r, i, MEANS_STOPWORD);
 }
 
-/* 's': a name by its capital; 'o': perhaps one; 0: none. */
-static char by_capital(const struct guard_reader *r, uint32_t i)
+/* Whether the word is a name by its capital. */
+static bool by_capital(const struct guard_reader *r, uint32_t i)
 {
     static const char *const verbs[] = {"is", "was", "has", "are", "were", "had", "invented", "wrote", "died", NULL};
     const struct guard_token *token = &r->tokens[i];
     if (r->shouting || !token->capital || is_ordinary(r, i))
-        return 0;
+        return false;
     if (token->all_caps)
-        return 'o';
+        return true;
     if (r->titled || strcmp(r->language, "de") == 0 || token->bytes < 2 || token->joint != ' ')
-        return 0;
+        return false;
     if (!token->opens)
-        return 'o';
+        return true;
     bool like_name = token->possessive ||
                      (i + 1 < r->n_tokens && r->tokens[i + 1].capital && !token->closes && !is_ordinary(r, i + 1));
     for (unsigned v = 0; verbs[v]; v++)
         like_name |= guard_is(r, i + 1, verbs[v]);
-    return like_name ? 'o' : 0;
+    return like_name;
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
@@ -116,7 +115,6 @@ void guard_read_literals(struct guard_reader *r)
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         const struct guard_token *token = &r->tokens[i];
         uint32_t n = 1;
-        char how;
         if (token->used)
             continue;
         if (token->kind == TOKEN_LITERAL)
@@ -127,8 +125,8 @@ void guard_read_literals(struct guard_reader *r)
             continue;
         else if ((n = known_name(r, i)) > 0)
             ;
-        else if ((how = by_capital(r, i)) != 0) {
-            emit(r, how, guard_token_text(r, i));
+        else if (by_capital(r, i)) {
+            emit(r, 'o', guard_token_text(r, i));
             n = 1;
         } else {
             continue;
