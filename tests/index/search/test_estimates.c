@@ -15,7 +15,7 @@
 
 #define ROWS    6000u
 #define DIM     64u
-#define QUERIES 40u
+#define QUERIES SANITIZED_SIZE(200u, 40u)
 #define K       10u
 
 struct asked {
