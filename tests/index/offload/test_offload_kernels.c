@@ -424,7 +424,7 @@ static const enum offload_element coded[] = {OFFLOAD_CODE8, OFFLOAD_CODE4, OFFLO
 /* Level i of a code. */
 static uint32_t level_of(const uint8_t *code, uint32_t i, unsigned bits)
 {
-    return code[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
+    return (unsigned)code[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
 }
 
 /* The value that a device is to give, in double, and the squared lengths of which the bound on its error is made. */
