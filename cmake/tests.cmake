@@ -1,7 +1,7 @@
 # tests.cmake - test programs, fuzzers, measurements and scripts; ctest names are FOLDER/PROGRAM.
 
 # seconds that a test program and a script may take, on a machine that does other work as well
-set(program_seconds 300)
+set(program_seconds 900)
 set(script_factor 1)
 if(QUIRE_SANITIZE)
   set(program_seconds 1800)
