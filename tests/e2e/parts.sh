@@ -43,14 +43,17 @@ skip_part() { # NAME REASON
     echo "skip - $1: $2"
 }
 
+# Two scripts that use the same folder may run at a time: the second waits for the first, and finds all there.
 node_packages() {
     local modules=$build/$node_installed
     mkdir -p "$modules"
-    if ! cmp -s "$node_folder/package-lock.json" "$modules/installed.json"; then
+    (
+        flock 9
+        cmp -s "$node_folder/package-lock.json" "$modules/installed.json" && exit
         cp "$node_folder/package.json" "$node_folder/package-lock.json" "$modules/" &&
             (cd "$modules" && npm ci --no-audit --no-fund) >"$work/npm.out" 2>&1 &&
-            cp "$node_folder/package-lock.json" "$modules/installed.json" || return 1
-    fi
+            cp "$node_folder/package-lock.json" "$modules/installed.json"
+    ) 9>"$modules/lock" || return 1
     export NODE_PATH=$modules/node_modules
 }
 
