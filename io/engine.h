@@ -29,10 +29,13 @@ enum io_kind {
     IO_SYNC,   /* file -> 0 */
     IO_ACCEPT, /* fd (listening); multishot -> new fd, IO_MORE while it goes on; ends with any error, such as no
                   descriptor left */
-    IO_RECV,   /* fd; multishot with engine buffers -> bytes, `buffer` set for the call only; 0 at end of stream */
+    IO_RECV,   /* fd; multishot with engine buffers -> bytes, `buffer` set for the call only; 0 at end of stream. A
+                  shutdown of this side and a reset by the other may go unnoticed behind bytes that came at the same
+                  moment (Linux at least to 6.18): who shuts down cancels, and looks now and then at who is silent */
     IO_SEND,   /* fd, buffer, bytes -> bytes sent (may be short) */
     IO_TIMER,  /* timeout_us -> 0 when it has passed */
-    IO_CANCEL, /* target -> 0, or QUIRE_ENOTFOUND; the target's own done runs with QUIRE_ECANCELLED */
+    IO_CANCEL, /* target -> 0, or QUIRE_ENOTFOUND; the target's own done runs with QUIRE_ECANCELLED, or with what
+                  it has done, and without IO_MORE */
 };
 
 enum io_flags { IO_MORE = 1 }; /* in `done`: the op is still armed and done will run again */

@@ -12,8 +12,14 @@
  * idle connection holds none; each goes back to the ring as soon as `done` has returned.
  *
  * Multishot accept (Linux 5.19) and receive (6.0) end now and then (no buffer, overflow); they are armed again here, so
- * a caller sees one stream until end of file, error or cancel. Where the kernel does not know them (EINVAL at the first
- * completion) the engine waits for readiness by poll and accepts or receives by hand; engine_note says so.
+ * a caller sees one stream until end of file, error or cancel. One that the caller has cancelled is not armed again,
+ * also where it ended by itself while its cancel was under way. Where the kernel does not know them (EINVAL at the
+ * first completion) the engine waits for readiness by poll and accepts or receives by hand; engine_note says so.
+ *
+ * Kernels lose the end of a stream where it comes together with its last bytes: the two wake a multishot receive as
+ * one, and it waits on behind the bytes (liburing issue 1549). Receives of local sockets are armed anew after each
+ * piece instead, which finds the end. TCP tells a receive of a FIN behind the bytes; what it does not tell of is named
+ * at IO_RECV in engine.h.
  *
  * A read that comes back short before the end of the file is continued; callers see a short read only at its end.
  *
@@ -56,7 +62,7 @@ const char *__tsan_default_suppressions(void)
 #define TAG_MAX         16u
 
 /* op->state[0] */
-enum op_flags { OP_FLYING = 1, OP_WAITING = 2, OP_BY_POLL = 4, OP_READ_COUNTED = 8 };
+enum op_flags { OP_FLYING = 1, OP_WAITING = 2, OP_BY_POLL = 4, OP_READ_COUNTED = 8, OP_CANCELLED = 16, OP_ONCE = 32 };
 /* op->state[1]: bytes of the op done so far; state[2], state[3]: the kernel's timespec of a timer */
 
 struct uring {
@@ -216,9 +222,18 @@ static int uring_register_buffers(struct engine *engine, void *base, size_t byte
 
 /* ---- submission -------------------------------------------------------------------------------------------------- */
 
+static bool is_local_socket(int fd)
+{
+    int domain = AF_UNSPEC;
+    socklen_t bytes = sizeof domain;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
+}
+
 static void uring_queue(struct engine *engine, struct io_op *op)
 {
     memset(op->state, 0, sizeof op->state);
+    if (op->kind == IO_RECV && is_local_socket(op->fd))
+        op->state[0] = OP_ONCE;
     engine_op_list_add(&uring_of(engine)->queued, op);
 }
 
@@ -287,7 +302,10 @@ static void prepare_socket_op(struct uring *u, struct io_uring_sqe *sqe, struct 
     } else if (op->kind == IO_ACCEPT) {
         io_uring_prep_multishot_accept(sqe, op->fd, NULL, NULL, SOCK_CLOEXEC);
     } else {
-        io_uring_prep_recv_multishot(sqe, op->fd, NULL, 0, 0);
+        if (op->state[0] & OP_ONCE)
+            io_uring_prep_recv(sqe, op->fd, NULL, u->recv_bytes, 0);
+        else
+            io_uring_prep_recv_multishot(sqe, op->fd, NULL, 0, 0);
         io_uring_sqe_set_flags(sqe, IOSQE_BUFFER_SELECT);
         sqe->buf_group = RECV_GROUP;
     }
@@ -319,6 +337,7 @@ static void cancel_target(struct uring *u, struct io_op *op)
             io_uring_sqe_set_data64(sqe, TAG_CANCEL);
             u->cancels_flying++;
         }
+        target->state[0] |= OP_CANCELLED;
     }
     finish_later(u, op, 0);
 }
@@ -410,11 +429,22 @@ static void recycle(struct uring *u, unsigned id)
     io_uring_buf_ring_advance(u->buffers, 1);
 }
 
-/* Puts a multishot op that the kernel ended back, ahead of what `done` may queue. */
-static void arm_again(struct uring *u, struct io_op *op)
+/* Puts a multishot op that the kernel ended back, ahead of what `done` may queue; false where it has been cancelled
+ * meanwhile: then it ends with what `done` is called for now. */
+static bool arm_again(struct uring *u, struct io_op *op)
 {
-    op->state[0] = 0;
+    if (op->state[0] & OP_CANCELLED)
+        return false;
+    op->state[0] &= OP_ONCE;
     start(u, op);
+    return true;
+}
+
+/* The same where there is nothing to call `done` for but its end. */
+static void go_on(struct uring *u, struct io_op *op)
+{
+    if (!arm_again(u, op))
+        finish(u, op, QUIRE_ECANCELLED, 0);
 }
 
 /* A socket that became readable, on kernels without multishot: one accept or receive by hand. */
@@ -432,13 +462,11 @@ static void on_readiness(struct uring *u, struct io_op *op, int result)
         n = (int)recv(op->fd, u->recv_memory, u->recv_bytes, MSG_DONTWAIT);
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)) {
-        arm_again(u, op);
+        go_on(u, op);
         return;
     }
-    bool more = n > 0 || (n == 0 && op->kind == IO_ACCEPT);
     int code = n < 0 ? error_from_errno(errno) : n;
-    if (more)
-        arm_again(u, op);
+    bool more = (n > 0 || (n == 0 && op->kind == IO_ACCEPT)) && arm_again(u, op);
     finish(u, op, code, more ? IO_MORE : 0);
 }
 
@@ -447,15 +475,14 @@ static void on_accept(struct uring *u, struct io_op *op, int result, bool more)
     if (result == -EINVAL && !u->no_multishot_accept) {
         u->no_multishot_accept = true;
         engine_add_note(&u->base, "kernel without multishot accept");
-        arm_again(u, op);
+        go_on(u, op);
         return;
     }
     /* Without descriptors or memory, and after errors of the listener itself, the op ends: armed again at once it
      * would fail again at once. The caller may queue it later. */
     bool ends = result < 0 && result != -EAGAIN && result != -EINTR && result != -ECONNABORTED;
-    if (!more && !ends)
-        arm_again(u, op);
-    finish(u, op, result < 0 ? error_from_errno(-result) : result, ends && !more ? 0 : IO_MORE);
+    more = more || (!ends && arm_again(u, op));
+    finish(u, op, result < 0 ? error_from_errno(-result) : result, more ? IO_MORE : 0);
 }
 
 static void on_receive(struct uring *u, struct io_op *op, int result, unsigned cqe_flags)
@@ -464,21 +491,20 @@ static void on_receive(struct uring *u, struct io_op *op, int result, unsigned c
     if (result == -EINVAL && !u->no_multishot_recv) {
         u->no_multishot_recv = true;
         engine_add_note(&u->base, "kernel without multishot receive: receives by poll");
-        arm_again(u, op);
+        go_on(u, op);
         return;
     }
     if (result == -ENOBUFS || result == -EINTR || result == -EAGAIN) {
         if (!more)
-            arm_again(u, op);
+            go_on(u, op);
         return;
     }
-    if (result > 0 && !more)
-        arm_again(u, op);
+    more = result > 0 && (more || arm_again(u, op));
     unsigned id = cqe_flags >> IORING_CQE_BUFFER_SHIFT;
     bool has_buffer = cqe_flags & IORING_CQE_F_BUFFER;
     if (has_buffer)
         op->buffer = u->recv_memory + (size_t)id * u->recv_bytes;
-    finish(u, op, result < 0 ? error_from_errno(-result) : result, result > 0 ? IO_MORE : 0);
+    finish(u, op, result < 0 ? error_from_errno(-result) : result, more ? IO_MORE : 0);
     if (has_buffer)
         recycle(u, id);
 }

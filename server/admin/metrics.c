@@ -44,8 +44,8 @@ struct http_client {
     struct loop *loop;
     struct http_client *next, *prev;
     int fd;
-    struct io_op recv, send;
-    bool receiving, sending, answered, dead;
+    struct io_op recv, send, cancel;
+    bool receiving, sending, cancelling, answered, dead;
     uint64_t deadline_ms;
     size_t n_in, sent;
     struct resp_buffer out;
@@ -472,7 +472,7 @@ void metrics_write(struct server *server, struct resp_buffer *text)
 static void free_if_over(struct http_client *h)
 {
     struct metrics *m = h->loop->server->metrics;
-    if (!h->dead || h->receiving || h->sending)
+    if (!h->dead || h->receiving || h->sending || h->cancelling)
         return;
     assert((h == m->clients) == !h->prev);
     if (h->prev)
@@ -487,11 +487,25 @@ static void free_if_over(struct http_client *h)
     free(h);
 }
 
+static void on_cancel(struct io_op *op, int result, unsigned flags)
+{
+    struct http_client *h = op->owner;
+    (void)result;
+    (void)flags;
+    h->cancelling = false;
+    free_if_over(h);
+}
+
 /* Has the kernel give the ops back; freed when it has. */
 static void end(struct http_client *h)
 {
-    if (!h->dead)
+    if (!h->dead) {
         shutdown(h->fd, SHUT_RDWR);
+        h->cancelling = h->receiving; /* a receive may miss the shutdown (engine.h) */
+        h->cancel = (struct io_op){.kind = IO_CANCEL, .target = &h->recv, .done = on_cancel, .owner = h};
+        if (h->cancelling)
+            engine_queue(h->loop->lane.engine, &h->cancel);
+    }
     h->dead = true;
     free_if_over(h);
 }

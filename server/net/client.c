@@ -33,7 +33,6 @@
 #include "io/journal.h"
 #include "io/memory.h"
 #include "server/call/key_values.h"
-#include <arpa/inet.h>
 #include <assert.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -45,6 +44,7 @@
 
 enum {
     LINGER_MS = 1000,
+    SILENT_MS = 500,
     HTTP_COMPLAIN_MS = 60000,
     DRAIN_MS = 30000, /* without progress, of a client that ends */
     KEEP_BUFFER_BYTES = 16384,
@@ -303,11 +303,32 @@ void client_end(struct client *c)
     client_mark(c);
 }
 
+static void on_cancel(struct io_op *op, int result, unsigned flags)
+{
+    struct client *c = op->owner;
+    (void)result;
+    (void)flags;
+    assert(c->cancelling && (c->pausing || c->state == CLIENT_DEAD));
+    c->cancelling = false;
+    client_mark(c);
+}
+
+static void cancel_receive(struct client *c)
+{
+    assert(c->receiving && !c->cancelling);
+    c->cancelling = true;
+    c->cancel = (struct io_op){.kind = IO_CANCEL, .target = &c->recv, .done = on_cancel, .owner = c};
+    engine_queue(c->loop->lane.engine, &c->cancel);
+}
+
 void client_kill(struct client *c)
 {
     if (c->state != CLIENT_DEAD) {
         shutdown(c->fd, SHUT_RDWR);
         set_state(c, CLIENT_DEAD);
+        /* bytes that come at this moment may hide the shutdown from the receive (engine.h) */
+        if (c->receiving && !c->cancelling)
+            cancel_receive(c);
     }
     leave(c);
     c->caller.gone = true;
@@ -336,35 +357,6 @@ void client_refuse_http(struct client *c)
                  (unsigned long long)c->caller.id, address);
     }
     client_kill(c);
-}
-
-void client_address(const struct client *c, bool ours, char text[CLIENT_ADDRESS_BYTES])
-{
-    struct sockaddr_storage address = {0};
-    socklen_t bytes = sizeof address;
-    char number[INET6_ADDRSTRLEN] = "?";
-    int rc = ours ? getsockname(c->fd, (struct sockaddr *)&address, &bytes)
-                  : getpeername(c->fd, (struct sockaddr *)&address, &bytes);
-    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&address;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)&address;
-    if (rc == 0 && address.ss_family == AF_INET6) {
-        inet_ntop(AF_INET6, &in6->sin6_addr, number, sizeof number);
-        snprintf(text, CLIENT_ADDRESS_BYTES, "[%s]:%u", number, ntohs(in6->sin6_port));
-    } else if (rc == 0 && address.ss_family == AF_INET) {
-        inet_ntop(AF_INET, &in->sin_addr, number, sizeof number);
-        snprintf(text, CLIENT_ADDRESS_BYTES, "%s:%u", number, ntohs(in->sin_port));
-    } else if (rc == 0 && address.ss_family == AF_UNIX && c->loop->server->unix_path) {
-        snprintf(text, CLIENT_ADDRESS_BYTES, "%s:0", c->loop->server->unix_path); /* both, as Redis says it */
-    } else {
-        snprintf(text, CLIENT_ADDRESS_BYTES, "?:0");
-    }
-}
-
-bool client_is_unix(const struct client *c)
-{
-    int domain = AF_UNSPEC;
-    socklen_t bytes = sizeof domain;
-    return getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
 }
 
 void client_set_monitor(struct client *c, bool on)
@@ -720,16 +712,6 @@ void client_take_bytes(struct client *c, const uint8_t *bytes, size_t n)
         client_mark(c); /* to be paused */
 }
 
-static void on_cancel(struct io_op *op, int result, unsigned flags)
-{
-    struct client *c = op->owner;
-    (void)result;
-    (void)flags;
-    assert(c->cancelling && c->pausing);
-    c->cancelling = false;
-    client_mark(c);
-}
-
 /* Receives no more while requests wait in memory, and again when they have been worked on: the rest waits in the
  * sender. */
 static void pause_or_resume(struct client *c)
@@ -737,9 +719,8 @@ static void pause_or_resume(struct client *c)
     size_t backlog = client_backlog_bytes(c), most = client_backlog_max(c);
     if (c->receiving && !c->pausing && !c->cancelling && c->state == CLIENT_OPEN && backlog > most &&
         backlog >= c->need) {
-        c->pausing = c->cancelling = true;
-        c->cancel = (struct io_op){.kind = IO_CANCEL, .target = &c->recv, .done = on_cancel, .owner = c};
-        engine_queue(c->loop->lane.engine, &c->cancel);
+        c->pausing = true;
+        cancel_receive(c);
     } else if (c->pausing && !c->receiving && !c->cancelling && c->state != CLIENT_DEAD &&
                (backlog <= most / 2 || backlog < c->need)) {
         c->pausing = false;
@@ -894,8 +875,13 @@ bool client_is_late(const struct client *c)
 bool client_peer_is_gone(struct client *c)
 {
     struct pollfd look = {.fd = c->fd, .events = POLLRDHUP};
+    uint64_t now = c->loop->lane.now_ms;
     bool deaf = c->eof || (c->pausing && !c->receiving);
-    if (!deaf || c->state == CLIENT_DEAD || c->sending || poll(&look, 1, 0) != 1)
+    /* a reset may hide behind the last bytes (engine.h): once after each time that something came */
+    bool fell_silent = c->receiving && c->looked_ms < c->last_ms && now - c->last_ms >= SILENT_MS;
+    if (fell_silent)
+        c->looked_ms = now;
+    if (!(deaf || fell_silent) || c->state == CLIENT_DEAD || c->sending || poll(&look, 1, 0) != 1)
         return false;
     if (look.revents & POLLRDHUP)
         leave(c);

@@ -44,6 +44,7 @@ struct client {
     struct acl_user *user;   /* a reference */
     uint64_t acl_generation; /* of the table when `user` was fetched */
     uint64_t created_ms, last_ms, deadline_ms;
+    uint64_t looked_ms; /* when the kernel was asked whether the other side is gone, for its silence */
     char *name, *library, *library_version;
     struct io_op recv, send, cancel;
     bool cancelling;                       /* `cancel` is the engine's */
@@ -94,8 +95,8 @@ struct client *client_create(struct loop *loop, int fd, bool tls);
 void client_work_on_all(struct loop *loop);
 /* Whether its time is over: it ends and makes no progress. */
 bool client_is_late(const struct client *client);
-/* Whether the other side has reset the connection, where nothing is being received that would tell. Notes, too, that it
- * will send no more. Asks the kernel. */
+/* Whether the other side has reset the connection, where nothing is being received that would tell, or where the
+ * receive may have missed it. Notes, too, that it will send no more. Asks the kernel. */
 bool client_peer_is_gone(struct client *client);
 /* Sends what the journal has made durable meanwhile. On the lane's thread. */
 void client_send_durable(struct loop *loop);

@@ -558,6 +558,92 @@ static void test_cancel_receive(void **state)
     free(seen);
 }
 
+/* The last bytes and the end behind them come while nobody looks. */
+static void test_end_behind_bytes(void **state)
+{
+    struct fixture *x = begin(state);
+    struct seen *seen = calloc(1, sizeof *seen);
+    for (unsigned i = 0; i < 50; i++) {
+        int pair[2];
+        memset(seen, 0, sizeof *seen);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        struct io_op op = {.kind = IO_RECV, .fd = pair[0], .done = on_done, .owner = seen};
+        engine_queue(x->engine, &op);
+        engine_poll(x->engine, 0, 0);
+        assert_int_equal(write(pair[1], "hello", 5), 5);
+        assert_int_equal(shutdown(pair[1], SHUT_WR), 0);
+        poll_until(x->engine, &seen->ended);
+        assert_int_equal(seen->bytes, 5);
+        assert_int_equal(seen->result, 0);
+        close(pair[0]);
+        close(pair[1]);
+    }
+    free(seen);
+}
+
+/* Two ends of a connection over loopback. */
+static void connect_pair(int pair[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listening, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(listening, 1), 0);
+    assert_int_equal(getsockname(listening, (struct sockaddr *)&at, &bytes), 0);
+    pair[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(pair[1], (struct sockaddr *)&at, sizeof at), 0);
+    pair[0] = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(pair[0] >= 0);
+    close(listening);
+}
+
+/* A receive that is shut down and cancelled ends, whatever comes at that moment. */
+static void test_shutdown_behind_bytes(void **state)
+{
+    struct fixture *x = begin(state);
+    struct seen *seen = calloc(2, sizeof *seen);
+    for (unsigned i = 0; i < 50; i++) {
+        int pair[2];
+        memset(seen, 0, 2 * sizeof *seen);
+        connect_pair(pair);
+        struct io_op op = {.kind = IO_RECV, .fd = pair[0], .done = on_done, .owner = &seen[0]};
+        struct io_op cancel = {.kind = IO_CANCEL, .target = &op, .done = on_done, .owner = &seen[1]};
+        engine_queue(x->engine, &op);
+        engine_poll(x->engine, 0, 0);
+        assert_int_equal(write(pair[1], "hello", 5), 5);
+        assert_int_equal(shutdown(pair[0], SHUT_RDWR), 0);
+        engine_queue(x->engine, &cancel);
+        poll_until(x->engine, &seen[0].ended);
+        poll_until(x->engine, &seen[1].ended);
+        close(pair[0]);
+        close(pair[1]);
+    }
+    free(seen);
+}
+
+/* A receive that has ended by itself, for want of buffers, when it is cancelled is not armed again. */
+static void test_cancel_of_a_receive_that_ends(void **state)
+{
+    struct fixture *x = begin(state);
+    struct seen *seen = calloc(2, sizeof *seen);
+    uint8_t out[6000] = {0}; /* far more than all receive buffers hold */
+    int pair[2];
+    connect_pair(pair);
+    struct io_op op = {.kind = IO_RECV, .fd = pair[0], .done = on_done, .owner = &seen[0]};
+    struct io_op cancel = {.kind = IO_CANCEL, .target = &op, .done = on_done, .owner = &seen[1]};
+    engine_queue(x->engine, &op);
+    engine_poll(x->engine, 0, 0);
+    assert_int_equal(write(pair[1], out, sizeof out), sizeof out);
+    engine_flush(x->engine);
+    engine_queue(x->engine, &cancel);
+    poll_until(x->engine, &seen[0].ended);
+    poll_until(x->engine, &seen[1].ended);
+    assert_true(seen[0].result == QUIRE_ECANCELLED || seen[0].result > 0);
+    close(pair[0]);
+    close(pair[1]);
+    free(seen);
+}
+
 #define STREAM_BYTES (2u << 20)
 
 struct stream {
@@ -808,6 +894,9 @@ int main(void)
                                        ROWS(test_accept),
                                        ROWS(test_receive),
                                        ROWS(test_cancel_receive),
+                                       ROWS(test_end_behind_bytes),
+                                       ROWS(test_shutdown_behind_bytes),
+                                       ROWS(test_cancel_of_a_receive_that_ends),
                                        ROWS(test_stream),
                                        ROWS(test_blocked_sends),
                                        ROW(test_second_receive, THREADS),
