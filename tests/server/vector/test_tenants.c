@@ -7,6 +7,7 @@
  */
 #include "server/access/acl.h"
 #include "server/access/command_table.h"
+#include "tests/sanitized.h"
 #include "tests/server/support_server.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -666,7 +667,7 @@ static void test_limits_hold_for_filters_everywhere(void **state)
 /* Three elements of acme's among thousands of others'. */
 static void test_few_among_many(void **state)
 {
-    enum { OTHERS = 4000 };
+    enum { OTHERS = SANITIZED ? 1000 : 4000 }; /* of which VSEAL finds the recall: long under a sanitizer */
     (void)state;
     expect_text(&admin, "FLUSHALL", "OK");
     for (int sealed = 0; sealed < 2; sealed++) {
@@ -703,7 +704,7 @@ static void test_few_among_many(void **state)
         struct reply r = ask(&acme, "VRANDMEMBER k");
         assert_int_equal(strncmp(r.text, "mine", 4), 0);
         reply_free(&r);
-        expect_names(&acme, "VSIM k VALUES 2 3000 1 COUNT 3 FILTER \"key in ['o3000', 'mine2']\"", "mine2");
+        expect_names(&acme, "VSIM k VALUES 2 900 1 COUNT 3 FILTER \"key in ['o900', 'mine2']\"", "mine2");
         expect_names(&acme, "VRANGE k - + 2", "mine0 mine1");
     }
 }
