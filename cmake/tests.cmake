@@ -54,6 +54,8 @@ if(TARGET PkgConfig::CMOCKA)
 
   quire_tests(gateway quire_gateway quire_datasets quire_index quire_kernels quire_io)
 
+  quire_tests(tools quire_top quire_io)
+
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
   file(GLOB fuzz_helpers CONFIGURE_DEPENDS tests/fuzz/support_*.c)
   function(quire_fuzzer name helpers) # and libraries

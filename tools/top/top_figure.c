@@ -1,7 +1,7 @@
 /*
  * top_figure.c - three digits that count, and a unit.
  *
- * A count below 10,000 is written out, but for the tenths of what is below 10: a rate of 0.3 is not none.
+ * A count below 100,000 is written out, but for the tenths of what is below 10: a rate of 0.3 is not none.
  */
 #include "tools/top/top_figure.h"
 #include <math.h>
@@ -25,7 +25,7 @@ static struct top_figure scaled(double value, double step, const char *units, do
 {
     struct top_figure f;
     unsigned unit = 0;
-    if (!isfinite(value) || value < 0)
+    if (!(value >= 0 && value < 1e21)) /* beyond what 64 bits hold */
         return none();
     if (value < written_out) {
         snprintf(f.text, sizeof f.text, value >= 9.95 || value == floor(value) ? "%.0f" : "%.1f", value);
@@ -39,7 +39,7 @@ static struct top_figure scaled(double value, double step, const char *units, do
 
 struct top_figure top_figure_count(double value)
 {
-    return scaled(value, 1000, " kMGTE", 9999.5);
+    return scaled(value, 1000, " kMGTE", 99999.5);
 }
 
 struct top_figure top_figure_bytes(double value)

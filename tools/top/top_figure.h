@@ -8,7 +8,7 @@ struct top_figure {
     char text[TOP_FIGURE_BYTES];
 };
 
-struct top_figure top_figure_count(double value);   /* "0.5", "17", "9999", "12.1k", "3.40M" */
+struct top_figure top_figure_count(double value);   /* "0.5", "17", "12100", "340k", "3.40M" */
 struct top_figure top_figure_bytes(double value);   /* "900", "1.50G": powers of 1024 */
 struct top_figure top_figure_us(double value);      /* "410 us", "2.30 ms", "1.20 s" */
 struct top_figure top_figure_percent(double share); /* of 0 to 1: "0.4 %", "41 %" */

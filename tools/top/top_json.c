@@ -126,7 +126,7 @@ void top_json_write(const struct top_shown *shown, uint64_t time_ms, struct top_
         ok = ok && put_server(line, shown);
     else
         ok = ok && put(line, "problem", text_of(shown->problem));
-    char *text = ok ? json_dumps(line, JSON_COMPACT) : NULL;
+    char *text = ok ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     out->failed = out->failed || !text;
     if (text) {
         top_canvas_add(out, text, strlen(text));

@@ -15,13 +15,13 @@ enum { NAME_COLUMNS = 10, NARROW = 48, INDENT_NARROW = 2, ITEM_BYTES = 160, BAR_
 /* A line of items. */
 struct flow {
     struct top_canvas *canvas;
-    uint32_t indent;
+    uint32_t indent, gap; /* blanks between items */
     bool first;
 };
 
 static struct flow begin(struct top_canvas *canvas, enum top_style style, const char *name)
 {
-    struct flow f = {canvas, canvas->width < NARROW ? INDENT_NARROW : NAME_COLUMNS, true};
+    struct flow f = {canvas, canvas->width < NARROW ? INDENT_NARROW : NAME_COLUMNS, 2, true};
     top_canvas_line(canvas);
     top_canvas_put(canvas, style, "%s", name);
     top_canvas_to(canvas, f.indent, TOP_PLAIN);
@@ -36,7 +36,7 @@ static void item(struct flow *f, enum top_style style, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    uint32_t gap = f->canvas->column > f->indent ? 2 : f->canvas->column == f->indent ? 0 : 1;
+    uint32_t gap = f->canvas->column > f->indent ? f->gap : f->canvas->column == f->indent ? 0 : 1;
     if (f->canvas->column + gap + strlen(text) > f->canvas->width && !f->first) {
         top_canvas_line(f->canvas);
         top_canvas_to(f->canvas, f->indent, TOP_PLAIN);
@@ -45,6 +45,18 @@ static void item(struct flow *f, enum top_style style, const char *format, ...)
     top_canvas_to(f->canvas, f->canvas->column + gap, TOP_PLAIN);
     top_canvas_put(f->canvas, style, "%s", text);
     f->first = false;
+}
+
+/* A sentence, which may go on in the next line at each of its blanks. */
+static void sentence(struct flow *f, enum top_style style, const char *text)
+{
+    f->gap = 1;
+    for (size_t n; *text; text += n) {
+        n = strcspn(text, " ");
+        if (n > 0)
+            item(f, style, "%.*s", (int)n, text);
+        n += text[n] == ' ';
+    }
 }
 
 static double rate(const struct top_shown *shown, enum top_number number)
@@ -70,7 +82,7 @@ static bool above_zero(const struct top_shown *shown, enum top_number number)
 
 static void draw_title(struct top_canvas *canvas, const struct top_view *view, const struct top_shown *shown)
 {
-    struct flow f = {canvas, 0, true};
+    struct flow f = {canvas, 0, 2, true};
     top_canvas_line(canvas);
     item(&f, TOP_STRONG, "quire top");
     item(&f, TOP_PLAIN, "%s", shown->server);
@@ -92,16 +104,17 @@ static void draw_state(struct top_canvas *canvas, const struct top_shown *shown)
         [TOP_RATES_RESET] = "counters were reset (CONFIG RESETSTAT): rates come with the next INFO"};
     if (shown->problem) {
         struct flow f = begin(canvas, TOP_BAD, "no server");
-        item(&f, TOP_BAD, "for %s, connecting again:", top_figure_span(shown->problem_s).text);
-        item(&f, TOP_BAD, "%s", shown->problem);
+        item(&f, TOP_BAD, "for %s,", top_figure_span(shown->problem_s).text);
+        sentence(&f, TOP_BAD, "connecting again:");
+        sentence(&f, TOP_BAD, shown->problem);
         if (shown->info)
-            item(&f, TOP_FAINT, "(the figures are its last)");
+            sentence(&f, TOP_FAINT, "(the figures are its last)");
     } else if (shown->silent_s >= 1) {
         struct flow f = begin(canvas, TOP_WARN, "waiting");
-        item(&f, TOP_WARN, "for an answer for %s", top_figure_span(shown->silent_s).text);
+        item(&f, TOP_WARN, "for an answer: %s", top_figure_span(shown->silent_s).text);
     } else if (shown->rates && shown->rates->state != TOP_RATES_KNOWN) {
         struct flow f = begin(canvas, TOP_WARN, "note");
-        item(&f, TOP_WARN, "%s", sentences[shown->rates->state]);
+        sentence(&f, TOP_WARN, sentences[shown->rates->state]);
     }
 }
 
@@ -110,11 +123,11 @@ static void draw_trouble(struct top_canvas *canvas, const struct top_shown *show
     static const struct {
         enum top_number number;
         const char *what;
-    } troubles[] = {{TOP_unavailable_sets, "vector sets unavailable (INFO damage)"},
-                    {TOP_unavailable_caches, "caches unavailable (INFO damage)"},
-                    {TOP_log_failures, "writes of the log failed"},
-                    {TOP_store_failures, "seals, merges or checkpoints failed"},
-                    {TOP_device_read_errors, "reads of the disk failed"}};
+    } troubles[] = {{TOP_unavailable_sets, "sets unavailable"},
+                    {TOP_unavailable_caches, "caches unavailable"},
+                    {TOP_log_failures, "log failures"},
+                    {TOP_store_failures, "upkeep failures"},
+                    {TOP_device_read_errors, "disk read errors"}};
     struct flow f;
     bool begun = false;
     for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++) {
@@ -129,7 +142,9 @@ static void draw_trouble(struct top_canvas *canvas, const struct top_shown *show
 
 static void draw_searches(struct top_canvas *canvas, const struct top_shown *shown)
 {
-    const double *us = shown->info->latency_us;
+    double us[3]; /* INFO has 0 before the first */
+    for (unsigned i = 0; i < 3; i++)
+        us[i] = shown->info->latency_us[i] > 0 ? shown->info->latency_us[i] : (double)NAN;
     struct flow f = begin(canvas, TOP_STRONG, "searches");
     item(&f, TOP_STRONG, "%s/s", COUNT(rate(shown, TOP_searches)));
     item(&f, TOP_PLAIN, "%s reads each",
@@ -137,11 +152,11 @@ static void draw_searches(struct top_canvas *canvas, const struct top_shown *sho
     item(&f, TOP_PLAIN, "%s reads/s", COUNT(rate(shown, TOP_search_reads)));
     item(&f, rate(shown, TOP_search_errors) > 0 ? TOP_BAD : TOP_PLAIN, "%s failed/s",
          COUNT(rate(shown, TOP_search_errors)));
-    item(&f, TOP_PLAIN, "since the start p50 %s p99 %s p99.9 %s", top_figure_us(us[0]).text, top_figure_us(us[1]).text,
-         top_figure_us(us[2]).text);
+    item(&f, TOP_PLAIN, "all time p50 %s", top_figure_us(us[0]).text);
+    item(&f, TOP_PLAIN, "p99 %s", top_figure_us(us[1]).text);
+    item(&f, TOP_PLAIN, "p99.9 %s", top_figure_us(us[2]).text);
     if (above_zero(shown, TOP_search_number_of_indexes))
-        item(&f, TOP_PLAIN, "FT %s/s on %s documents", COUNT(rate(shown, TOP_search_queries)),
-             COUNT(level(shown, TOP_search_documents)));
+        item(&f, TOP_PLAIN, "FT.* %s/s", COUNT(rate(shown, TOP_search_queries)));
 }
 
 static void draw_commands(struct top_canvas *canvas, const struct top_shown *shown)
@@ -152,8 +167,8 @@ static void draw_commands(struct top_canvas *canvas, const struct top_shown *sho
          COUNT(rate(shown, TOP_total_error_replies)));
     item(&f, TOP_PLAIN, "in %s/s", BYTES(rate(shown, TOP_total_net_input_bytes)));
     item(&f, TOP_PLAIN, "out %s/s", BYTES(rate(shown, TOP_total_net_output_bytes)));
-    item(&f, TOP_PLAIN, "processor %s of a core, %s lanes",
-         PERCENT(rate(shown, TOP_used_cpu_sys) + rate(shown, TOP_used_cpu_user)), COUNT(level(shown, TOP_lanes)));
+    item(&f, TOP_PLAIN, "processor %s", PERCENT(rate(shown, TOP_used_cpu_sys) + rate(shown, TOP_used_cpu_user)));
+    item(&f, TOP_PLAIN, "of %s lanes", COUNT(level(shown, TOP_lanes)));
 }
 
 static void draw_caches(struct top_canvas *canvas, const struct top_shown *shown)
@@ -168,7 +183,7 @@ static void draw_caches(struct top_canvas *canvas, const struct top_shown *shown
                                  r->lookups)));
     for (unsigned i = 0; i < TOP_N_LOOKUPS; i++)
         item(&f, TOP_PLAIN, "%s %s", top_rates_lookup_names[i], PERCENT(top_rates_share(r->lookup[i], r->lookups)));
-    item(&f, TOP_PLAIN, "since the start %s",
+    item(&f, TOP_PLAIN, "all time %s",
          PERCENT(top_rates_share(level(shown, TOP_cache_hits), level(shown, TOP_cache_requests))));
     item(&f, TOP_PLAIN, "%s entries", COUNT(level(shown, TOP_cache_entries)));
 }
@@ -180,8 +195,8 @@ static void draw_tenants(struct top_canvas *canvas, const struct top_shown *show
     item(&f, TOP_PLAIN, "hold %s of %s", BYTES(level(shown, TOP_mem_clients_normal)),
          BYTES(level(shown, TOP_maxmemory_clients)));
     item(&f, TOP_PLAIN, "%s tenants", COUNT(level(shown, TOP_tenants)));
-    item(&f, TOP_PLAIN, "searches %s running, %s waiting", COUNT(level(shown, TOP_tenant_running)),
-         COUNT(level(shown, TOP_tenant_waiting)));
+    item(&f, TOP_PLAIN, "searches %s running", COUNT(level(shown, TOP_tenant_running)));
+    item(&f, TOP_PLAIN, "%s waiting", COUNT(level(shown, TOP_tenant_waiting)));
     item(&f, rate(shown, TOP_tenant_refused) > 0 ? TOP_WARN : TOP_PLAIN, "%s refused/s",
          COUNT(rate(shown, TOP_tenant_refused)));
 }
@@ -194,15 +209,15 @@ static void draw_memory(struct top_canvas *canvas, const struct top_shown *shown
     double share = top_rates_share(used, level(shown, TOP_maxmemory));
     struct flow f = begin(canvas, TOP_STRONG, "memory");
     if (isnan(share)) {
-        item(&f, TOP_STRONG, "data %s, no maxmemory", BYTES(used));
+        item(&f, TOP_STRONG, "data %s, no limit", BYTES(used));
     } else {
         char bar[BAR_CELLS + 1];
         unsigned filled = share < 1 ? (unsigned)(share * BAR_CELLS) : BAR_CELLS;
         memset(bar, '.', BAR_CELLS);
         memset(bar, '#', filled);
         bar[BAR_CELLS] = 0;
-        item(&f, share >= 0.9 ? TOP_BAD : TOP_STRONG, "data %s of %s [%s] %s", BYTES(used),
-             BYTES(level(shown, TOP_maxmemory)), bar, PERCENT(share));
+        item(&f, share >= 0.9 ? TOP_BAD : TOP_STRONG, "data %s of %s", BYTES(used), BYTES(level(shown, TOP_maxmemory)));
+        item(&f, share >= 0.9 ? TOP_BAD : TOP_STRONG, "[%s] %s", bar, PERCENT(share));
     }
     item(&f, TOP_PLAIN, "vector sets %s", BYTES(level(shown, TOP_used_memory_indexes)));
     item(&f, TOP_PLAIN, "not sealed %s", BYTES(level(shown, TOP_memtable_bytes)));
@@ -219,8 +234,9 @@ static void draw_disk(struct top_canvas *canvas, const struct top_shown *shown)
     item(&f, above_zero(shown, TOP_reads_waiting) ? TOP_WARN : TOP_PLAIN, "%s waiting",
          COUNT(level(shown, TOP_reads_waiting)));
     item(&f, TOP_PLAIN, "folder %s", BYTES(level(shown, TOP_disk_bytes)));
-    item(&f, TOP_PLAIN, "%s keys, %s sets, %s segments", COUNT((double)top_info_get(shown->info, TOP_keys)),
-         COUNT(level(shown, TOP_collections)), COUNT(level(shown, TOP_segments)));
+    item(&f, TOP_PLAIN, "%s keys", COUNT((double)top_info_get(shown->info, TOP_keys)));
+    item(&f, TOP_PLAIN, "%s sets", COUNT(level(shown, TOP_collections)));
+    item(&f, TOP_PLAIN, "%s segments", COUNT(level(shown, TOP_segments)));
 }
 
 static void draw_upkeep(struct top_canvas *canvas, const struct top_shown *shown)
@@ -244,10 +260,12 @@ static void draw_upkeep(struct top_canvas *canvas, const struct top_shown *shown
         item(&f, TOP_PLAIN, "idle");
     if (above_zero(shown, TOP_writers_wait))
         item(&f, TOP_WARN, "writers wait");
-    item(&f, TOP_PLAIN, "%s seals, %s merges, %s checkpoints", COUNT(level(shown, TOP_seals)),
-         COUNT(level(shown, TOP_merges)), COUNT(level(shown, TOP_checkpoints)));
-    item(&f, TOP_PLAIN, "log %s, %s frames/s, %s syncs/s", BYTES(level(shown, TOP_log_bytes)),
-         COUNT(rate(shown, TOP_log_frames)), COUNT(rate(shown, TOP_log_syncs)));
+    item(&f, TOP_PLAIN, "%s seals", COUNT(level(shown, TOP_seals)));
+    item(&f, TOP_PLAIN, "%s merges", COUNT(level(shown, TOP_merges)));
+    item(&f, TOP_PLAIN, "%s checkpoints", COUNT(level(shown, TOP_checkpoints)));
+    item(&f, TOP_PLAIN, "log %s", BYTES(level(shown, TOP_log_bytes)));
+    item(&f, TOP_PLAIN, "%s frames/s", COUNT(rate(shown, TOP_log_frames)));
+    item(&f, TOP_PLAIN, "%s syncs/s", COUNT(rate(shown, TOP_log_syncs)));
 }
 
 void top_summary_draw(struct top_canvas *canvas, const struct top_view *view, const struct top_shown *shown)
