@@ -67,7 +67,7 @@ static json_t *row_of(const struct top_shown *shown, enum top_table table, uint3
     json_t *object = json_object(), *rates = json_object();
     bool ok = object && put(object, "name", json_string(row->name));
     if (table == TOP_TENANTS)
-        ok = ok && put(object, "user", json_boolean(row->is_user));
+        ok = ok && put(object, "is_user", json_boolean(row->is_user));
     for (unsigned i = 0; i < n && ok; i++) {
         if (!top_info_row_has(row, i))
             continue;

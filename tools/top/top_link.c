@@ -295,7 +295,7 @@ static int take_replies(struct top_link *link, const char **text, size_t *bytes,
         bool auth = link->auth_pending, name = !auth && link->name_pending;
         if (reply.type == '-')
             remember_error(link, &reply);
-        if (reply.type == '-' && !name)
+        if (reply.type == '-' && (!name || strncmp(link->said, "NOAUTH", 6) == 0))
             return refused(link, err);
         if (auth || name) {
             link->auth_pending = false;

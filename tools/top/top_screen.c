@@ -35,7 +35,7 @@ void top_screen_leave(void)
         return;
     entered = 0;
     if (has_keys)
-        tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
     ssize_t n = write(STDOUT_FILENO, leave_codes, sizeof leave_codes - 1);
     (void)n; /* a terminal that is gone needs nothing */
 }
@@ -72,7 +72,8 @@ void top_screen_catch(void)
 
 int top_screen_enter(struct quire_error *err)
 {
-    has_keys = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;
+    if (!entered) /* else `before` is what was before the first time */
+        has_keys = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;
     if (has_keys) {
         struct termios raw = before;
         raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
@@ -80,9 +81,9 @@ int top_screen_enter(struct quire_error *err)
         raw.c_cc[VMIN] = 1;
         raw.c_cc[VTIME] = 0;
         entered = 1; /* from here on there is something to give back */
-        if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) < 0) {
+        if (tcsetattr(STDIN_FILENO, TCSANOW, &raw) < 0) {
             int errnum = errno;
-            entered = 0;
+            top_screen_leave();
             return error_set_errno(err, errnum, "set up", "the terminal");
         }
     }

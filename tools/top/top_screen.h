@@ -26,7 +26,7 @@ struct top_keys {
 /* Whether a live view is possible: standard output is a terminal that knows escape codes. */
 bool top_screen_possible(void);
 /* Another screen than the shell's, no cursor, and keys one by one without echo where standard input is a terminal.
- * Handlers of signals are set the first time. */
+ * May be called again while it is entered: a shell may have set its own modes meanwhile. */
 int top_screen_enter(struct quire_error *err);
 /* The terminal as it was; nothing where it was not entered. */
 void top_screen_leave(void);

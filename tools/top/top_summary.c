@@ -168,7 +168,7 @@ static void draw_commands(struct top_canvas *canvas, const struct top_shown *sho
     item(&f, TOP_PLAIN, "in %s/s", BYTES(rate(shown, TOP_total_net_input_bytes)));
     item(&f, TOP_PLAIN, "out %s/s", BYTES(rate(shown, TOP_total_net_output_bytes)));
     item(&f, TOP_PLAIN, "processor %s", PERCENT(rate(shown, TOP_used_cpu_sys) + rate(shown, TOP_used_cpu_user)));
-    item(&f, TOP_PLAIN, "of %s lanes", COUNT(level(shown, TOP_lanes)));
+    item(&f, TOP_PLAIN, "%s lanes", COUNT(level(shown, TOP_lanes)));
 }
 
 static void draw_caches(struct top_canvas *canvas, const struct top_shown *shown)
@@ -195,8 +195,8 @@ static void draw_tenants(struct top_canvas *canvas, const struct top_shown *show
     item(&f, TOP_PLAIN, "hold %s of %s", BYTES(level(shown, TOP_mem_clients_normal)),
          BYTES(level(shown, TOP_maxmemory_clients)));
     item(&f, TOP_PLAIN, "%s tenants", COUNT(level(shown, TOP_tenants)));
-    item(&f, TOP_PLAIN, "searches %s running", COUNT(level(shown, TOP_tenant_running)));
-    item(&f, TOP_PLAIN, "%s waiting", COUNT(level(shown, TOP_tenant_waiting)));
+    item(&f, TOP_PLAIN, "run %s", COUNT(level(shown, TOP_tenant_running)));
+    item(&f, TOP_PLAIN, "wait %s", COUNT(level(shown, TOP_tenant_waiting)));
     item(&f, rate(shown, TOP_tenant_refused) > 0 ? TOP_WARN : TOP_PLAIN, "%s refused/s",
          COUNT(rate(shown, TOP_tenant_refused)));
 }
@@ -265,7 +265,6 @@ static void draw_upkeep(struct top_canvas *canvas, const struct top_shown *shown
     item(&f, TOP_PLAIN, "%s checkpoints", COUNT(level(shown, TOP_checkpoints)));
     item(&f, TOP_PLAIN, "log %s", BYTES(level(shown, TOP_log_bytes)));
     item(&f, TOP_PLAIN, "%s frames/s", COUNT(rate(shown, TOP_log_frames)));
-    item(&f, TOP_PLAIN, "%s syncs/s", COUNT(rate(shown, TOP_log_syncs)));
 }
 
 void top_summary_draw(struct top_canvas *canvas, const struct top_view *view, const struct top_shown *shown)

@@ -127,7 +127,7 @@ static void test_sizes(void **state)
     expect(text, "p99.9 -");
     expect(text, "resident -");
     expect(text, "checkpoints");
-    expect(text, "running");
+    expect(text, "run -");
 }
 
 static void test_states(void **state)
