@@ -155,6 +155,21 @@ double top_rates_row_share(const struct top_rates *rates, enum top_table table, 
     return top_rates_share(served, top_rates_row(rates, table, row, TOP_CACHE_requests));
 }
 
+static double mean_of_searches(const struct top_info *now, const struct top_rates *rates)
+{
+    double us = 0, calls = 0;
+    for (uint32_t row = 0; row < rates->n_rows[TOP_COMMANDS]; row++) {
+        const char *name = now->rows[TOP_COMMANDS][row].name;
+        double row_us = top_rates_row(rates, TOP_COMMANDS, row, TOP_COMMAND_usec);
+        double row_calls = top_rates_row(rates, TOP_COMMANDS, row, TOP_COMMAND_calls);
+        if ((strcmp(name, "vsim") != 0 && strcmp(name, "vmsim") != 0) || isnan(row_us) || isnan(row_calls))
+            continue;
+        us += row_us;
+        calls += row_calls;
+    }
+    return top_rates_share(us, calls);
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 int top_rates_compute(const struct top_info *before, const struct top_info *now, double seconds, struct top_rates *out,
@@ -177,6 +192,7 @@ int top_rates_compute(const struct top_info *before, const struct top_info *now,
     out->lookups = sum_rows(out, TOP_CACHES, TOP_CACHE_requests);
     out->cost = sum_rows(out, TOP_TENANTS, TOP_TENANT_cost_us);
     out->command_us = sum_rows(out, TOP_COMMANDS, TOP_COMMAND_usec);
+    out->search_us = mean_of_searches(now, out);
     return 0;
 }
 

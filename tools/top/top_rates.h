@@ -38,6 +38,7 @@ struct top_rates {
     double lookup[TOP_N_LOOKUPS], lookups; /* of all caches that were in both */
     double cost;                           /* of all tenants that were in both: us per second */
     double command_us;                     /* of all commands likewise */
+    double search_us;                      /* mean of VSIM and VMSIM in the interval, from request to reply */
 };
 
 /* seconds: between the two by a monotonic clock. before NULL: there is none. Zeroed before first use, reused by further

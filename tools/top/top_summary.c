@@ -150,6 +150,7 @@ static void draw_searches(struct top_canvas *canvas, const struct top_shown *sho
     item(&f, TOP_PLAIN, "%s reads each",
          COUNT(top_rates_share(rate(shown, TOP_search_reads), rate(shown, TOP_searches))));
     item(&f, TOP_PLAIN, "%s reads/s", COUNT(rate(shown, TOP_search_reads)));
+    item(&f, TOP_STRONG, "mean %s", top_figure_us(shown->rates->search_us).text);
     item(&f, rate(shown, TOP_search_errors) > 0 ? TOP_BAD : TOP_PLAIN, "%s failed/s",
          COUNT(rate(shown, TOP_search_errors)));
     item(&f, TOP_PLAIN, "all time p50 %s", top_figure_us(us[0]).text);
