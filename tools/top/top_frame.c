@@ -1,11 +1,13 @@
 /*
  * top_frame.c - a frame from its parts: for a pipe everything one below the other, for a screen what fits.
  *
- * The summary comes first and is as high as it needs; the table gets the rest. The last line of a screen names keys.
+ * The summary comes first and is as high as it needs, but for a few rows of the table, which gets the rest. The last line of a screen names keys.
  */
 #include "tools/top/top_frame_priv.h"
 #include <stdio.h>
 #include <string.h>
+
+enum { ROWS_MIN = 4 }; /* of a table, where the height allows any */
 
 static const char *const help[] = {
     "q           quit",
@@ -58,6 +60,16 @@ void top_frame_whole(struct top_canvas *canvas, const struct top_view *view, con
     }
 }
 
+/* Takes lines of the summary back, the least useful ones, where it leaves no room for some rows of the table. */
+static void keep_room(struct top_canvas *canvas)
+{
+    uint32_t table = 1 + TOP_TABLE_HEAD_LINES + ROWS_MIN; /* with the keys */
+    if (canvas->height < 2 * table || top_canvas_lines_left(canvas) >= table)
+        return;
+    canvas->n_lines = canvas->height - table;
+    canvas->full = false;
+}
+
 /* With one line kept for the keys. */
 static void draw_table(struct top_canvas *canvas, struct top_view *view, const struct top_shown *shown)
 {
@@ -78,6 +90,7 @@ void top_frame_screen(struct top_canvas *canvas, struct top_view *view, const st
         top_help_draw(canvas);
     } else {
         top_summary_draw(canvas, view, shown);
+        keep_room(canvas);
         if (shown->info)
             draw_table(canvas, view, shown);
     }

@@ -53,7 +53,8 @@ static bool put_derived(json_t *line, const struct top_shown *shown)
         put(latency, "p99", number(shown->info->latency_us[1])) &&
         put(latency, "p99.9", number(shown->info->latency_us[2])) &&
         put(line, "reads_per_search", number(top_rates_share(r->number[TOP_search_reads], r->number[TOP_searches]))) &&
-        put(line, "lookups_per_second", number(r->lookups)) && put(line, "lookup_shares", lookups);
+        put(line, "search_mean_us", number(r->search_us)) && put(line, "lookups_per_second", number(r->lookups)) &&
+        put(line, "lookup_shares", lookups);
     for (unsigned i = 0; i < TOP_N_LOOKUPS && ok; i++)
         ok = put(lookups, top_rates_lookup_names[i], number(top_rates_share(r->lookup[i], r->lookups)));
     return ok;

@@ -87,7 +87,7 @@ static void test_figures_shown(void **state)
     struct fixture *f = *state;
     const char *text = whole(f, 100);
     expect(text, "127.0.0.1:7000  quire 0.1.0  up 1d 01:00");
-    expect(text, "250/s  8 reads each  2000 reads/s");
+    expect(text, "250/s  8 reads each  2000 reads/s  mean 50 us");
     expect(text, "20 lookups/s  served -  near 50 %"); /* no exact, no stale: what was served is not known */
     expect(text, "data 950 of 1000  [#########.] 95 %");
     expect(text, "merging");
@@ -118,6 +118,9 @@ static void test_sizes(void **state)
                     assert_int_equal(f->canvas.n_lines, height);
                     assert_int_equal(f->canvas.cells[(size_t)(height - 1) * width], 'q');
                 }
+                if (height >= 14 && !f->view.help &&
+                    width >= 30) /* rows of the table are there, however many lines it has */
+                    expect(output(f, TOP_OUTPUT_SCREEN), table % TOP_N_TABLES == TOP_CACHES ? "faq" : ", by rate");
                 const char *text = output(f, TOP_OUTPUT_SCREEN);
                 assert_null(strstr(text, "\033[31m")); /* no style, and not the tenant's */
             }
