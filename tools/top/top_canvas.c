@@ -2,8 +2,8 @@
  * top_canvas.c - cells, and the escape codes of a terminal for them.
  *
  * A screen is written whole in one piece, line by line over the old one and erased to the end of each line: no flicker,
- * and no state of the terminal to remember, so a resize needs nothing but the next frame. Only codes that every terminal
- * of the last forty years knows (ECMA-48: CUP, EL, ED, SGR) are used.
+ * and no state of the terminal to remember, so a resize needs nothing but the next frame. Only codes that every
+ * terminal of the last forty years knows (ECMA-48: CUP, EL, ED, SGR) are used.
  */
 #include "tools/top/top_canvas.h"
 #include "io/array.h"

@@ -1,8 +1,8 @@
 /*
  * top_canvas.h - lines of ASCII with a style for each cell, and how they go out: plain, or for a terminal.
  *
- * A line that is full takes nothing more, and so does a canvas whose height is reached: who draws need not ask, but may.
- * Without memory a canvas is `failed` and takes nothing.
+ * A line that is full takes nothing more, and so does a canvas whose height is reached: who draws need not ask, but
+ * may. Without memory a canvas is `failed` and takes nothing.
  */
 #ifndef QUIRE_TOOLS_TOP_CANVAS_H
 #define QUIRE_TOOLS_TOP_CANVAS_H

@@ -1,7 +1,8 @@
 /*
  * top_frame.c - a frame from its parts: for a pipe everything one below the other, for a screen what fits.
  *
- * The summary comes first and is as high as it needs, but for a few rows of the table, which gets the rest. The last line of a screen names keys.
+ * The summary comes first and is as high as it needs, but for a few rows of the table, which gets the rest. The last
+ * line of a screen names keys.
  */
 #include "tools/top/top_frame_priv.h"
 #include <stdio.h>

@@ -27,8 +27,8 @@ struct top_shown {
 
 /* Everything, with all tables that have rows; the canvas has begun and has no end. */
 void top_frame_whole(struct top_canvas *canvas, const struct top_view *view, const struct top_shown *shown);
-/* One screen: the summary, the table of the view as far as it fits, and a line that names keys. The view's scroll is put
- * back where it is beyond the rows. */
+/* One screen: the summary, the table of the view as far as it fits, and a line that names keys. The view's scroll is
+ * put back where it is beyond the rows. */
 void top_frame_screen(struct top_canvas *canvas, struct top_view *view, const struct top_shown *shown);
 
 #endif

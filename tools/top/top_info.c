@@ -2,8 +2,8 @@
  * top_info.c - INFO, line by line: "name:value", and rows as "tenant7:name=...,weight=...".
  *
  * Nothing of the text is trusted: a number is digits that fit 64 bits or it is absent, a name keeps its printable ASCII
- * only (so that no byte of it can move a terminal's cursor or break a line of JSON), a row is counted as left out beyond
- * TOP_ROWS_MAX, and a field that comes twice has its last value. What is unknown is passed over: INFO may grow.
+ * only (so that no byte of it can move a terminal's cursor or break a line of JSON), a row is counted as left out
+ * beyond TOP_ROWS_MAX, and a field that comes twice has its last value. What is unknown is passed over: INFO may grow.
  */
 #include "tools/top/top_info.h"
 #include "io/array.h"

@@ -1,8 +1,8 @@
 /*
  * top_info.h - the text of INFO as figures: numbers by name, and the rows of tenants, caches and commands.
  *
- * One table here names every field that is read; screen, JSON and rates go by it. A field that is missing, or whose value
- * is no number, is absent (top_info_has), not 0: another version of the server may not have it.
+ * One table here names every field that is read; screen, JSON and rates go by it. A field that is missing, or whose
+ * value is no number, is absent (top_info_has), not 0: another version of the server may not have it.
  */
 #ifndef QUIRE_TOOLS_TOP_INFO_H
 #define QUIRE_TOOLS_TOP_INFO_H

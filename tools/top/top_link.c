@@ -1,9 +1,9 @@
 /*
  * top_link.c - connect, AUTH, INFO, and again: one request under way at a time, every wait with a deadline.
  *
- * Each address of a name is tried in turn. AUTH and CLIENT SETNAME go out with the connection and their replies are read
- * before INFO's: a wrong password is an error, a server that refuses the name is not. There is no TLS here: a server that
- * listens with TLS only has a unix socket, or a port on loopback, for its own machine.
+ * Each address of a name is tried in turn. AUTH and CLIENT SETNAME go out with the connection and their replies are
+ * read before INFO's: a wrong password is an error, a server that refuses the name is not. There is no TLS here: a
+ * server that listens with TLS only has a unix socket, or a port on loopback, for its own machine.
  */
 #include "tools/top/top_link.h"
 #include "io/array.h"

@@ -2,9 +2,9 @@
  * top_rates.c - differences of counters, where they are differences of the same counter.
  *
  * A restart is another run_id, or an uptime that fell where there is no run_id. RESETSTAT leaves no mark but counters
- * that fell: one that did speaks for all of its kind (TOP_COUNT of the server itself), since others may have passed their
- * old value again. Sums over caches, tenants and indexes fall when one of these goes, and rows when one is dropped and
- * made again: those are judged one by one. Rows are matched by name.
+ * that fell: one that did speaks for all of its kind (TOP_COUNT of the server itself), since others may have passed
+ * their old value again. Sums over caches, tenants and indexes fall when one of these goes, and rows when one is
+ * dropped and made again: those are judged one by one. Rows are matched by name.
  */
 #include "tools/top/top_rates.h"
 #include "io/array.h"

@@ -1,8 +1,8 @@
 /*
  * top_rates.h - what happened between two INFOs, per second.
  *
- * A rate is NAN where there is none: a field that one of the two lacks, a row that is new, a counter that fell. Across a
- * restart of the server, or CONFIG RESETSTAT, nothing is a rate: what the counters had in between nobody knows.
+ * A rate is NAN where there is none: a field that one of the two lacks, a row that is new, a counter that fell. Across
+ * a restart of the server, or CONFIG RESETSTAT, nothing is a rate: what the counters had in between nobody knows.
  */
 #ifndef QUIRE_TOOLS_TOP_RATES_H
 #define QUIRE_TOOLS_TOP_RATES_H

@@ -5,9 +5,10 @@
  * unblocked only around what may block, a host's name and a write to a terminal or pipe that takes nothing: there the
  * handlers of top_screen.c end the process, with the same status.
  *
- * The first INFO must come, or the address is wrong and the user should know at once; afterwards a server that is gone is
- * news to be shown, and it is looked for again every RETRY. Two INFOs are kept; the one before the loss stays, so that a
- * server that was only unreachable has rates over the gap, and one that was started again is known by its run_id.
+ * The first INFO must come, or the address is wrong and the user should know at once; afterwards a server that is gone
+ * is news to be shown, and it is looked for again every RETRY. Two INFOs are kept; the one before the loss stays, so
+ * that a server that was only unreachable has rates over the gap, and one that was started again is known by its
+ * run_id.
  */
 #include "tools/top/top_run.h"
 #include "io/clock.h"

@@ -1,9 +1,9 @@
 /*
  * top_screen.c - termios, the other screen, and signals that must not leave a terminal without echo.
  *
- * What the handlers need lies in static memory that is written before they are set. They call write, tcsetattr and _exit
- * only, which POSIX allows in handlers. Keys that raise signals (^C, ^Z, ^\) still do; ^S does not stop the output, or a
- * view that nobody reads would hang in a write.
+ * What the handlers need lies in static memory that is written before they are set. They call write, tcsetattr and
+ * _exit only, which POSIX allows in handlers. Keys that raise signals (^C, ^Z, ^\) still do; ^S does not stop the
+ * output, or a view that nobody reads would hang in a write.
  */
 #include "tools/top/top_screen.h"
 #include "io/error.h"

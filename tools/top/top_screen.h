@@ -2,7 +2,8 @@
  * top_screen.h - the terminal: taken, asked for its size and its keys, and given back as it was.
  *
  * One at a time in a process, since signal handlers have to know it. It is given back by top_screen_leave, and by every
- * signal that ends the process: those of users (SIGINT and the like) while they are not blocked, those of faults always.
+ * signal that ends the process: those of users (SIGINT and the like) while they are not blocked, those of faults
+ * always.
  */
 #ifndef QUIRE_TOOLS_TOP_SCREEN_H
 #define QUIRE_TOOLS_TOP_SCREEN_H

@@ -1,8 +1,8 @@
 /*
  * top_table.c - rows of tenants, caches and commands in columns.
  *
- * A column has a rank: where the width does not hold all, those of the highest ranks are left out, and the name gets what
- * remains. The column that the rows are sorted by is marked.
+ * A column has a rank: where the width does not hold all, those of the highest ranks are left out, and the name gets
+ * what remains. The column that the rows are sorted by is marked.
  */
 #include "tools/top/top_frame_priv.h"
 #include <assert.h>
