@@ -125,7 +125,7 @@ def test_figures(c, port):
     check("commands", calls["vsim"]["calls"] == int(wanted["calls"]) and
           calls["vsim"]["failed_calls"] == int(wanted["failed_calls"]) == 1, calls["vsim"])
     check("without traffic rates are 0", line["per_second"]["searches"] == 0 and line["no_rates"] is None and
-          line["per_second"]["total_commands_processed"] > 0 and line["seconds"] >= 0.2, line["per_second"])
+          line["per_second"]["total_commands_processed"] > 0 and line["seconds"] > 0, line["per_second"])
 
     run = top("--port", port, "--once", "--interval", 0.2)
     total = before[0]["searches"]
