@@ -71,6 +71,11 @@ class Terminal:
             self.read()
         return value
 
+    def frames(self, n):
+        """Waits until so many more have begun."""
+        wanted = self.raw.count(b"\x1b[H") + n
+        return self.until(lambda t: t.raw.count(b"\x1b[H") >= wanted)
+
     def shows(self, *texts, seconds=60):
         return self.until(lambda t: all(text in t.text() for text in texts), seconds)
 

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define READ_BYTES 65536u
+#define TLS_ALERT  0x15 /* the first byte of what TLS answers to anything else */
 
 static const char *const sections[] = {"INFO",   "server", "clients", "memory",      "persistence",
                                        "damage", "stats",  "cpu",     "search",      "keyspace",
@@ -315,9 +316,13 @@ static int take_replies(struct top_link *link, const char **text, size_t *bytes,
         return TOP_LINK_REPLY;
     }
     if (status == TOP_REPLY_BROKEN) {
+        bool tls = link->in[0] == TLS_ALERT;
         top_link_close(link);
-        return error_set(err, QUIRE_EFORMAT, "%s: what answers there is no quire-server: it does not speak RESP",
-                         link->name);
+        return error_set(
+            err, QUIRE_EFORMAT,
+            tls ? "%s: the port speaks TLS, which quire top does not: ask on loopback or by the Unix socket"
+                : "%s: what answers there is no quire-server: it does not speak RESP",
+            link->name);
     }
     return link->ended ? ended(link, err) : TOP_LINK_NOTHING;
 }

@@ -200,6 +200,9 @@ static int on_text(struct run *run, const char *text, size_t bytes, struct quire
     run->has_info = true;
     run->info_ns = now;
     run->info_ms = clock_wall_ms();
+    /* an answer that was late shortens no interval to nothing */
+    if (run->next_ask_ns < now + interval_ns(run) / 2)
+        run->next_ask_ns = now + interval_ns(run) / 2;
     run->problem = (struct quire_error){0};
     if (!first)
         return emit(run, err);
