@@ -21,6 +21,13 @@ static bool put(json_t *object, const char *name, json_t *value)
     return json_object_set_new(object, name, value) == 0;
 }
 
+/* A new object in another; NULL without memory. The other owns it. */
+static json_t *put_object(json_t *object, const char *name)
+{
+    json_t *value = json_object();
+    return put(object, name, value) ? value : NULL;
+}
+
 static json_t *count_of(enum top_kind kind, uint64_t value)
 {
     if (kind == TOP_CPU)
@@ -30,8 +37,8 @@ static json_t *count_of(enum top_kind kind, uint64_t value)
 
 static bool put_numbers(json_t *line, const struct top_shown *shown)
 {
-    json_t *info = json_object(), *rates = json_object();
-    bool ok = put(line, "info", info) && put(line, "per_second", rates);
+    json_t *info = put_object(line, "info"), *rates = put_object(line, "per_second");
+    bool ok = info && rates;
     for (unsigned i = 0; i < TOP_N_NUMBERS && ok; i++) {
         const struct top_field *field = &top_info_numbers[i];
         if (!shown->info->present[i])
@@ -47,14 +54,14 @@ static bool put_numbers(json_t *line, const struct top_shown *shown)
 static bool put_derived(json_t *line, const struct top_shown *shown)
 {
     const struct top_rates *r = shown->rates;
-    json_t *latency = json_object(), *lookups = json_object();
+    json_t *latency = put_object(line, "search_latency_us"), *lookups = put_object(line, "lookup_shares");
     bool ok =
-        put(line, "search_latency_us", latency) && put(latency, "p50", number(shown->info->latency_us[0])) &&
+        latency && lookups && put(latency, "p50", number(shown->info->latency_us[0])) &&
         put(latency, "p99", number(shown->info->latency_us[1])) &&
         put(latency, "p99.9", number(shown->info->latency_us[2])) &&
+        put(line, "search_mean_us", number(r->search_us)) &&
         put(line, "reads_per_search", number(top_rates_share(r->number[TOP_search_reads], r->number[TOP_searches]))) &&
-        put(line, "search_mean_us", number(r->search_us)) && put(line, "lookups_per_second", number(r->lookups)) &&
-        put(line, "lookup_shares", lookups);
+        put(line, "lookups_per_second", number(r->lookups));
     for (unsigned i = 0; i < TOP_N_LOOKUPS && ok; i++)
         ok = put(lookups, top_rates_lookup_names[i], number(top_rates_share(r->lookup[i], r->lookups)));
     return ok;
@@ -65,8 +72,8 @@ static json_t *row_of(const struct top_shown *shown, enum top_table table, uint3
     unsigned n;
     const struct top_field *fields = top_info_fields(table, &n);
     const struct top_row *row = &shown->info->rows[table][at];
-    json_t *object = json_object(), *rates = json_object();
-    bool ok = object && put(object, "name", json_string(row->name));
+    json_t *object = json_object(), *rates = object ? put_object(object, "per_second") : NULL;
+    bool ok = rates && put(object, "name", json_string(row->name));
     if (table == TOP_TENANTS)
         ok = ok && put(object, "is_user", json_boolean(row->is_user));
     for (unsigned i = 0; i < n && ok; i++) {
@@ -77,10 +84,8 @@ static json_t *row_of(const struct top_shown *shown, enum top_table table, uint3
             ok = ok && put(rates, fields[i].name, number(top_rates_row(shown->rates, table, at, i)));
     }
     ok = ok && put(object, "share", number(top_rates_row_share(shown->rates, table, at)));
-    if (ok && put(object, "per_second", rates))
+    if (ok)
         return object;
-    if (!ok)
-        json_decref(rates);
     json_decref(object);
     return NULL;
 }

@@ -117,7 +117,7 @@ static int sequence(const struct top_keys *keys)
                  {"OB", TOP_KEY_DOWN}, {"[5~", TOP_KEY_PAGE_UP}, {"[6~", TOP_KEY_PAGE_DOWN}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strlen(known[i].bytes) == keys->n - 1 && memcmp(known[i].bytes, keys->bytes + 1, keys->n - 1) == 0)
-            return known[i].key;
+            return (int)known[i].key;
     return TOP_KEY_NONE;
 }
 
