@@ -54,6 +54,8 @@ if(TARGET PkgConfig::CMOCKA)
 
   quire_tests(gateway quire_gateway quire_datasets quire_index quire_kernels quire_io)
 
+  quire_tests(tools quire_top quire_io)
+
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
   file(GLOB fuzz_helpers CONFIGURE_DEPENDS tests/fuzz/support_*.c)
   function(quire_fuzzer name helpers) # and libraries
@@ -137,6 +139,7 @@ function(quire_script name script seconds) # and arguments
 endfunction()
 quire_script(tools/cli tests/tools/cli_test.sh 600)
 quire_script(tools/stop tests/tools/stop_test.sh 600)
+quire_script(tools/top tests/tools/top_test.sh 300)
 quire_script(tools/scripts tests/tools/scripts_test.sh 300)
 quire_script(recall tests/recall/run.sh 600)
 quire_script(library/example tests/library/run.sh 120)
@@ -144,6 +147,7 @@ quire_script(e2e/clients tests/e2e/run.sh 600)
 quire_script(clients/search tests/clients/run.sh 600)
 quire_script(gateway/http tests/gateway/run.sh 300)
 quire_script(gateway/flow tests/gateway/flow.sh 600)
+quire_script(gateway/dashboard tests/gateway/dashboard.sh 300)
 quire_script(gateway/clients tests/gateway/clients/run.sh 900)
 quire_script(search/wire tests/search/run.sh 600)
 quire_script(gateway/oracle tests/gateway/oracle/run.sh 180 20)
@@ -155,7 +159,7 @@ target_link_libraries(slow_sync PRIVATE ${CMAKE_DL_LIBS})
 quire_compile_options(slow_sync)
 quire_script(crash/slow_sync tests/crash/slow_sync.sh 120)
 quire_script(crash/damage tests/crash/damage.sh 600)
-foreach(name gateway/clients gateway/flow gateway/http e2e/clients tools/stop crash/slow_sync)
+foreach(name gateway/clients gateway/flow gateway/http e2e/clients tools/stop tools/top crash/slow_sync)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES RESOURCE_LOCK waits)
   endif()

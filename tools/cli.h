@@ -218,5 +218,6 @@ int quire_probe(int argc, char **argv);
 int quire_bench_kernels(int argc, char **argv);
 int quire_embed(int argc, char **argv);
 int quire_cache_eval_verb(int argc, char **argv);
+int quire_top_verb(int argc, char **argv);
 
 #endif

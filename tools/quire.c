@@ -26,6 +26,7 @@ static const struct {
     {"probe", quire_probe, "measure random reads of a device"},
     {"bench-kernels", quire_bench_kernels, "measure the kernels beside the memory's bandwidth"},
     {"embed", quire_embed, "turn lines of text into vectors"},
+    {"top", quire_top_verb, "show live what a server does: searches, caches, tenants, memory, disk"},
     {"cache-eval", quire_cache_eval_verb, "stream a labelled text set into a cache; count hits and wrong ones"},
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)

@@ -475,6 +475,9 @@ static void store_lines(struct page *p)
     line(p, "rows_sealed:%" PRIu64, s.rows_sealed);
     line(p, "rows_merged:%" PRIu64, s.rows_merged);
     line(p, "store_failures:%" PRIu64, s.failures);
+    line(p, "sealing:%d", s.sealing);
+    line(p, "merging:%d", s.merging);
+    line(p, "checkpointing:%d", s.checkpointing);
     line(p, "writers_wait:%d", store_is_behind(p->server->service.store));
 }
 

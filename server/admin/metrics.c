@@ -428,6 +428,10 @@ static void put_store(struct server *server, struct resp_buffer *text)
     number(text, "quire_merges_total", "Merges of segments.", (double)s.merges);
     number(text, "quire_checkpoints_total", "Checkpoints written.", (double)s.checkpoints);
     number(text, "quire_store_failures_total", "Seals, merges and checkpoints that failed.", (double)s.failures);
+    head(text, "quire_store_busy", "What the store does in the background: 1 while it does it.");
+    put(text, "quire_store_busy{work=\"seal\"} %d\n", s.sealing);
+    put(text, "quire_store_busy{work=\"merge\"} %d\n", s.merging);
+    put(text, "quire_store_busy{work=\"checkpoint\"} %d\n", s.checkpointing);
 }
 
 static void put_setting(void *context, const char *name, const char *value, const char *help)

@@ -133,6 +133,9 @@ static void test_metrics(void **state)
     assert_true(sample(body, "quire_device_read_bytes_total") > 0);
     assert_true(sample(body, "process_resident_memory_bytes") > 0);
     assert_int_equal(sample(body, "quire_setting{name=\"maxclients\"}"), 200);
+    assert_int_equal(sample(body, "quire_store_busy{work=\"seal\"}"), 0); /* there is nothing to seal or merge */
+    assert_int_equal(sample(body, "quire_store_busy{work=\"merge\"}"), 0);
+    assert_in_range(sample(body, "quire_store_busy{work=\"checkpoint\"}"), 0, 1);
     double before = 0;
     for (unsigned power = 5; power <= 24; power++) {
         char name[100];
