@@ -667,20 +667,25 @@ static int run(struct search_work *w, struct quire_error *err)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
+static void report_times(struct cli *cli, const char *name, const struct histogram *ns)
+{
+    json_t *times = json_object();
+    cli_put_real(cli, times, "mean", histogram_mean(ns) / 1e3);
+    cli_put_real(cli, times, "p50", histogram_percentile(ns, 0.5) / 1e3);
+    cli_put_real(cli, times, "p99", histogram_percentile(ns, 0.99) / 1e3);
+    cli_put_real(cli, times, "p999", histogram_percentile(ns, 0.999) / 1e3);
+    cli_put_real(cli, times, "max", histogram_percentile(ns, 1) / 1e3);
+    cli_put(cli, NULL, name, times);
+}
+
 /* How an open loop went. */
 static void report_open(struct search_work *w)
 {
     struct cli *cli = w->cli;
-    json_t *line = json_object();
     cli_put_real(cli, NULL, "rate_wanted", w->rate);
     cli_put_real(cli, NULL, "rate_offered", (double)w->totals.asked / w->open.due_s);
     cli_put_bool(cli, NULL, "rate_kept", w->open.kept);
-    cli_put_real(cli, line, "mean", histogram_mean(&w->open.line) / 1e3);
-    cli_put_real(cli, line, "p50", histogram_percentile(&w->open.line, 0.5) / 1e3);
-    cli_put_real(cli, line, "p99", histogram_percentile(&w->open.line, 0.99) / 1e3);
-    cli_put_real(cli, line, "p999", histogram_percentile(&w->open.line, 0.999) / 1e3);
-    cli_put_real(cli, line, "max", histogram_percentile(&w->open.line, 1) / 1e3);
-    cli_put(cli, NULL, "line_us", line);
+    report_times(cli, "line_us", &w->open.line);
     cli_put_count(cli, NULL, "line_at_end", w->open.line_at_end);
 }
 
@@ -706,16 +711,10 @@ static void report_costs(struct search_work *w)
     const struct totals *t = &w->totals;
     struct cli *cli = w->cli;
     double n = (double)t->queries, asked = (double)t->asked;
-    json_t *latency = json_object();
+    cli_put_real(cli, NULL, "qps", asked / t->wall_s);
+    report_times(cli, "latency_us", &w->latencies);
     if (w->rate > 0)
         report_open(w);
-    cli_put_real(cli, NULL, "qps", asked / t->wall_s);
-    cli_put_real(cli, latency, "mean", histogram_mean(&w->latencies) / 1e3);
-    cli_put_real(cli, latency, "p50", histogram_percentile(&w->latencies, 0.5) / 1e3);
-    cli_put_real(cli, latency, "p99", histogram_percentile(&w->latencies, 0.99) / 1e3);
-    cli_put_real(cli, latency, "p999", histogram_percentile(&w->latencies, 0.999) / 1e3);
-    cli_put_real(cli, latency, "max", histogram_percentile(&w->latencies, 1) / 1e3);
-    cli_put(cli, NULL, "latency_us", latency);
     report_slowest(w, 1);
     report_slowest(w, SLOWEST_SHARE);
     cli_put_real(cli, NULL, "reads_per_query", (double)t->reads / n);

@@ -266,17 +266,22 @@ static bool batch_has_more(const struct batch *batch)
     return atomic_load(&batch->next) < batch->n && atomic_load(&batch->code) == 0;
 }
 
-/* A slot whose query is done takes the next one after the poll, not inside it: recursion stays shallow. */
+/* A slot whose query is done takes the next one after the poll, not inside it: recursion stays shallow. One query
+ * begins at a time, and then the engine is polled: what has come for older ones goes before the seeds of the next, and
+ * the device has the reads of the last meanwhile. */
 static void *batch_run(void *argument)
 {
     struct batch_lane *lane = argument;
     struct batch *batch = lane->batch;
     struct quire_error error = {0};
+    unsigned next = 0;
     do {
-        for (unsigned i = 0; i < batch->inflight && batch_has_more(batch); i++)
-            if (!lane->slots[i].busy)
-                batch_start(&lane->slots[i]);
-        int rc = lane->running > 0 ? engine_poll(lane->lane->engine, 1, UINT64_MAX) : 0;
+        for (unsigned i = 0; lane->slots[next].busy && i < batch->inflight; i++)
+            next = next + 1 < batch->inflight ? next + 1 : 0;
+        if (lane->running < batch->inflight && batch_has_more(batch))
+            batch_start(&lane->slots[next]);
+        bool wait = lane->running == batch->inflight || !batch_has_more(batch);
+        int rc = lane->running > 0 ? engine_poll(lane->lane->engine, wait, wait ? UINT64_MAX : 0) : 0;
         if (rc < 0) {
             error_set(&error, rc, "the lane's engine failed: %s", quire_error_text(rc));
             batch_fail(batch, rc, &error);

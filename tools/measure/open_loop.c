@@ -155,23 +155,22 @@ static void on_answer(void *context, int code, const struct quire_hit *hits, uin
     open->stats[query] = *stats;
 }
 
-/* Asks what is due, as long as there are places; returns how long it is until the next, in us. */
+/* Asks the first that is due, if there is a place; returns how long it is until the next, in us. One at a time: between
+ * two of them the loop is polled, so that what has come for older searches goes first. */
 static uint64_t ask_due(struct open_lane *lane)
 {
     const struct open_loop *open = lane->open;
     uint64_t wait_us = POLL_MOST_US;
-    while (lane->code == 0 && lane->free_places) {
-        struct place *place = lane->free_places;
-        if (!line_take(lane->line, open->rate, place, &wait_us))
-            return wait_us;
-        lane->free_places = place->next_free;
-        lane->n_running++;
-        int rc = quire_loop_search(lane->loop, open->index, open->queries + place->arrival % open->n * open->dim,
-                                   open->options, on_answer, place, &lane->error);
-        if (rc < 0)
-            lane->code = rc;
-    }
-    return POLL_MOST_US; /* an answer comes first */
+    struct place *place = lane->free_places;
+    if (!place || !line_take(lane->line, open->rate, place, &wait_us))
+        return wait_us; /* without a place an answer comes first */
+    lane->free_places = place->next_free;
+    lane->n_running++;
+    int rc = quire_loop_search(lane->loop, open->index, open->queries + place->arrival % open->n * open->dim,
+                               open->options, on_answer, place, &lane->error);
+    if (rc < 0)
+        lane->code = rc;
+    return 0;
 }
 
 /* Whether all have been taken and this lane has answered what it took. */
