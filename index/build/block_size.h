@@ -2,9 +2,9 @@
 #ifndef QUIRE_INDEX_BLOCK_SIZE_H
 #define QUIRE_INDEX_BLOCK_SIZE_H
 
-#include "io/probe.h"
+#include "quire.h"
 
-/* Powers of two that are measured. */
+/* Powers of two that are compared. */
 #define BLOCK_SIZES 3u
 
 struct block_choice {
@@ -12,15 +12,18 @@ struct block_choice {
     char why[256];        /* one sentence */
     struct block_rate {
         uint32_t block_bytes;
-        double reads_per_second;
-        double worth; /* of the best, which has 1 */
+        unsigned code_bits;      /* resident within the budget; 0: codes in the blocks */
+        double reads_per_second; /* of the device */
+        double reads, cpu_us;    /* of a query, expected */
+        double qps;              /* expected of as many lanes as there are processors */
     } rates[BLOCK_SIZES];
     uint32_t n_rates; /* 0: nothing was measured */
 };
 
-/* For an index of so many rows in the new folder `path`; takes less than a second. Cannot fail: where the device cannot
- * be measured, `why` says so and the default stands. */
-void block_choose(const char *path, uint64_t rows, uint32_t dim, enum quire_type type,
-                  const struct quire_build_options *options, struct block_choice *out);
+/* For a page graph of the input in the new folder `path`. Indexes of a sample are built, searched and removed beside
+ * it, which takes some seconds; options->progress is told. Cannot fail: where device or sample cannot be measured, `why`
+ * says so and the default stands. */
+void block_choose(const char *path, const struct quire_input *input, const struct quire_build_options *options,
+                  struct block_choice *out);
 
 #endif
