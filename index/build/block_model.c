@@ -18,7 +18,7 @@
 #define READS_GROWTH 0.117
 #define CPU_GROWTH   0.286
 #define OVERLAP      4.0
-#define NEARLY_BEST  0.99
+#define NEARLY_BEST  0.97
 
 void block_model_predict(struct block_case *c, uint64_t rows, uint64_t trial_rows, unsigned processors)
 {

@@ -13,7 +13,7 @@
  * Sizes that hold too few slots are not considered; where none is left, the library finds the size by itself. Small
  * indexes are not worth it: they lie in caches, and a build in a script should always give the same.
  *
- * Each size is probed three times, with the others in between, and its best rate counts: another program that reads
+ * Each size is probed five times, with the others in between, and its best rate counts: another program that reads
  * for a moment then does not decide.
  */
 #include "index/build/block_size.h"
@@ -32,8 +32,8 @@
 #include <unistd.h>
 
 #define ROWS_MIN   100000u
-#define ROUNDS     3u
-#define POINT_MS   80u
+#define ROUNDS     5u
+#define POINT_MS   60u
 #define LANES      2u
 #define DEPTH      64u
 #define FILE_BYTES (64u << 20)
