@@ -20,6 +20,30 @@
 #define OVERLAP      4.0
 #define NEARLY_BEST  0.97
 
+void block_model_rates(const double *measured, uint32_t n, double *rates)
+{
+    double sums[BLOCK_MODEL_ROUNDS] = {0}, best = 0;
+    assert(n > 0);
+    for (uint32_t round = 0; round < BLOCK_MODEL_ROUNDS; round++) {
+        for (uint32_t i = 0; i < n; i++) {
+            assert(measured[round * n + i] > 0);
+            sums[round] += measured[round * n + i];
+        }
+        best = fmax(best, sums[round]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double shares[BLOCK_MODEL_ROUNDS]; /* ascending */
+        for (uint32_t round = 0; round < BLOCK_MODEL_ROUNDS; round++) {
+            double share = measured[round * n + i] / sums[round];
+            uint32_t at = round;
+            for (; at > 0 && shares[at - 1] > share; at--)
+                shares[at] = shares[at - 1];
+            shares[at] = share;
+        }
+        rates[i] = best * shares[BLOCK_MODEL_ROUNDS / 2];
+    }
+}
+
 void block_model_predict(struct block_case *c, uint64_t rows, uint64_t trial_rows, unsigned processors)
 {
     double growth = (double)rows / (double)trial_rows;

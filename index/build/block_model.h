@@ -17,6 +17,11 @@ struct block_case {
     double reads, cpu_us, qps; /* filled: of a query among all rows, and what all lanes do */
 };
 
+#define BLOCK_MODEL_ROUNDS 7u
+/* The device's rates of n sizes from BLOCK_MODEL_ROUNDS rounds of n measurements each, all above 0: of each size its
+ * median share of a round, times the best round. So a device that is slower for a while, because others read, is not
+ * held against the size that was measured then. */
+void block_model_rates(const double *measured, uint32_t n, double *rates);
 /* rows: of the index, at least trial_rows; processors: that lanes have. */
 void block_model_predict(struct block_case *c, uint64_t rows, uint64_t trial_rows, unsigned processors);
 /* The number of the case with most queries per second; of those that are nearly as good the smallest blocks, whose

@@ -13,8 +13,8 @@
  * Sizes that hold too few slots are not considered; where none is left, the library finds the size by itself. Small
  * indexes are not worth it: they lie in caches, and a build in a script should always give the same.
  *
- * Each size is probed five times, with the others in between, and its best rate counts: another program that reads
- * for a moment then does not decide.
+ * Each size is probed several times, with the others in between, so that another program that reads for a moment does
+ * not decide.
  */
 #include "index/build/block_size.h"
 #include "index/build/block_model.h"
@@ -32,8 +32,7 @@
 #include <unistd.h>
 
 #define ROWS_MIN   100000u
-#define ROUNDS     5u
-#define POINT_MS   60u
+#define POINT_MS   50u
 #define LANES      2u
 #define DEPTH      64u
 #define FILE_BYTES (64u << 20)
@@ -57,8 +56,9 @@ static int measure_device(struct choosing *c, bool *direct, struct quire_error *
 {
     const uint32_t depth = DEPTH;
     struct probe_report report = {0};
-    uint32_t blocks[ROUNDS * BLOCK_SIZES], n = 0;
-    for (uint32_t round = 0; round < ROUNDS; round++)
+    uint32_t blocks[BLOCK_MODEL_ROUNDS * BLOCK_SIZES], n = 0;
+    double measured[BLOCK_MODEL_ROUNDS * BLOCK_SIZES], rates[BLOCK_SIZES];
+    for (uint32_t round = 0; round < BLOCK_MODEL_ROUNDS; round++)
         for (uint32_t i = 0; i < c->n; i++)
             blocks[n++] = c->ways[i].block_bytes;
     struct probe_config config = {.block_bytes = blocks,
@@ -72,12 +72,16 @@ static int measure_device(struct choosing *c, bool *direct, struct quire_error *
     char *copy = strdup(c->path);
     int rc = copy ? probe_run(dirname(copy), &config, &report, err) : error_set(err, QUIRE_ENOMEM, "no memory");
     *direct = report.direct;
-    for (uint32_t i = 0; rc == 0 && i < c->n; i++) {
-        c->cases[i] = (struct block_case){.block_bytes = c->ways[i].block_bytes,
-                                          .reads_per_second = probe_rate(&report, c->ways[i].block_bytes)};
-        if (c->cases[i].reads_per_second <= 0)
+    assert(rc < 0 || report.n_points == n);
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        measured[i] = report.points[i].iops;
+        if (measured[i] <= 0)
             rc = error_set(err, QUIRE_EIO, "no read came back");
     }
+    if (rc == 0)
+        block_model_rates(measured, c->n, rates);
+    for (uint32_t i = 0; rc == 0 && i < c->n; i++)
+        c->cases[i] = (struct block_case){.block_bytes = c->ways[i].block_bytes, .reads_per_second = rates[i]};
     probe_free(&report);
     free(copy);
     return rc;

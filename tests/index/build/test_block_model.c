@@ -52,6 +52,23 @@ static void test_processor(void **state)
     assert_int_equal(best_of(many, 100000, 1), 4096);
 }
 
+/* A device that is slow for some rounds, and one measurement that is off: the rates are those of the quiet rounds. */
+static void test_rates(void **state)
+{
+    const double quiet[N] = {80e3, 60e3, 40e3};
+    double measured[BLOCK_MODEL_ROUNDS * N], rates[N];
+    (void)state;
+    for (uint32_t round = 0; round < BLOCK_MODEL_ROUNDS; round++)
+        for (uint32_t i = 0; i < N; i++)
+            measured[round * N + i] = quiet[i] * (round % 2 ? 0.3 : 1);
+    measured[2 * N] = 20e3;
+    block_model_rates(measured, N, rates);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(fabs(rates[i] / quiet[i] - 1) < 1e-9);
+    block_model_rates(measured, 1, rates);
+    assert_true(rates[0] > 0);
+}
+
 /* Sizes that are nearly as good: the smallest, and not one that is clearly worse. */
 static void test_nearly(void **state)
 {
@@ -109,8 +126,8 @@ static void test_codes_within_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_device),   cmocka_unit_test(test_processor),           cmocka_unit_test(test_nearly),
-        cmocka_unit_test(test_measured), cmocka_unit_test(test_codes_within_budget),
+        cmocka_unit_test(test_device), cmocka_unit_test(test_processor), cmocka_unit_test(test_nearly),
+        cmocka_unit_test(test_rates),  cmocka_unit_test(test_measured),  cmocka_unit_test(test_codes_within_budget),
     };
     return cmocka_run_group_tests_name("block_model", tests, NULL, NULL);
 }
