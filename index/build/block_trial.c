@@ -108,7 +108,6 @@ static int build_sample(const char *path, const struct block_sample *sample, con
     o.columns = NULL;
     o.n_columns = 0;
     o.tenants = NULL;
-    o.progress = NULL;
     o.resume = false;
     int rc = build_merged(fs_real(), path, &input, &o, &merge, err);
     free(merge.places);

@@ -33,7 +33,8 @@ struct block_way {
 struct block_cost {
     double reads, cpu_us; /* of a query at recall 0.95, exact distances; the kernel's share included */
 };
-/* Builds an index of the sample in the new folder `path`, searches it and removes it. */
+/* Builds an index of the sample in the new folder `path`, searches it and removes it. The options' progress is told of
+ * that build. */
 int block_trial(const char *path, const struct block_sample *sample, const struct quire_build_options *options,
                 const struct block_way *way, struct block_cost *out, struct quire_error *err);
 
