@@ -14,7 +14,7 @@
  * is finished.
  */
 #include "datasets/vecfile.h"
-#include "index/build/block_size.h"
+#include "index/blocks/block_size.h"
 #include "index/build/build.h"
 #include "io/clock.h"
 #include "io/error.h"

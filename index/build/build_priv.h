@@ -166,11 +166,6 @@ static inline void build_vector(const struct build *b, const uint8_t *raw, float
 void build_progress(const struct build *b, const char *phase, struct progress *out);
 int build_report(const struct build *b, const char *phase, uint64_t done, uint64_t total);
 
-/* build_layout.c: blocks and edge codes of a page graph of so many rows; of *out are set rows, dim, code_dim,
- * block_bytes, slots_per_block, n_blocks and edge_code_bytes */
-void build_layout_for(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options,
-                      struct segment_params *out, uint64_t *columns_bytes);
-
 /* build_plan.c: refuses a budget that is too small */
 int build_plan(struct build *b);
 

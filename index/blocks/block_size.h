@@ -21,8 +21,8 @@ struct block_choice {
 };
 
 /* For a page graph of the input in the new folder `path`. Indexes of a sample are built, searched and removed beside
- * it, which takes some seconds; options->progress is told. Cannot fail: where device or sample cannot be measured, `why`
- * says so and the default stands. */
+ * it, which takes some seconds; options->progress is told. Cannot fail: where device or sample cannot be measured,
+ * `why` says so and the default stands. */
 void block_choose(const char *path, const struct quire_input *input, const struct quire_build_options *options,
                   struct block_choice *out);
 

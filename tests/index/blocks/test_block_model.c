@@ -2,8 +2,9 @@
  * test_block_model.c - which block size is expected to give most queries: made-up devices, processors and trials, and
  * what was measured on real ones; codes that a budget has room for, which a block size may cost.
  */
-#include "index/build/block_model.h"
-#include "index/build/build_priv.h"
+#include "index/blocks/block_model.h"
+#include "index/build/build.h"
+#include "index/format/format.h"
 #include "index/segment/segment_view.h"
 #include "tests/index/support_index.h"
 #include <math.h>

@@ -16,10 +16,11 @@
  * Each size is probed several times, with the others in between, so that another program that reads for a moment does
  * not decide.
  */
-#include "index/build/block_size.h"
-#include "index/build/block_model.h"
-#include "index/build/block_trial.h"
-#include "index/build/build_priv.h"
+#include "index/blocks/block_size.h"
+#include "index/blocks/block_model.h"
+#include "index/blocks/block_trial.h"
+#include "index/build/build.h"
+#include "index/format/format.h"
 #include "index/segment/segment_view.h"
 #include "index/vector/parallel.h"
 #include "io/error.h"

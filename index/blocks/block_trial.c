@@ -6,12 +6,11 @@
  * reads, and no formula knows all of that. Its codes are those that the whole index has within its budget, which
  * need not be those that a sample would have.
  */
-#include "index/build/block_trial.h"
+#include "index/blocks/block_trial.h"
 #include "index/build/build.h"
 #include "index/search/search.h"
 #include "index/segment/segment.h"
 #include "index/vector/space.h"
-#include "io/array.h"
 #include "io/error.h"
 #include "io/fs.h"
 #include "io/memory.h"
@@ -147,10 +146,11 @@ static int ask_all(struct engine *engine, struct searcher *searcher, struct segm
     int rc = 0;
     for (uint32_t q = 0; q < sample->n_queries && rc >= 0; q++) {
         requests[q] = (struct search_request){
-            .segment = segment, .query = sample->queries + (size_t)q * sample->dim, .done = on_answer, .owner = asking};
-        quire_search_options_init(&requests[q].options);
-        requests[q].options.k = K;
-        requests[q].options.recall = RECALL;
+            .segment = segment,
+            .query = sample->queries + (size_t)q * sample->dim,
+            .options = {.struct_bytes = sizeof(struct quire_search_options), .k = K, .recall = RECALL},
+            .done = on_answer,
+            .owner = asking};
         rc = search_start(searcher, &requests[q], asking->err);
         if (rc == 0 && searcher_running(searcher) >= TASKS)
             rc = engine_poll(engine, 1, UINT64_MAX);

@@ -11,7 +11,7 @@
  * for the other now and then. A sum of fourth powers lies between maximum and sum: with 65 us of processor time of two
  * lanes and 86 us of the device a query takes 93 us (91 measured, text), with 43 and 101 us 102 us (103, SIFT).
  */
-#include "index/build/block_model.h"
+#include "index/blocks/block_model.h"
 #include <assert.h>
 #include <math.h>
 

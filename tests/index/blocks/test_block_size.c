@@ -4,7 +4,7 @@
  * What a device answers differs from machine to machine, so a choice is only checked against the figures that it
  * says it was made from; the model has its own test with made-up ones (test_block_model).
  */
-#include "index/build/block_size.h"
+#include "index/blocks/block_size.h"
 #include "index/build/build.h"
 #include "io/error.h"
 #include "tests/index/support_index.h"
