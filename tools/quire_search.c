@@ -543,7 +543,7 @@ static void warn_of_rate(struct search_work *w, const struct open_loop *open)
              (double)open->arrivals / open->due_s, (double)open->arrivals / t->wall_s,
              (unsigned long long)open->line_at_end, (unsigned long long)(w->lanes * w->inflight),
              share >= PROCESSOR_BOUND ? "The lanes computed nearly all the time, so the processor is the limit"
-                                      : "The lanes computed less than most of the time, so reads are the limit",
+                                      : "The lanes waited much of the time, so reads are the limit, or other programs",
              share >= PROCESSOR_BOUND ? ", or give more --lanes" : ", or give more --inflight or --depth");
 }
 

@@ -19,7 +19,7 @@
 #define TELL_NS          100000000
 #define POLL_MOST_US     100000u
 #define LATE_PART        0.02 /* of the run, that the last answer may come after the last arrival */
-#define LATE_LEAST_S     0.05
+#define LATE_LEAST_S     0.1
 #define LATENCY_SUB_BITS 7u
 #define LATENCY_BITS     40u
 
