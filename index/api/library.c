@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BATCH_BEGINS     4u /* fewer: more system calls; more: answers wait for seeds of others */
 #define INFLIGHT_DEFAULT 32u
 #define LANES_MAX        256u
 
@@ -266,20 +267,21 @@ static bool batch_has_more(const struct batch *batch)
     return atomic_load(&batch->next) < batch->n && atomic_load(&batch->code) == 0;
 }
 
-/* A slot whose query is done takes the next one after the poll, not inside it: recursion stays shallow. One query
- * begins at a time, and then the engine is polled: what has come for older ones goes before the seeds of the next, and
- * the device has the reads of the last meanwhile. */
+/* A slot whose query is done takes the next one after the poll, not inside it: recursion stays shallow. BATCH_BEGINS of
+ * them begin at a time, and then the engine is polled: what has come for older ones goes before the seeds of the next,
+ * and the device has the reads of the last meanwhile. */
 static void *batch_run(void *argument)
 {
     struct batch_lane *lane = argument;
     struct batch *batch = lane->batch;
     struct quire_error error = {0};
-    unsigned next = 0;
     do {
-        for (unsigned i = 0; lane->slots[next].busy && i < batch->inflight; i++)
-            next = next + 1 < batch->inflight ? next + 1 : 0;
-        if (lane->running < batch->inflight && batch_has_more(batch))
-            batch_start(&lane->slots[next]);
+        unsigned begun = 0;
+        for (unsigned i = 0; i < batch->inflight && begun < BATCH_BEGINS && batch_has_more(batch); i++)
+            if (!lane->slots[i].busy) {
+                batch_start(&lane->slots[i]);
+                begun++;
+            }
         bool wait = lane->running == batch->inflight || !batch_has_more(batch);
         int rc = lane->running > 0 ? engine_poll(lane->lane->engine, wait, wait ? UINT64_MAX : 0) : 0;
         if (rc < 0) {
