@@ -51,7 +51,10 @@ if(TARGET PkgConfig::CMOCKA)
   quire_tests(cache quire_cache quire_datasets quire_index quire_kernels quire_io)
   quire_tests(document quire_document quire_index quire_kernels quire_io)
   quire_tests(server quire_server quire_document quire_cache quire_index quire_kernels quire_io)
-
+  add_library(quire_measure STATIC tools/measure/open_loop.c tools/measure/slowest.c)
+  target_link_libraries(quire_measure PUBLIC quire_index quire_kernels quire_io)
+  quire_compile_options(quire_measure)
+  quire_tests(measure quire_measure quire_index quire_kernels quire_io)
   quire_tests(gateway quire_gateway quire_datasets quire_index quire_kernels quire_io)
 
   quire_tests(tools quire_top quire_io)

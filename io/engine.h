@@ -13,7 +13,8 @@
  *            semantics, also multishot ones.
  * Others can be built upon engine_priv.h: tests have one that delays and reorders completions by a seed.
  *
- * Cap: at most `reads_max` file reads are in the hands of the device; more wait in the engine, first in first out.
+ * Cap: at most `reads_max` file reads are in the hands of the device; more wait in the engine, the lowest rank first,
+ * and of equal ranks the first that came.
  */
 #ifndef QUIRE_IO_ENGINE_H
 #define QUIRE_IO_ENGINE_H
@@ -50,6 +51,7 @@ struct io_op {
     void *buffer;         /* IO_SEND and IO_WRITE do not write to it */
     uint32_t bytes;
     uint64_t offset;      /* bytes */
+    uint64_t rank;        /* IO_READ: in the line of those that wait for the device; 0: before all others */
     uint64_t timeout_us;  /* IO_TIMER */
     struct io_op *target; /* IO_CANCEL */
     io_done_fn *done;

@@ -44,6 +44,18 @@ static inline void engine_op_list_add(struct op_list *list, struct io_op *op)
     list->last = op;
 }
 
+/* Behind those whose rank is the same or lower; the list is in that order. */
+static inline void engine_op_list_add_ranked(struct op_list *list, struct io_op *op)
+{
+    struct io_op *before = list->last;
+    while (before && before->rank > op->rank)
+        before = before->prev;
+    op->prev = before;
+    op->next = before ? before->next : list->first;
+    *(op->next ? &op->next->prev : &list->last) = op;
+    *(before ? &before->next : &list->first) = op;
+}
+
 static inline void engine_op_list_remove(struct op_list *list, struct io_op *op)
 {
     assert((op->prev ? op->prev->next : list->first) == op);

@@ -4,7 +4,7 @@
  * File ops go to a pool that carries them out through the file's io_fs, so continuation of short transfers and faults
  * of tests are the io_fs's business. A worker hands a finished op back through `ended` (mutex) and an event descriptor
  * that the lane's epoll watches; `done` runs on the lane's thread only, inside engine_poll. Reads beyond reads_max wait
- * in `reads`, first in first out, and are never seen by the pool before their turn.
+ * in `reads`, by rank, and are never seen by the pool before their turn.
  *
  * Sockets: receives and accepts are watched by one level-triggered epoll (`input`), blocked sends by a second one
  * (`output`) that is itself watched by the first: an epoll holds a descriptor once, and a connection receives and sends
@@ -387,7 +387,7 @@ static void start(struct threads *t, struct io_op *op)
     switch (op->kind) {
     case IO_READ:
         op->state[0] = AT_READS;
-        engine_op_list_add(&t->reads, op);
+        engine_op_list_add_ranked(&t->reads, op);
         t->base.stats.reads_waiting++;
         break;
     case IO_WRITE:

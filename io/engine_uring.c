@@ -385,7 +385,7 @@ static void move_queued(struct uring *u)
             finish_later(u, op, engine_run_through_fs(op));
         } else if (op->kind == IO_READ) {
             op->state[0] = OP_WAITING;
-            engine_op_list_add(&u->reads, op);
+            engine_op_list_add_ranked(&u->reads, op);
             u->base.stats.reads_waiting++;
         } else {
             start(u, op);

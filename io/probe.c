@@ -21,7 +21,6 @@
 #include "io/random.h"
 #include <assert.h>
 #include <fcntl.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -343,23 +342,6 @@ double probe_rate(const struct probe_report *report, uint32_t block_bytes)
         if (report->points[i].block_bytes == block_bytes && report->points[i].iops > best)
             best = report->points[i].iops;
     return best;
-}
-
-uint32_t probe_best_block(const struct probe_report *report, double exponent)
-{
-    double best = 0;
-    uint32_t block = 0;
-    for (uint32_t i = 0; i < report->n_points; i++) {
-        uint32_t bytes = report->points[i].block_bytes;
-        best = fmax(best, probe_rate(report, bytes) * pow(bytes, exponent));
-    }
-    for (uint32_t i = 0; i < report->n_points; i++) {
-        uint32_t bytes = report->points[i].block_bytes;
-        bool good = probe_rate(report, bytes) * pow(bytes, exponent) >= PROBE_NEARLY_BEST * best;
-        if (good && (block == 0 || bytes < block))
-            block = bytes;
-    }
-    return block;
 }
 
 uint32_t probe_knee(const struct probe_report *report, uint32_t block_bytes)

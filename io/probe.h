@@ -42,9 +42,5 @@ void probe_free(struct probe_report *report);
 uint32_t probe_knee(const struct probe_report *report, uint32_t block_bytes);
 /* The best rate of this block size at any depth, in reads per second. 0: it was not measured. */
 double probe_rate(const struct probe_report *report, uint32_t block_bytes);
-#define PROBE_NEARLY_BEST 0.95 /* of the worth of block sizes */
-/* The block size of most worth, which is rate * block_bytes^exponent: reads are fewer by that power where blocks are
- * larger. Of sizes worth PROBE_NEARLY_BEST of the best, the smallest. 0: there are no points. */
-uint32_t probe_best_block(const struct probe_report *report, double exponent);
 
 #endif

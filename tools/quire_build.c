@@ -14,7 +14,7 @@
  * is finished.
  */
 #include "datasets/vecfile.h"
-#include "index/build/block_size.h"
+#include "index/blocks/block_size.h"
 #include "index/build/build.h"
 #include "io/clock.h"
 #include "io/error.h"
@@ -159,6 +159,14 @@ static int build(struct build_work *w, struct quire_error *err)
     set_attributes(w, &options);
     options.progress = cli_build_progress;
     options.context = w->cli;
+    options.build_memory_bytes = w->build_memory;
+    options.resume = w->resume;
+    struct quire_input input = {.rows = w->vectors.rows,
+                                .dim = w->vectors.dim,
+                                .type = w->vectors.type,
+                                .vectors = w->vectors.data,
+                                .read = read_rows,
+                                .context = w};
     if (options.block_bytes) {
         snprintf(w->block.why, sizeof w->block.why, "as it was asked for");
     } else if (options.index == QUIRE_INDEX_SPANN) {
@@ -169,17 +177,9 @@ static int build(struct build_work *w, struct quire_error *err)
         /* a probe may choose otherwise tomorrow, and a build can go on with the same blocks only */
         snprintf(w->block.why, sizeof w->block.why, "the default, not probed because of --resume");
     } else {
-        block_choose(w->out, w->vectors.rows, w->vectors.dim, w->vectors.type, &options, &w->block);
+        block_choose(w->out, &input, &options, &w->block);
         options.block_bytes = w->block.block_bytes;
     }
-    options.build_memory_bytes = w->build_memory;
-    options.resume = w->resume;
-    struct quire_input input = {.rows = w->vectors.rows,
-                                .dim = w->vectors.dim,
-                                .type = w->vectors.type,
-                                .vectors = w->vectors.data,
-                                .read = read_rows,
-                                .context = w};
     uint64_t begin = clock_ns();
     open_device(w);
     int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, w->gpu.steps, err);
@@ -201,8 +201,11 @@ static void report_block(struct build_work *w, const struct quire_info *info)
     for (uint32_t i = 0; i < w->block.n_rates; i++) {
         json_t *row = cli_put_row(w->cli, NULL, "block_rates");
         cli_put_count(w->cli, row, "block_bytes", w->block.rates[i].block_bytes);
+        cli_put_count(w->cli, row, "code_bits", w->block.rates[i].code_bits);
         cli_put_real(w->cli, row, "reads_per_second", w->block.rates[i].reads_per_second);
-        cli_put_real(w->cli, row, "worth", w->block.rates[i].worth);
+        cli_put_real(w->cli, row, "reads", w->block.rates[i].reads);
+        cli_put_real(w->cli, row, "cpu_us", w->block.rates[i].cpu_us);
+        cli_put_real(w->cli, row, "qps", w->block.rates[i].qps);
     }
 }
 

@@ -29,6 +29,7 @@
 #include "io/memory.h"
 #include "tools/cli_gpu.h"
 #include "tools/measure/open_loop.h"
+#include "tools/measure/slowest.h"
 #include <assert.h>
 #include <malloc.h>
 #include <math.h>
@@ -43,6 +44,8 @@
 #define INFLIGHT_MAX     4096u
 #define INFLIGHT_DEFAULT 32u
 #define TIE_TOLERANCE    1e-6f /* relative: two ways of summing the same floats */
+#define SLOWEST_SHARE    0.01
+#define PROCESSOR_BOUND  0.85 /* share of the lanes' time */
 #define LATENCY_SUB_BITS 7u
 #define LATENCY_BITS     40u /* 2^40 ns: 18 minutes */
 
@@ -72,7 +75,7 @@ struct search_work {
     struct cli_texts tenants;
     struct quire_bytes tenant_bytes[CLI_TEXTS_MAX];
     uint64_t k, limit, lanes, inflight, repeat, effort, reads_max, in_flight_reads, filter_effort;
-    double recall, rate;
+    double recall, rate, seconds;
     bool exact, no_cache, show_hits, explain;
     int engine, distance;
     struct cli_memory memory;
@@ -101,6 +104,14 @@ struct search_work {
     struct totals totals;
     struct histogram latencies; /* ns */
     _Atomic uint64_t latency_counts[HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS)];
+    struct slowest slowest;
+    struct {
+        struct histogram line; /* ns */
+        _Atomic uint64_t line_counts[HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS)];
+        double due_s; /* of the last arrival */
+        uint64_t line_at_end;
+        bool kept;
+    } open; /* of an open loop */
     char engine_name[16], engine_note[160];
 };
 
@@ -374,8 +385,12 @@ static void count(struct search_work *w, uint64_t first, uint64_t n)
         t->switched += s->switched;
         t->exact += s->exact;
         t->plans[s->plan < PLANS ? s->plan : 0]++;
-        if (w->rate == 0)
+        if (w->rate == 0) {
+            struct slowest_sums answer = {
+                .n = 1, .latency_ns = s->latency_ns, .cpu_ns = s->cpu_ns, .reads = s->reads, .rounds = s->rounds};
             histogram_add(&w->latencies, s->latency_ns);
+            slowest_add(&w->slowest, &answer);
+        }
         count_answer(w, first + q, w->n_hits[q], &w->hits[q * w->k]);
     }
     t->queries += n;
@@ -517,22 +532,44 @@ static int on_arrivals(void *context, uint64_t done, uint64_t total)
     return cli_progress(w->cli, "search", done, total);
 }
 
-/* All passes at once: the queries arrive one by one. What is said per query is of the last pass. */
+/* What to know of an open loop whose rate was too high, and whose latencies therefore say how long it went on. */
+static void warn_of_rate(struct search_work *w, const struct open_loop *open)
+{
+    const struct totals *t = &w->totals;
+    double busy = t->cpu_s / t->wall_s, share = busy / (double)w->lanes;
+    cli_note(w->cli,
+             "%.0f queries a second came and %.0f were answered: the rate was not kept. %llu stood in line behind %llu "
+             "under way when the last one came, and latencies grow with the length of the run. %s: lower --rate%s",
+             (double)open->arrivals / open->due_s, (double)open->arrivals / t->wall_s,
+             (unsigned long long)open->line_at_end, (unsigned long long)(w->lanes * w->inflight),
+             share >= PROCESSOR_BOUND ? "The lanes computed nearly all the time, so the processor is the limit"
+                                      : "The lanes waited much of the time, so reads are the limit, or other programs",
+             share >= PROCESSOR_BOUND ? ", or give more --lanes" : ", or give more --inflight or --depth");
+}
+
+/* All passes at once: the queries arrive one by one. What is said per query is of the last time it was asked. */
 static int run_open(struct search_work *w, struct vecfile *file, struct quire_error *err)
 {
+    uint64_t arrivals = w->seconds > 0 ? open_loop_count(w->rate, w->seconds) : w->rows * w->repeat;
+    if (arrivals == 0 || arrivals > OPEN_LOOP_ARRIVALS_MAX)
+        return error_set(err, QUIRE_ERANGE, "%g queries a second for %g s are %s: 1 to %llu can be asked", w->rate,
+                         w->seconds, arrivals == 0 ? "none" : "too many", (unsigned long long)OPEN_LOOP_ARRIVALS_MAX);
+    uint64_t n = arrivals < w->rows ? arrivals : w->rows;
     struct quire_search_options options;
     struct open_loop open = {.index = w->index,
                              .options = &options,
                              .queries = w->queries,
                              .dim = w->info.dim,
                              .n = w->rows,
-                             .arrivals = w->rows * w->repeat,
+                             .arrivals = arrivals,
                              .lanes = (unsigned)w->lanes,
                              .rate = w->rate,
                              .hits = w->hits,
                              .n_hits = w->n_hits,
                              .stats = w->stats,
                              .latencies = &w->latencies,
+                             .line = &w->open.line,
+                             .slowest = &w->slowest,
                              .progress = on_arrivals,
                              .context = w};
     int64_t got = vecfile_read(file, w->stored ? w->stored : w->queries, w->rows, err);
@@ -551,9 +588,15 @@ static int run_open(struct search_work *w, struct vecfile *file, struct quire_er
     w->totals.wall_s = open.wall_s;
     w->totals.cpu_s = processor_seconds() - cpu;
     w->totals.asked = open.arrivals;
-    if (rc == 0)
-        count(w, 0, w->rows);
-    return rc == 0 ? show(w, 0, w->rows, err) : rc;
+    if (rc < 0)
+        return rc;
+    w->open.due_s = open.due_s;
+    w->open.line_at_end = open.line_at_end;
+    w->open.kept = open_loop_kept(&open);
+    if (!w->open.kept)
+        warn_of_rate(w, &open);
+    count(w, 0, n);
+    return show(w, 0, n, err);
 }
 
 /* One pass over the file. */
@@ -624,20 +667,56 @@ static int run(struct search_work *w, struct quire_error *err)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
+static void report_times(struct cli *cli, const char *name, const struct histogram *ns)
+{
+    json_t *times = json_object();
+    cli_put_real(cli, times, "mean", histogram_mean(ns) / 1e3);
+    cli_put_real(cli, times, "p50", histogram_percentile(ns, 0.5) / 1e3);
+    cli_put_real(cli, times, "p99", histogram_percentile(ns, 0.99) / 1e3);
+    cli_put_real(cli, times, "p999", histogram_percentile(ns, 0.999) / 1e3);
+    cli_put_real(cli, times, "max", histogram_percentile(ns, 1) / 1e3);
+    cli_put(cli, NULL, name, times);
+}
+
+/* How an open loop went. */
+static void report_open(struct search_work *w)
+{
+    struct cli *cli = w->cli;
+    cli_put_real(cli, NULL, "rate_wanted", w->rate);
+    cli_put_real(cli, NULL, "rate_offered", (double)w->totals.asked / w->open.due_s);
+    cli_put_bool(cli, NULL, "rate_kept", w->open.kept);
+    report_times(cli, "line_us", &w->open.line);
+    cli_put_count(cli, NULL, "line_at_end", w->open.line_at_end);
+}
+
+/* Where the time of the slowest share of all queries went, in means. */
+static void report_slowest(struct search_work *w, double share)
+{
+    struct slowest_sums sums = slowest_share(&w->slowest, share);
+    double n = (double)sums.n;
+    if (sums.n == 0)
+        return;
+    json_t *row = cli_put_row(w->cli, NULL, "slowest");
+    cli_put_real(w->cli, row, "share", n / (double)w->totals.asked);
+    cli_put_real(w->cli, row, "latency_us", (double)sums.latency_ns / n / 1e3);
+    cli_put_real(w->cli, row, "line_us", (double)sums.line_ns / n / 1e3);
+    cli_put_real(w->cli, row, "cpu_us", (double)sums.cpu_ns / n / 1e3);
+    cli_put_real(w->cli, row, "waits_us", (double)(sums.latency_ns - sums.line_ns - sums.cpu_ns) / n / 1e3);
+    cli_put_real(w->cli, row, "reads", (double)sums.reads / n);
+    cli_put_real(w->cli, row, "rounds", (double)sums.rounds / n);
+}
+
 static void report_costs(struct search_work *w)
 {
     const struct totals *t = &w->totals;
     struct cli *cli = w->cli;
     double n = (double)t->queries, asked = (double)t->asked;
-    json_t *latency = json_object();
-    if (w->rate > 0)
-        cli_put_real(cli, NULL, "rate_wanted", w->rate);
     cli_put_real(cli, NULL, "qps", asked / t->wall_s);
-    cli_put_real(cli, latency, "mean", histogram_mean(&w->latencies) / 1e3);
-    cli_put_real(cli, latency, "p50", histogram_percentile(&w->latencies, 0.5) / 1e3);
-    cli_put_real(cli, latency, "p99", histogram_percentile(&w->latencies, 0.99) / 1e3);
-    cli_put_real(cli, latency, "p999", histogram_percentile(&w->latencies, 0.999) / 1e3);
-    cli_put(cli, NULL, "latency_us", latency);
+    report_times(cli, "latency_us", &w->latencies);
+    if (w->rate > 0)
+        report_open(w);
+    report_slowest(w, 1);
+    report_slowest(w, SLOWEST_SHARE);
     cli_put_real(cli, NULL, "reads_per_query", (double)t->reads / n);
     cli_put_real(cli, NULL, "cached_per_query", (double)t->cached / n);
     cli_put_real(cli, NULL, "bytes_per_query", (double)t->bytes / n);
@@ -757,6 +836,11 @@ static void release(struct search_work *w)
 
 static const char summary[] =
     "Searches an index for every row of --queries and reports recall (with --truth), rate, latency, reads and memory.\n"
+    "With --rate the loop is open: latency counts from the moment at which a query was to arrive, line_us is how long "
+    "it\n"
+    "stood in line before a lane took it, and rate_kept says whether the answers kept up. slowest: where the time of "
+    "all\n"
+    "queries and of the slowest hundredth goes; waits_us are reads, and steps of others.\n"
     "resident_bytes is the whole process at the end of the run; --memory picks the widest\n"
     "navigation code that leaves space for the rest of it. With --filter or --tenant each query has min(k, matches)\n"
     "hits; with --truth for the same filter (quire truth --filter), queries_too_few and queries_too_many count the\n"
@@ -765,7 +849,7 @@ static const char examples[] =
     "  quire search --index index --queries base.query.fbin --truth base.gt.bin --k 10\n"
     "  quire search --index index --queries q.fbin --recall 0.98 --lanes 2 --inflight 64 --json\n"
     "  quire search --index index --queries q.fbin --distance estimate --json\n"
-    "  quire search --index index --queries q.fbin --lanes 2 --rate 5000 --repeat 20\n"
+    "  quire search --index index --queries q.fbin --lanes 2 --rate 5000 --seconds 10 --json\n"
     "  quire search --index index --queries q.fbin --memory 10% --effort 200 --engine threads\n"
     "  quire search --index index --queries q.fbin --truth gt.bin --exact --limit 100 --gpu auto\n"
     "  quire search --index index --queries q.fbin --filter '.year > 2020 and .kind in [\"a\", \"b\"]' --tenant acme "
@@ -812,6 +896,8 @@ int quire_search_verb(int argc, char **argv)
         CLI_OPTION("rate", CLI_REAL, &w.rate, "R",
                    "open loop: R queries arrive per second, at random moments; latency counts from there",
                    CLI_RANGE(0, 10000000)),
+        CLI_OPTION("seconds", CLI_REAL, &w.seconds, "S",
+                   "with --rate: for how long queries arrive, instead of --repeat passes", CLI_RANGE(0, 1000000)),
         CLI_OPTION("repeat", CLI_COUNT, &w.repeat, "N", "passes over the queries", CLI_RANGE(1, UINT32_MAX)),
         CLI_OPTION("limit", CLI_COUNT, &w.limit, "N", "queries per pass; 0: all"),
         CLI_GPU_OPTION(&w.gpu),
@@ -820,10 +906,15 @@ int quire_search_verb(int argc, char **argv)
     int code;
     w.cli = &cli;
     histogram_init(&w.latencies, w.latency_counts, LATENCY_SUB_BITS, LATENCY_BITS);
+    histogram_init(&w.open.line, w.open.line_counts, LATENCY_SUB_BITS, LATENCY_BITS);
     if (!cli_parse(&cli, &verb, argc, argv, &code))
         return code;
     if ((w.recall > 0) + (w.effort > 0) + w.exact > 1)
         return cli_mistake(&cli, "give one of --recall, --effort and --exact");
+    if (w.seconds > 0 && w.rate == 0)
+        return cli_mistake(&cli, "--seconds %g: it goes with --rate, without which --repeat says how many", w.seconds);
+    if (w.seconds > 0 && w.repeat > 1)
+        return cli_mistake(&cli, "give one of --seconds and --repeat");
     bool device_named = w.gpu.wanted && strcmp(w.gpu.wanted, "auto") != 0 && strcmp(w.gpu.wanted, "off") != 0;
     if (device_named && !w.exact)
         return cli_mistake(&cli, "--gpu %s: a device helps searches with --exact alone", w.gpu.wanted);

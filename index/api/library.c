@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BATCH_BEGINS     4u /* fewer: more system calls; more: answers wait for seeds of others */
 #define INFLIGHT_DEFAULT 32u
 #define LANES_MAX        256u
 
@@ -266,17 +267,23 @@ static bool batch_has_more(const struct batch *batch)
     return atomic_load(&batch->next) < batch->n && atomic_load(&batch->code) == 0;
 }
 
-/* A slot whose query is done takes the next one after the poll, not inside it: recursion stays shallow. */
+/* A slot whose query is done takes the next one after the poll, not inside it: recursion stays shallow. BATCH_BEGINS of
+ * them begin at a time, and then the engine is polled: what has come for older ones goes before the seeds of the next,
+ * and the device has the reads of the last meanwhile. */
 static void *batch_run(void *argument)
 {
     struct batch_lane *lane = argument;
     struct batch *batch = lane->batch;
     struct quire_error error = {0};
     do {
-        for (unsigned i = 0; i < batch->inflight && batch_has_more(batch); i++)
-            if (!lane->slots[i].busy)
+        unsigned begun = 0;
+        for (unsigned i = 0; i < batch->inflight && begun < BATCH_BEGINS && batch_has_more(batch); i++)
+            if (!lane->slots[i].busy) {
                 batch_start(&lane->slots[i]);
-        int rc = lane->running > 0 ? engine_poll(lane->lane->engine, 1, UINT64_MAX) : 0;
+                begun++;
+            }
+        bool wait = lane->running == batch->inflight || !batch_has_more(batch);
+        int rc = lane->running > 0 ? engine_poll(lane->lane->engine, wait, wait ? UINT64_MAX : 0) : 0;
         if (rc < 0) {
             error_set(&error, rc, "the lane's engine failed: %s", quire_error_text(rc));
             batch_fail(batch, rc, &error);

@@ -7,6 +7,7 @@
 struct clusters_known;
 struct offload;
 struct segment;
+struct segment_params;
 
 /* See quire_build_from. */
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
@@ -68,5 +69,9 @@ enum quire_slot build_slot(enum quire_slot wanted, enum quire_type type);
  * with these options would not go below on its own. */
 uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type,
                            const struct quire_build_options *options);
+/* Blocks and edge codes of a page graph of so many rows, and what columns take in memory: of *out are set rows, dim,
+ * code_dim, block_bytes, slots_per_block, n_blocks and edge_code_bytes. */
+void build_layout_for(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options,
+                      struct segment_params *out, uint64_t *columns_bytes);
 
 #endif

@@ -128,6 +128,16 @@ uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type, co
     return doubled_for_slots(QUIRE_BLOCK_BYTES_MIN, bytes_per_slot(&b, slot, wants_edge_codes(&b)), SLOTS_WANTED_MIN);
 }
 
+void build_layout_for(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options,
+                      struct segment_params *out, uint64_t *columns_bytes)
+{
+    struct build b = {.n = (uint32_t)rows, .dim = dim, .type = type, .options = *options};
+    b.space.code_dim = rotation_code_dim(options->metric == QUIRE_METRIC_IP ? dim + 1 : dim);
+    *out = (struct segment_params){.rows = rows, .dim = dim, .code_dim = b.space.code_dim};
+    lay_out(&b, build_slot(options->slot, type), wants_edge_codes(&b), out);
+    *columns_bytes = build_columns_bytes(&b);
+}
+
 int build_choose_layout(struct build *b)
 {
     struct segment_params *p = &b->params;

@@ -21,6 +21,7 @@ struct task_ticket {
     const struct task_kind *kind;
     struct segment *segment;
     uint32_t priority;
+    uint64_t rank; /* how many requests of the lane began before it */
 };
 
 struct searcher_config {

@@ -273,7 +273,7 @@ static void fail_without_buffer(struct task *t)
     stop_asking(t);
 }
 
-/* Buffers are free: those who wait for them get them, first come first served. */
+/* Buffers are free: those who wait for them get them, the oldest request first. */
 static void serve_lists(struct searcher *s)
 {
     while (s->postings.queue.first) {
@@ -363,6 +363,7 @@ static void queue_posting_block(struct task *t, struct posting_block_read *read)
                               .offset = g->postings_at + (uint64_t)e->page * SECTION_ALIGN,
                               .buffer = read->buffer,
                               .bytes = shape.bytes,
+                              .rank = t->rank,
                               .done = on_posting_block,
                               .owner = t};
     t->cost.reads++;

@@ -11,6 +11,9 @@
  * user pass the steps of many others: in each of its rounds it waits for the one step that was running when its reads
  * came. Without priorities there is no list, and no step is later than it could be.
  *
+ * Where frames, buffers or the device are what is waited for, the oldest request goes first: one that needs many steps
+ * is not overtaken at each of them by those that began later, and nobody waits for ever, as whoever is before one ends.
+ *
  * A request that finds no free task waits in line. `done` runs while the task still holds the answer; it may start new
  * requests. Errors of a read are kept until all reads of the step are back, because their buffers belong to the engine
  * until then.
@@ -129,6 +132,7 @@ static void begin(struct searcher *s, struct task_ticket *ticket)
     t->kind = ticket->kind;
     t->segment = ticket->segment;
     t->priority = ticket->priority;
+    t->rank = ticket->rank;
     t->code = 0;
     t->n_reads = 0;
     t->cpu_ns = 0;
@@ -142,6 +146,7 @@ void task_start(struct searcher *s, struct task_ticket *ticket)
 {
     unsigned line = ticket->kind->line;
     ticket->next = NULL;
+    ticket->rank = s->n_asked++;
     if (!task_must_wait(s, ticket->kind)) {
         begin(s, ticket);
         return;
@@ -322,8 +327,14 @@ static void queue_read(struct task *t, uint32_t i, struct io_file *file, uint64_
     struct read_slot *r = &t->reads[i];
     t->cost.reads++;
     t->cost.bytes += bytes;
-    r->op = (struct io_op){
-        .kind = IO_READ, .file = file, .offset = offset, .buffer = buffer, .bytes = bytes, .done = on_read, .owner = t};
+    r->op = (struct io_op){.kind = IO_READ,
+                           .file = file,
+                           .offset = offset,
+                           .buffer = buffer,
+                           .bytes = bytes,
+                           .rank = t->rank,
+                           .done = on_read,
+                           .owner = t};
     r->buffer = buffer;
     r->back = false;
     t->n_pending++;
@@ -392,14 +403,14 @@ enum step task_read_blocks(struct task *t, const uint32_t *blocks, uint32_t n,
         assert(blocks[i] < t->segment->params.n_blocks);
         t->reads[i] = (struct read_slot){.block = blocks[i]};
     }
-    if (queue->first || !has_frames(t))
+    if ((queue->first && queue->first->rank < t->rank) || !has_frames(t))
         task_queue_add(queue, t);
     else
         queue_blocks(t);
     return STEP_READS;
 }
 
-/* Frames are free again: those who wait for them get them, first come first served. A step gets all of its frames or
+/* Frames are free again: those who wait for them get them, the oldest request first. A step gets all of its frames or
  * none, so that no two wait for each other. */
 static void serve_frames(struct searcher *s)
 {

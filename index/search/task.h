@@ -52,6 +52,7 @@ struct task {
     const struct task_kind *kind; /* NULL: free */
     struct segment *segment;
     uint32_t priority;
+    uint64_t rank; /* the request's, as of its ticket: older ones have lower numbers */
     int code;
     struct task *next_free, *next_waiting; /* next_waiting: for frames, or for a buffer of a list */
     uint64_t generation;                   /* requests that it has finished */
@@ -80,6 +81,7 @@ struct task {
     struct quire_error error;
 };
 
+/* Tasks that wait, the oldest request first. */
 struct task_queue {
     struct task *first, *last;
 };
@@ -91,6 +93,7 @@ struct searcher {
     struct {
         struct task_ticket *first, *last;
     } lines[N_LINES];   /* of requests without a task */
+    uint64_t n_asked;   /* requests so far */
     unsigned next_line; /* whose turn it is to get a free task */
     struct attachment *attachments;
     struct {
@@ -193,13 +196,16 @@ bool task_waits(struct task *task, struct io_op *op, int result);
 
 static inline void task_queue_add(struct task_queue *queue, struct task *task)
 {
-    task->next_waiting = NULL;
+    struct task **at = &queue->first;
+    if (queue->first && queue->last->rank < task->rank)
+        at = &queue->last->next_waiting;
+    while (*at && (*at)->rank < task->rank)
+        at = &(*at)->next_waiting;
+    task->next_waiting = *at;
     task->waits = true;
-    if (queue->first)
-        queue->last->next_waiting = task;
-    else
-        queue->first = task;
-    queue->last = task;
+    *at = task;
+    if (!task->next_waiting)
+        queue->last = task;
 }
 
 static inline struct task *task_queue_take(struct task_queue *queue)

@@ -187,6 +187,22 @@ static int load_resident(struct opening *o, struct section_file *codes, uint32_t
     return section_load(codes, entry, *out, o->err);
 }
 
+/* Bytes of codes of so many bits, and of what is resident beside them. */
+static uint64_t codes_need(const struct segment_params *p, uint64_t columns_bytes, unsigned bits)
+{
+    return entry_bytes_of(p->n_blocks, p->code_dim) + columns_bytes + cells_bytes_of(p) +
+           p->rows * (4 + (uint64_t)code_bytes_of(p->code_dim, bits));
+}
+
+unsigned segment_code_bits(const struct segment_params *p, uint64_t columns_bytes, uint64_t budget, unsigned widest)
+{
+    unsigned found = 0;
+    for (unsigned w = 0; w < NAV_WIDTHS && nav_bits[w] <= widest; w++)
+        if (!budget || codes_need(p, columns_bytes, nav_bits[w]) + (w > 0 ? reserve_of(budget) : 0) <= budget)
+            found = nav_bits[w];
+    return found;
+}
+
 /* The widest code that fits. The kernel counts more than codes: program, libraries, stacks and the buffers of
  * searches. So a wider code than the narrowest is taken only if that much is left, or of a small budget, which such a
  * process exceeds anyhow, a quarter. Below the narrowest, edge codes do if there are any. */
@@ -195,14 +211,13 @@ static int choose_width(struct opening *o, const struct section_file *codes)
     struct segment *s = o->s;
     uint64_t budget = s->info.memory_bytes;
     uint64_t entries = entry_bytes_of(s->params.n_blocks, s->params.code_dim);
-    uint64_t columns = s->info.resident_columns_bytes, cells = cells_bytes_of(&s->params);
-    uint64_t fixed = 4 * s->params.rows + entries + columns + cells, least = 0, reserve = s->info.reserve_bytes;
+    uint64_t columns = s->info.resident_columns_bytes, least = 0, reserve = s->info.reserve_bytes;
     bool found = false;
     for (unsigned w = 0; w < NAV_WIDTHS && !o->options->edge_codes; w++) {
         if (!section_find(codes, CODES_NAVIGATION + nav_bits[w]) ||
             (o->options->code_bits && o->options->code_bits != nav_bits[w]))
             continue;
-        uint64_t need = fixed + s->params.rows * code_bytes_of(s->params.code_dim, nav_bits[w]);
+        uint64_t need = codes_need(&s->params, columns, nav_bits[w]);
         if (budget && need + (least ? reserve : 0) > budget) {
             least = least ? least : need;
             continue;

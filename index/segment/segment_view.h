@@ -99,6 +99,11 @@ float segment_curve_effort(const struct calibration_point *points, uint32_t n, f
 /* Whether a budget (0: none) has room for the codes of all rows of inverted lists, beside columns and the rest. */
 bool segment_lists_fit(const struct segment_params *params, uint64_t columns_bytes, uint64_t budget);
 
+/* The widest navigation code, at most `widest` bits, that a page graph would have in memory within a budget (0: none),
+ * beside centres, columns and the rest; 0: not even the narrowest. */
+unsigned segment_code_bits(const struct segment_params *params, uint64_t columns_bytes, uint64_t budget,
+                           unsigned widest);
+
 /* Effort needed with the codes in use over that with the widest. In lists it is known for resident codes, of a row one;
  * the posting blocks with their replicas need less. */
 static inline float segment_effort_factor(const struct segment *s)

@@ -264,6 +264,45 @@ static void test_cap_on_reads(void **state)
     free(seen);
 }
 
+static unsigned n_ranked;
+
+static void on_ranked(struct io_op *op, int result, unsigned flags)
+{
+    unsigned *place = op->owner;
+    assert_int_equal(flags, 0);
+    assert_int_equal(result, 512);
+    *place = n_ranked++;
+}
+
+/* Of those that wait for the device the lowest rank goes first, and of equal ranks the first that came. */
+static void test_ranks_of_reads(void **state)
+{
+    struct fixture *x = begin(state);
+    enum { N = 40, RANKS = 5 };
+    struct engine_config config = {.reads_max = 1};
+    static uint8_t buffers[N][512];
+    struct io_op ops[N];
+    unsigned places[N], expected = 0;
+    struct engine *engine;
+    assert_int_equal(make_engine(x->which, &config, &engine), 0);
+    n_ranked = 0;
+    for (unsigned i = 0; i < N; i++) {
+        ops[i] = file_op(x, IO_READ, buffers[i], 512, 0);
+        ops[i].rank = i * 3 % RANKS;
+        ops[i].done = on_ranked;
+        ops[i].owner = &places[i];
+        engine_queue(engine, &ops[i]);
+    }
+    while (n_ranked < N)
+        assert_true(engine_poll(engine, 1, 20000000) >= 0);
+    for (unsigned rank = 0; rank < RANKS; rank++)
+        for (unsigned i = 0; i < N; i++)
+            if (ops[i].rank == rank)
+                assert_int_equal(places[i], expected++);
+    assert_int_equal(engine_stats(engine)->reads_in_flight_peak, 1);
+    engine_destroy(engine);
+}
+
 #define CHAINS       16
 #define CHAIN_LENGTH 300
 
@@ -884,6 +923,8 @@ int main(void)
                                        ROWS(test_registered_buffers),
                                        ROWS(test_direct_needs_alignment),
                                        ROWS(test_cap_on_reads),
+                                       ROW(test_ranks_of_reads, URING),
+                                       ROW(test_ranks_of_reads, THREADS),
                                        ROWS(test_many_reads_queue_themselves),
                                        ROWS(test_timers),
                                        ROWS(test_poll_times_out),

@@ -355,7 +355,24 @@ queries="--queries a.query.fbin"
     expect "queries that arrive by themselves" 0 '"rate_wanted": 2000' search --index a.index $queries --truth a.gt.bin --rate 2000 \
         --lanes 2 --repeat 3 --json
     json "all of them are answered, no faster than they come" out 'j["recall_at_k"] >= 0.9 and
-        j["queries"] == 600 and j["qps"] < 3000 and j["latency_us"]["p50"] <= j["latency_us"]["p999"]'
+        j["queries"] == 600 and j["qps"] < 3000 and j["latency_us"]["p50"] <= j["latency_us"]["p999"] and
+        j["latency_us"]["p999"] <= j["latency_us"]["max"] and 1700 < j["rate_offered"] < 2300'
+    json "where the time of all and of the slowest goes" out 'j["slowest"][0]["share"] == 1 and
+        0.01 <= j["slowest"][1]["share"] <= 1 and
+        j["slowest"][1]["latency_us"] >= j["slowest"][0]["latency_us"] and all(abs(r["latency_us"] - r["line_us"] -
+        r["cpu_us"] - r["waits_us"]) < 0.01 for r in j["slowest"])'
+    expect "a rate that nothing keeps" 0 "the rate was not kept" search --index a.index $queries --truth a.gt.bin --rate 3000000 \
+        --repeat 60 --inflight 4
+    expect "how it went" 0 '"rate_kept": false' search --index a.index $queries --truth a.gt.bin --rate 3000000 --repeat 60 \
+        --inflight 4 --json
+    json "all of them are answered anyhow, and latency counts from when they came" out 'j["queries"] == 12000 and
+        j["recall_at_k"] >= 0.9 and j["line_at_end"] > 5000 and j["latency_us"]["max"] > 0.4e6 * j["seconds"] and
+        j["line_us"]["max"] <= j["latency_us"]["max"]'
+    expect "some seconds of arrivals" 0 '"rate_kept"' search --index a.index $queries --rate 500 --seconds 0.2 --json
+    json "as many as arrive" out '60 < j["queries"] < 140 and j["seconds"] < 30'
+    expect "seconds of a closed loop" 2 "goes with --rate" search --index a.index $queries --seconds 1
+    expect "seconds and passes" 2 "one of --seconds and --repeat" search --index a.index $queries --rate 10 --seconds 1 --repeat 2
+    expect "too short for any" 1 "1 to 4294967296 can be asked" search --index a.index $queries --rate 0.001 --seconds 0.001
     expect "more than one chunk of queries" 0 '"k": 1000' search --index a.index $queries --truth a.deep.bin --k 1000 \
         --inflight 4 --json
     json "recall over chunks" out 'j["queries"] == 200 and j["recall_at_k"] >= 0.9'

@@ -1,6 +1,8 @@
 /*
- * open_loop.c - a thread per lane, each with a loop of its own and a share of the arrivals: a Poisson process of
- * rate / lanes, so that all together are one of `rate`.
+ * open_loop.c - a thread per lane, each with a loop of its own; what arrives stands in one line before all of them.
+ *
+ * The line is the Poisson process itself: the moment of the next arrival, which whoever takes it replaces by the one
+ * after. So nothing is kept of arrivals that wait, however many they are, and moments do not depend on who takes them.
  */
 #include "tools/measure/open_loop.h"
 #include "io/clock.h"
@@ -13,57 +15,49 @@
 #include <string.h>
 #include <time.h>
 
-#define SEED         0x6f70656e6c6f6f70ull
-#define TELL_NS      100000000
-#define POLL_MOST_US 100000u
+#define SEED             0x6f70656e6c6f6f70ull
+#define TELL_NS          100000000
+#define POLL_MOST_US     100000u
+#define LATE_PART        0.02 /* of the run, that the last answer may come after the last arrival */
+#define LATE_LEAST_S     0.1
+#define LATENCY_SUB_BITS 7u
+#define LATENCY_BITS     40u
+
+struct line {
+    pthread_mutex_t mutex;
+    struct random random;
+    double due_ns; /* of arrival `next`, from the begin */
+    uint64_t next, n;
+    double last_ns; /* when the last of n is due */
+    uint64_t at_end;
+};
 
 struct open_lane;
 
-/* An arrival, and the moment it was meant for. */
-struct arrival {
+/* A search under way. */
+struct place {
     struct open_lane *lane;
-    uint64_t due_ns;
+    struct place *next_free;
+    uint64_t arrival, due_ns, begun_ns; /* by clock_ns */
 };
 
 struct open_lane {
     struct open_loop *open;
-    unsigned number;
+    struct line *line;
     pthread_t thread;
     struct quire_loop *loop;
-    struct arrival *arrivals; /* i of this lane is i * lanes + number of all */
-    uint64_t n, asked;
+    struct place *places, *free_places;
+    unsigned n_running;
+    uint64_t begin_ns, last_ns;
     _Atomic uint64_t answered;
     const atomic_bool *stop;
-    struct histogram latencies;
+    struct histogram latencies, in_line;
+    struct slowest slowest;
     _Atomic int code; /* watched by the caller's thread */
     struct quire_error error;
 };
 
-#define LATENCY_SUB_BITS 7u
-#define LATENCY_BITS     40u
-
-static void on_answer(void *context, int code, const struct quire_hit *hits, uint32_t n_hits,
-                      const struct quire_search_stats *stats, const struct quire_error *err)
-{
-    const struct arrival *arrival = context;
-    struct open_lane *lane = arrival->lane;
-    const struct open_loop *open = lane->open;
-    uint64_t at = (uint64_t)(arrival - lane->arrivals) * open->lanes + lane->number, query = at % open->n;
-    atomic_fetch_add_explicit(&lane->answered, 1, memory_order_relaxed);
-    if (code < 0) {
-        if (lane->code == 0) {
-            lane->code = code;
-            lane->error = *err;
-        }
-        return;
-    }
-    histogram_add(&lane->latencies, clock_ns() - arrival->due_ns);
-    if (at < open->arrivals - open->n)
-        return;
-    memcpy(open->hits + query * open->options->k, hits, sizeof *hits * n_hits);
-    open->n_hits[query] = n_hits;
-    open->stats[query] = *stats;
-}
+/* ---- the line ---------------------------------------------------------------------------------------------------- */
 
 /* A time between two arrivals, ns. */
 static double gap_ns(struct random *random, double rate)
@@ -72,38 +66,128 @@ static double gap_ns(struct random *random, double rate)
     return -log(uniform) * 1e9 / rate;
 }
 
-/* Asks what is due; returns how long it is until the next, in us. */
-static uint64_t ask_due(struct open_lane *lane, struct random *random, double *due)
+uint64_t open_loop_count(double rate, double seconds)
+{
+    struct random random;
+    uint64_t n = 0;
+    assert(rate > 0 && seconds > 0);
+    random_init(&random, SEED);
+    for (double due = gap_ns(&random, rate); due <= seconds * 1e9 && n <= OPEN_LOOP_ARRIVALS_MAX; n++)
+        due += gap_ns(&random, rate);
+    return n;
+}
+
+/* When the n-th arrives, ns. */
+static double last_due(double rate, uint64_t n)
+{
+    struct random random;
+    double due = 0;
+    random_init(&random, SEED);
+    for (uint64_t i = 0; i < n; i++)
+        due += gap_ns(&random, rate);
+    return due;
+}
+
+static int line_init(struct line *line, const struct open_loop *open, struct quire_error *err)
+{
+    *line = (struct line){.n = open->arrivals, .last_ns = last_due(open->rate, open->arrivals), .at_end = UINT64_MAX};
+    random_init(&line->random, SEED);
+    line->due_ns = gap_ns(&line->random, open->rate);
+    return pthread_mutex_init(&line->mutex, NULL) == 0 ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a mutex");
+}
+
+/* The first arrival that is due into *place: true. Otherwise *wait_us is how long it is until the next. */
+static bool line_take(struct line *line, double rate, struct place *place, uint64_t *wait_us)
+{
+    pthread_mutex_lock(&line->mutex);
+    uint64_t now = clock_ns(), begin = place->lane->begin_ns;
+    double at = (double)(now - begin), ahead = line->due_ns - at;
+    bool some = line->next < line->n && ahead <= 0;
+    if (line->at_end == UINT64_MAX && at >= line->last_ns)
+        line->at_end = line->n - line->next;
+    if (some) {
+        place->arrival = line->next++;
+        place->due_ns = begin + (uint64_t)line->due_ns;
+        place->begun_ns = now;
+        line->due_ns += gap_ns(&line->random, rate);
+    }
+    *wait_us = line->next >= line->n || ahead > 1e3 * POLL_MOST_US ? POLL_MOST_US
+               : ahead > 0                                         ? (uint64_t)(ahead / 1e3)
+                                                                   : 0;
+    pthread_mutex_unlock(&line->mutex);
+    return some;
+}
+
+/* ---- a lane ------------------------------------------------------------------------------------------------------ */
+
+static void on_answer(void *context, int code, const struct quire_hit *hits, uint32_t n_hits,
+                      const struct quire_search_stats *stats, const struct quire_error *err)
+{
+    struct place *place = context;
+    struct open_lane *lane = place->lane;
+    const struct open_loop *open = lane->open;
+    place->next_free = lane->free_places;
+    lane->free_places = place;
+    lane->n_running--;
+    atomic_fetch_add_explicit(&lane->answered, 1, memory_order_relaxed);
+    if (code < 0) {
+        if (lane->code == 0) {
+            lane->code = code;
+            lane->error = *err;
+        }
+        return;
+    }
+    lane->last_ns = clock_ns();
+    struct slowest_sums answer = {.n = 1,
+                                  .latency_ns = lane->last_ns - place->due_ns,
+                                  .line_ns = place->begun_ns - place->due_ns,
+                                  .cpu_ns = stats->cpu_ns,
+                                  .reads = stats->reads,
+                                  .rounds = stats->rounds};
+    histogram_add(&lane->latencies, answer.latency_ns);
+    histogram_add(&lane->in_line, answer.line_ns);
+    slowest_add(&lane->slowest, &answer);
+    if (open->arrivals > open->n && place->arrival < open->arrivals - open->n)
+        return;
+    uint64_t query = place->arrival % open->n;
+    memcpy(open->hits + query * open->options->k, hits, sizeof *hits * n_hits);
+    open->n_hits[query] = n_hits;
+    open->stats[query] = *stats;
+}
+
+/* Asks the first that is due, if there is a place; returns how long it is until the next, in us. One at a time: between
+ * two of them the loop is polled, so that what has come for older searches goes first. */
+static uint64_t ask_due(struct open_lane *lane)
 {
     const struct open_loop *open = lane->open;
-    uint64_t now = clock_ns();
-    while (lane->code == 0 && lane->asked < lane->n && *due <= (double)now) {
-        struct arrival *arrival = &lane->arrivals[lane->asked];
-        uint64_t query = (lane->asked * open->lanes + lane->number) % open->n;
-        *arrival = (struct arrival){lane, (uint64_t)*due};
-        lane->asked++;
-        int rc = quire_loop_search(lane->loop, open->index, open->queries + query * open->dim, open->options, on_answer,
-                                   arrival, &lane->error);
-        if (rc < 0)
-            lane->code = rc;
-        *due += gap_ns(random, open->rate / open->lanes);
-        now = clock_ns();
-    }
-    if (lane->asked == lane->n || *due > (double)now + 1e3 * POLL_MOST_US)
-        return POLL_MOST_US;
-    return *due > (double)now ? (uint64_t)((*due - (double)now) / 1e3) : 0;
+    uint64_t wait_us = POLL_MOST_US;
+    struct place *place = lane->free_places;
+    if (!place || !line_take(lane->line, open->rate, place, &wait_us))
+        return wait_us; /* without a place an answer comes first */
+    lane->free_places = place->next_free;
+    lane->n_running++;
+    int rc = quire_loop_search(lane->loop, open->index, open->queries + place->arrival % open->n * open->dim,
+                               open->options, on_answer, place, &lane->error);
+    if (rc < 0)
+        lane->code = rc;
+    return 0;
+}
+
+/* Whether all have been taken and this lane has answered what it took. */
+static bool has_ended(struct open_lane *lane)
+{
+    pthread_mutex_lock(&lane->line->mutex);
+    bool all = lane->line->next >= lane->line->n;
+    pthread_mutex_unlock(&lane->line->mutex);
+    return all && lane->n_running == 0;
 }
 
 static void *run_lane(void *context)
 {
     struct open_lane *lane = context;
-    struct random random;
-    random_init(&random, SEED + lane->number);
-    double due = (double)clock_ns() + gap_ns(&random, lane->open->rate / lane->open->lanes);
-    while (lane->code == 0 && atomic_load_explicit(&lane->answered, memory_order_relaxed) < lane->n &&
-           !atomic_load_explicit(lane->stop, memory_order_relaxed)) {
-        uint64_t wait = ask_due(lane, &random, &due);
-        int rc = lane->code == 0 ? quire_loop_poll(lane->loop, 1, wait) : 0;
+    while (lane->code == 0 && !atomic_load_explicit(lane->stop, memory_order_relaxed) && !has_ended(lane)) {
+        uint64_t wait_us = ask_due(lane);
+        int rc = lane->code == 0 ? quire_loop_poll(lane->loop, 1, wait_us) : 0;
         if (rc < 0)
             lane->code = error_set(&lane->error, rc, "the engine failed: %s", quire_error_text(rc));
     }
@@ -112,20 +196,27 @@ static void *run_lane(void *context)
     return NULL;
 }
 
-static int make_lane(struct open_lane *lane, struct open_loop *open, unsigned number, const atomic_bool *stop,
+static int make_lane(struct open_lane *lane, struct open_loop *open, struct line *line, const atomic_bool *stop,
                      struct quire_error *err)
 {
-    *lane = (struct open_lane){.open = open, .number = number, .stop = stop};
-    lane->n = open->arrivals / open->lanes + (number < open->arrivals % open->lanes);
-    lane->arrivals = malloc(sizeof *lane->arrivals * (lane->n + 1));
-    _Atomic uint64_t *counts = calloc(HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS), sizeof *counts);
-    if (!lane->arrivals || !counts) {
-        free(counts);
-        return error_set(err, QUIRE_ENOMEM, "no memory for %llu arrivals", (unsigned long long)lane->n);
+    const size_t buckets = HISTOGRAM_BUCKETS(LATENCY_SUB_BITS, LATENCY_BITS);
+    *lane = (struct open_lane){.open = open, .line = line, .stop = stop};
+    lane->places = calloc(open->loop.inflight, sizeof *lane->places);
+    _Atomic uint64_t *counts = calloc(2 * buckets, sizeof *counts);
+    if (!lane->places || !counts) {
+        free((void *)counts);
+        return error_set(err, QUIRE_ENOMEM, "no memory for a lane with %u searches in flight", open->loop.inflight);
     }
     histogram_init(&lane->latencies, counts, LATENCY_SUB_BITS, LATENCY_BITS);
+    histogram_init(&lane->in_line, counts + buckets, LATENCY_SUB_BITS, LATENCY_BITS);
+    for (unsigned i = open->loop.inflight; i-- > 0;) {
+        lane->places[i] = (struct place){.lane = lane, .next_free = lane->free_places};
+        lane->free_places = &lane->places[i];
+    }
     return quire_loop_create(&open->loop, &lane->loop, err);
 }
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 /* Until all lanes have ended, or the caller wants no more. */
 static void watch(struct open_loop *open, struct open_lane *lanes, atomic_bool *stop)
@@ -143,40 +234,66 @@ static void watch(struct open_loop *open, struct open_lane *lanes, atomic_bool *
     }
 }
 
+/* The lane's share of the results; and its memory back. */
+static void end_lane(struct open_lane *lane, struct open_loop *open, uint64_t begin_ns)
+{
+    if (lane->latencies.counts) {
+        histogram_merge(open->latencies, &lane->latencies);
+        histogram_merge(open->line, &lane->in_line);
+        slowest_merge(open->slowest, &lane->slowest);
+    }
+    if (lane->last_ns > begin_ns)
+        open->wall_s = fmax(open->wall_s, (double)(lane->last_ns - begin_ns) / 1e9);
+    quire_loop_destroy(lane->loop);
+    free((void *)lane->latencies.counts);
+    free(lane->places);
+}
+
 int open_loop_run(struct open_loop *open, struct quire_error *err)
 {
-    struct open_lane *lanes = calloc(open->lanes, sizeof *lanes);
+    struct line line;
     atomic_bool stop = false;
     unsigned made = 0, begun = 0;
-    int rc = lanes ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for %u lanes", open->lanes);
-    assert(open->rate > 0 && open->lanes > 0 && open->n > 0 && open->arrivals % open->n == 0);
+    assert(open->rate > 0 && open->lanes > 0 && open->n > 0 && open->loop.inflight > 0);
+    assert(open->arrivals > 0 && open->arrivals <= OPEN_LOOP_ARRIVALS_MAX);
+    int rc = line_init(&line, open, err);
+    if (rc < 0)
+        return rc;
+    struct open_lane *lanes = calloc(open->lanes, sizeof *lanes);
+    if (!lanes)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for %u lanes", open->lanes);
     for (; rc == 0 && made < open->lanes; made++)
-        rc = make_lane(&lanes[made], open, made, &stop, err);
-    uint64_t begin = clock_ns();
-    for (; rc == 0 && begun < open->lanes; begun++)
+        rc = make_lane(&lanes[made], open, &line, &stop, err);
+    uint64_t begin_ns = clock_ns();
+    open->due_s = line.last_ns / 1e9;
+    for (; rc == 0 && begun < open->lanes; begun++) {
+        lanes[begun].begin_ns = begin_ns;
         if (pthread_create(&lanes[begun].thread, NULL, run_lane, &lanes[begun]) != 0) {
             rc = error_set(err, QUIRE_ENOMEM, "cannot start a thread for lane %u", begun);
             atomic_store(&stop, true);
             break;
         }
+    }
     if (rc == 0)
         watch(open, lanes, &stop);
     for (unsigned i = 0; i < begun; i++)
         pthread_join(lanes[i].thread, NULL);
-    open->wall_s = (double)(clock_ns() - begin) / 1e9;
     for (unsigned i = 0; i < made; i++) {
         if (rc == 0 && lanes[i].code < 0 && lanes[i].code != QUIRE_ECANCELLED) {
             rc = lanes[i].code;
             *err = lanes[i].error;
         }
-        if (lanes[i].latencies.counts)
-            histogram_merge(open->latencies, &lanes[i].latencies);
-        quire_loop_destroy(lanes[i].loop);
-        free((void *)lanes[i].latencies.counts);
-        free(lanes[i].arrivals);
+        end_lane(&lanes[i], open, begin_ns);
     }
+    open->line_at_end = line.at_end == UINT64_MAX ? 0 : line.at_end;
+    pthread_mutex_destroy(&line.mutex);
     free(lanes);
     if (rc == 0 && atomic_load(&stop))
         rc = error_set(err, QUIRE_ECANCELLED, "interrupted");
     return rc;
+}
+
+bool open_loop_kept(const struct open_loop *open)
+{
+    return open->wall_s - open->due_s <= fmax(LATE_LEAST_S, LATE_PART * open->due_s);
 }

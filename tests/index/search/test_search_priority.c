@@ -1,12 +1,13 @@
 /*
  * test_search_priority.c - searches with priorities: whose steps go first, that answers are the same, and what
- * cancelling does to steps that wait.
+ * cancelling does to steps that wait. And without: whose reads go first.
  *
  * So that it does not depend on the device who is first, all reads under way are awaited before each step. A step is
  * counted as one call of searcher_work without time: it hands one read on.
  */
 #include "index/search/search.h"
 #include "tests/index/support_index.h"
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -63,15 +64,20 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void open_bench(struct bench *b, size_t kind)
+static void open_bench_with(struct bench *b, size_t kind, unsigned reads_max)
 {
-    struct engine_config config = {.one_thread = true};
+    struct engine_config config = {.one_thread = true, .reads_max = reads_max};
     struct segment_options options = {0};
     char *path = support_path(folder, kinds[kind].name);
     assert_int_equal(segment_open(path, &options, &b->segment, NULL), 0);
     assert_int_equal(engine_create(&config, &b->engine, NULL), 0);
     assert_int_equal(searcher_create(b->engine, NULL, &b->searcher, NULL), 0);
     free(path);
+}
+
+static void open_bench(struct bench *b, size_t kind)
+{
+    open_bench_with(b, kind, 0);
 }
 
 static void close_bench(struct bench *b)
@@ -174,6 +180,33 @@ static void test_same_answers(void **state)
     }
 }
 
+/* Where the device takes one read at a time, the oldest search has it until it ends, however many rounds it needs and
+ * however many began after it; frames for blocks, of which there are fewer than wanted, go by the same order. */
+static void test_oldest_first(void **state)
+{
+    enum { CROWD = 32 };
+    (void)state;
+    for (size_t kind = 0; kind < SUPPORT_COUNT(kinds); kind++) {
+        struct bench b;
+        static struct asked crowd[CROWD];
+        unsigned n_done = 0, rounds_least = UINT_MAX, rounds_most = 0;
+        open_bench_with(&b, kind, 1);
+        for (uint32_t i = 0; i < CROWD; i++)
+            start(&b, &crowd[i], i % N, 0, &n_done);
+        while (n_done < CROWD)
+            assert_true(engine_poll(b.engine, 1, UINT64_MAX) >= 0);
+        for (uint32_t i = 0; i < CROWD; i++) {
+            uint32_t rounds = crowd[i].request.stats.rounds;
+            assert_int_equal(crowd[i].request.code, 0);
+            assert_int_equal(crowd[i].place, i + 1);
+            rounds_least = rounds < rounds_least ? rounds : rounds_least;
+            rounds_most = rounds > rounds_most ? rounds : rounds_most;
+        }
+        assert_true(kinds[kind].kind == QUIRE_INDEX_SPANN || rounds_most > rounds_least);
+        close_bench(&b);
+    }
+}
+
 static void test_cancel(void **state)
 {
     (void)state;
@@ -199,6 +232,6 @@ static void test_cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_same_answers),
-                                       cmocka_unit_test(test_cancel)};
+                                       cmocka_unit_test(test_oldest_first), cmocka_unit_test(test_cancel)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
