@@ -6,7 +6,7 @@
  * do (Steele and White 1990; Adams, "Ryu", PLDI 2018). Where numbers are of ordinary size, from 1e-5 to 2^55, the
  * interval scaled to 17 digits is exact in 128 bits, so that no table of powers is needed; others go through printf.
  */
-#include "document/json/tree.h"
+#include "document/json/tree_priv.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,12 +16,6 @@
 enum { DIGITS_MAX = 17, SCALE_MAX = 21, MANTISSA_BITS = 52, EXPONENT_BIAS = 1023, POINT_MAX = 16, POINT_MIN = -5 };
 
 __extension__ typedef unsigned __int128 wide;
-
-/* digits * 10^exponent; no zero at the end of the digits */
-struct decimal {
-    uint64_t digits;
-    int exponent;
-};
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
@@ -38,6 +32,11 @@ static void fail(struct tree_text *text, bool too_long)
     text->most = most;
     text->failed = true;
     text->too_long = too_long;
+}
+
+void tree_text_fail(struct tree_text *text)
+{
+    fail(text, false);
 }
 
 void tree_text_add(struct tree_text *text, const void *bytes, size_t n)
@@ -143,7 +142,7 @@ static uint64_t nearest_multiple(uint64_t value, int over_half, bool exact, int 
 }
 
 /* Of 1e-5 <= number < 2^55. */
-static struct decimal shortest_exact(double number)
+static struct tree_decimal shortest_exact(double number)
 {
     uint64_t bits;
     memcpy(&bits, &number, sizeof bits);
@@ -167,14 +166,14 @@ static struct decimal shortest_exact(double number)
     while (n <= DIGITS_MAX && (low + power_of_ten(n + 1) - 1) / power_of_ten(n + 1) <= high / power_of_ten(n + 1))
         n++;
     uint64_t digits = nearest_multiple((uint64_t)(middle >> shift), over_half, fraction == 0, n, low, high);
-    return (struct decimal){digits / power_of_ten(n), n - scale};
+    return (struct tree_decimal){digits / power_of_ten(n), n - scale};
 }
 
 /* Of any positive number: the first precision that reads back. */
-static struct decimal shortest_by_trial(double number)
+static struct tree_decimal shortest_by_trial(double number)
 {
     char text[TREE_NUMBER_BYTES];
-    struct decimal d = {0, 0};
+    struct tree_decimal d = {0, 0};
     for (int digits = fpclassify(number) == FP_SUBNORMAL ? 1 : DIGITS_MAX - 2; digits <= DIGITS_MAX; digits++) {
         snprintf(text, sizeof text, "%.*e", digits - 1, number);
         if (strtod(text, NULL) == number)
@@ -222,6 +221,12 @@ static char *write_decimal(const char *digits, int n, int point, char *to)
     return to + snprintf(to, sizeof "e-1023", "e%d", point - 1);
 }
 
+struct tree_decimal tree_print_decimal(double number)
+{
+    assert(isfinite(number) && number > 0);
+    return number >= 1e-5 && number < 0x1p55 ? shortest_exact(number) : shortest_by_trial(number);
+}
+
 unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES])
 {
     char digits[TREE_NUMBER_BYTES];
@@ -234,7 +239,7 @@ unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES])
         memcpy(out + sign, "0.0", 4);
         return sign + 3;
     }
-    struct decimal d = size >= 1e-5 && size < 0x1p55 ? shortest_exact(size) : shortest_by_trial(size);
+    struct tree_decimal d = tree_print_decimal(size);
     int at = sizeof digits;
     for (uint64_t rest = d.digits; rest > 0; rest /= 10)
         digits[--at] = (char)('0' + rest % 10);
@@ -259,6 +264,8 @@ void tree_print_break(const struct tree_style *style, unsigned level, struct tre
 static void print_array(const json_t *array, const struct tree_style *style, unsigned level, struct tree_text *out)
 {
     size_t n = json_array_size(array);
+    if (out->packs && tree_pack_list(array, out))
+        return;
     tree_text_add(out, "[", 1);
     for (size_t i = 0; i < n && !out->failed; i++) {
         if (i > 0)
