@@ -49,10 +49,11 @@ void tree_text_add(struct tree_text *text, const void *bytes, size_t n);
 void tree_text_fail(struct tree_text *text); /* no memory for what was to be added */
 void tree_text_add_quoted(struct tree_text *text, const char *string, size_t n); /* as a JSON string */
 
-/* A packed document: its text, as tree_print writes it, in which long lists of numbers are binary, in as few bytes as give
- * back the same text (tree_priv.h). The text itself is one, too.
+/* A packed document: its text, as tree_print writes it, in which long lists of numbers are binary, in as few bytes as
+ * give back the same text (tree_priv.h). The text itself is one, too.
  *
- * The value, packed, in *out, which is zeroed; too long where the text would have more than text_most bytes (0: any). */
+ * The value, packed, in *out, which is zeroed; too long where the text would have more than text_most bytes (0:
+ * any). */
 void tree_pack(const json_t *value, size_t text_most, struct tree_text *out);
 /* The value again; as tree_parse. */
 int tree_unpack(const void *document, size_t bytes, json_t **out, struct quire_error *err);

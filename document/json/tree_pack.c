@@ -1,8 +1,8 @@
 /*
  * tree_pack.c - documents as they are kept: their text, in which long lists of numbers are packed.
  *
- * A vector as text takes 10 to 21 bytes a number. What it must give back is the text, and so the doubles: these are held
- * in the first of the forms that holds all of them bit for bit:
+ * A vector as text takes 10 to 21 bytes a number. What it must give back is the text, and so the doubles: these are
+ * held in the first of the forms that holds all of them bit for bit:
  *
  *   FLOATS    4 bytes, of numbers that were floats and have been printed as doubles, as Python and JavaScript do;
  *   DECIMALS  1 to 7 bytes, of integers, and of numbers with few digits: rounded ones, and floats printed with as few

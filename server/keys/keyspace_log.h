@@ -12,7 +12,7 @@
  *   KEY_LOG_FLUSH        nothing
  *   KEY_LOG_VECTORS      u64 uid of the collection, key: binds it
  *   KEY_LOG_WRITE        u64 offset, key, bytes: of a string
- *   KEY_LOG_JSON         u64 expiry in unix ms (0: none), key, text of a JSON document; read, not written any more
+ *   KEY_LOG_JSON         u64 expiry in unix ms (0: none), key, text of a JSON document; not written any more
  *   KEY_LOG_HASH_AWAY    key, { u32 bytes of field, u32 bytes of value, field } ...: values that a collection has
  *   KEY_LOG_JSON_PACKED  u64 expiry in unix ms (0: none), key, packed document (document/json/tree_priv.h)
  *
