@@ -2,7 +2,7 @@
  * json_call.h - what the commands of JSON documents share: from a key and a path to values, and a changed document back
  * under its key.
  *
- * A document lies under its key packed (document/json/tree.h). A command takes a reference to that, lets the key go, and
+ * A document lies under its key packed (document/json/tree.h). A command takes a reference to it, lets the key go, and
  * parses; only a change of a short document is made while its key is held. After a change of a long one the key is
  * locked again, and if it was changed meanwhile the command begins again, the last time with the key held.
  */

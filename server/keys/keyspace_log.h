@@ -16,8 +16,8 @@
  *   KEY_LOG_HASH_AWAY    key, { u32 bytes of field, u32 bytes of value, field } ...: values that a collection has
  *   KEY_LOG_JSON_PACKED  u64 expiry in unix ms (0: none), key, packed document (document/json/tree_priv.h)
  *
- * A checkpoint holds SET, JSON_PACKED, HASH_SET (a large hash in several, which add up), HASH_AWAY, EXPIRE behind them, and
- * VECTORS. Frames of the log hold all but HASH_AWAY.
+ * A checkpoint holds SET, JSON_PACKED, HASH_SET (a large hash in several, which add up), HASH_AWAY, EXPIRE behind
+ * them, and VECTORS. Frames of the log hold all but HASH_AWAY.
  */
 #ifndef QUIRE_SERVER_KEYSPACE_LOG_H
 #define QUIRE_SERVER_KEYSPACE_LOG_H
