@@ -16,6 +16,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +156,7 @@ static bool look(const json_t *array, struct numbers *out)
             whole_reals = whole_reals || x == floor(x);
             out->text_bytes += 4 * x == floor(4 * x) ? sizeof "0.5," - 1 : sizeof "0.125," - 1;
         }
-        out->floats = out->floats && fabs(x) <= (double)3.402823466e+38F && x == (double)(float)x;
+        out->floats = out->floats && fabs(x) <= (double)FLT_MAX && x == (double)(float)x;
     }
     return out->n_integers == 0 || !whole_reals;
 }
