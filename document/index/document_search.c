@@ -5,6 +5,12 @@
  *   2. eval: the tree, under the index's lock for reading; ranges are looked up in what step 1 has left
  *   3. KNN: the nearest among the set of step 2 (all documents: without a set)
  *   4. finish: ids, distances and scores in arrays of the same order
+ *
+ * All parts see one state, that of step 2. A document that was written since step 1 began has another id by then, above
+ * all that there were: what ranges said of such ids is forgotten, and step 1 is done once more among these documents
+ * alone, under the lock of step 2. As a rule their vectors are in memory, and that is the end. Where the disk must be
+ * asked for one, the lock is let go, and step 2 begins again; after ROUNDS_MAX of these, documents that were written
+ * during the last one may be missed.
  */
 #include "document/index/document_search.h"
 #include "document/index/document_index_priv.h"
@@ -15,6 +21,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ROUNDS_MAX = 16 };
 
 /* What a vector part has found, in the order of ids. */
 struct near {
@@ -33,6 +41,8 @@ struct document_work {
     const struct query_node *knn; /* NULL: none */
     struct range ranges[DOCUMENT_RANGES_MAX];
     uint32_t n_ranges, n_searched;
+    uint32_t n_rounds, next_id; /* ids below have been looked at by all ranges */
+    roaring_bitmap_t *changed;  /* owned; what is looked at in this round; NULL: all, in the first */
     struct vectors_search vectors;
     bool starting, answered; /* inside vectors_search_start; it has called back */
     int code;
@@ -40,6 +50,7 @@ struct document_work {
 };
 
 static void search_ranges(struct document_work *w);
+static void on_range(struct vectors_search *v);
 
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
@@ -142,6 +153,8 @@ static void work_free(struct document_work *w)
     }
     if (w->found)
         roaring_bitmap_free(w->found);
+    if (w->changed)
+        roaring_bitmap_free(w->changed);
     free(w);
 }
 
@@ -383,15 +396,70 @@ static int eval(struct document_work *w, const struct query_node *node)
     return rc;
 }
 
+/* Ranges forget the documents that were written since they were searched; 1: these are in w->changed, to be looked at
+ * again; 0: there are none. Under the index's lock. */
+static int find_changed(struct document_work *w)
+{
+    struct document_search *s = w->search;
+    const struct query_node all = {.kind = QUERY_ALL};
+    struct fields_request request = request_of(w, &all);
+    roaring_bitmap_t *living;
+    uint32_t next_id = s->index->next_id;
+    assert(next_id >= w->next_id);
+    if (w->n_ranges == 0 || next_id == w->next_id || ++w->n_rounds == ROUNDS_MAX)
+        return 0;
+    int rc = fields_eval(s->index->fields, &request, &living, &s->error);
+    if (rc < 0)
+        return rc;
+    roaring_bitmap_remove_range(living, 0, w->next_id);
+    if (w->changed)
+        roaring_bitmap_free(w->changed);
+    w->changed = living;
+    for (uint32_t i = 0; i < w->n_ranges; i++) {
+        struct range *range = &w->ranges[i];
+        roaring_bitmap_remove_range(range->ids, w->next_id, (uint64_t)UINT32_MAX + 1);
+        while (range->near && range->n > 0 && range->near[range->n - 1].id >= w->next_id)
+            range->n--;
+    }
+    w->next_id = next_id;
+    return !roaring_bitmap_is_empty(living);
+}
+
+/* The ranges from n_searched on, under the index's lock. 1: the disk is asked, and on_range goes on; 0: all have
+ * answered. */
+static int start_ranges(struct document_work *w)
+{
+    int rc = 0;
+    w->starting = true;
+    while (rc == 0 && w->n_searched < w->n_ranges) {
+        w->answered = false;
+        rc = start_vectors(w, w->ranges[w->n_searched].node, w->changed, on_range);
+        if (rc == 0)
+            rc = w->answered ? w->code : 1;
+    }
+    w->starting = false;
+    return rc;
+}
+
 /* The tree, and the start of KNN, under one lock: a document that changes in between would have another number. */
 static void decide(struct document_work *w)
 {
     struct document_search *s = w->search;
     const struct query_node *root = query_root(s->query);
+    pthread_rwlock_rdlock(&s->index->lock);
+    int rc = find_changed(w);
+    if (rc == 1) {
+        w->n_searched = 0;
+        rc = start_ranges(w); /* what was written just now is in memory, as a rule */
+    }
+    if (rc == 1) {
+        pthread_rwlock_unlock(&s->index->lock);
+        return;
+    }
     w->starting = true;
     w->answered = false;
-    pthread_rwlock_rdlock(&s->index->lock);
-    int rc = eval(w, w->knn ? root->children[0] : root);
+    if (rc == 0)
+        rc = eval(w, w->knn ? root->children[0] : root);
     if (rc == 0 && w->knn)
         rc = start_vectors(w, w->knn, w->found, on_nearest);
     pthread_rwlock_unlock(&s->index->lock);
@@ -417,29 +485,39 @@ static void decide(struct document_work *w)
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
+/* Adds what a search has found. */
+static bool add_to_range(struct range *range, const struct vectors_search *v)
+{
+    if (!range->ids)
+        range->ids = roaring_bitmap_create();
+    if (!range->ids)
+        return false;
+    roaring_bitmap_add_many(range->ids, v->n, v->ids);
+    if (range->node->distance_as.bytes == 0)
+        return true;
+    struct near *near = realloc(range->near, ((size_t)range->n + v->n + 1) * sizeof *near);
+    if (!near)
+        return false;
+    range->near = near;
+    for (uint32_t i = 0; i < v->n; i++)
+        near[range->n++] = (struct near){v->ids[i], v->distances[i]};
+    qsort(near, range->n, sizeof *near, compare_places);
+    return true;
+}
+
 /* Perhaps inside the start, under the index's lock. */
 static void on_range(struct vectors_search *v)
 {
     struct document_work *w = v->owner;
-    struct range *range = &w->ranges[w->n_searched];
-    bool named = range->node->distance_as.bytes > 0;
     add_stats(w->search, &v->stats);
     w->code = v->code;
     w->answered = true;
-    if (v->code < 0) {
+    if (v->code < 0)
         w->search->error = v->error;
-    } else {
-        range->ids = roaring_bitmap_of_ptr(v->n, v->ids);
-        range->near = named ? malloc((v->n + (size_t)1) * sizeof *range->near) : NULL;
-        if (!range->ids || (named && !range->near))
-            w->code = error_set(&w->search->error, QUIRE_ENOMEM, "no memory for the documents that a query has found");
-        for (uint32_t i = 0; i < v->n && named && w->code == 0; i++)
-            range->near[i] = (struct near){v->ids[i], v->distances[i]};
-        range->n = v->n;
-        if (named && w->code == 0)
-            qsort(range->near, range->n, sizeof *range->near, compare_places);
+    else if (!add_to_range(&w->ranges[w->n_searched], v))
+        w->code = error_set(&w->search->error, QUIRE_ENOMEM, "no memory for the documents that a query has found");
+    else
         w->n_searched++;
-    }
     if (!w->starting)
         search_ranges(w);
 }
@@ -447,20 +525,17 @@ static void on_range(struct vectors_search *v)
 /* One after the other; then the tree. */
 static void search_ranges(struct document_work *w)
 {
-    while (w->code == 0 && w->n_searched < w->n_ranges) {
-        w->starting = true;
-        w->answered = false;
+    int rc = w->code;
+    if (rc == 0) {
         pthread_rwlock_rdlock(&w->search->index->lock);
-        int rc = start_vectors(w, w->ranges[w->n_searched].node, NULL, on_range);
+        if (!w->changed && w->n_searched == 0)
+            w->next_id = w->search->index->next_id;
+        rc = start_ranges(w);
         pthread_rwlock_unlock(&w->search->index->lock);
-        w->starting = false;
-        w->code = rc < 0 ? rc : w->code;
-        if (w->code == 0 && !w->answered)
-            return; /* on_range goes on */
     }
-    if (w->code < 0)
-        end(w, w->code);
-    else
+    if (rc < 0)
+        end(w, rc);
+    else if (rc == 0)
         decide(w);
 }
 

@@ -236,6 +236,6 @@ int record_read(struct record_reader *reader, const struct document_view *view, 
         int rc = read_language(&r, out);
         return rc < 0 ? rc : read_hash(&r);
     }
-    int rc = tree_parse(view->json, view->json_bytes, &reader->root, err);
+    int rc = tree_unpack(view->json, view->json_bytes, &reader->root, err);
     return rc < 0 ? rc : record_read_json(&r, reader->paths, reader->root);
 }

@@ -8,7 +8,7 @@
 #include "document/schema/record.h"
 #include "io/arena.h"
 
-/* A document in its keeper's memory: a hash, or JSON text. Valid during the call it is given to. */
+/* A document in its keeper's memory: a hash, or packed JSON. Valid during the call it is given to. */
 struct document_view {
     enum schema_source source;
     /* HASH: the value of a field; false where there is none. data NULL: it is kept by indexes alone. */
@@ -16,7 +16,7 @@ struct document_view {
     /* HASH: whether indexes keep the value of a field, wherever a copy is. NULL: of none. */
     bool (*is_kept)(const void *context, const char *name, uint32_t bytes);
     const void *context;
-    const char *json; /* JSON */
+    const char *json; /* JSON, packed (document/json/tree.h) */
     uint32_t json_bytes;
 };
 

@@ -38,13 +38,27 @@ int tree_parse(const void *text, size_t bytes, json_t **out, struct quire_error 
 struct tree_text {
     char *data; /* not terminated; NULL: empty */
     size_t bytes, capacity;
-    size_t most;   /* bytes that it may have; 0: any number */
-    bool failed;   /* nothing is added any more: no memory, */
-    bool too_long; /* or more than the most */
+    size_t most;     /* bytes that it may have; 0: any number */
+    bool failed;     /* nothing is added any more: no memory, */
+    bool too_long;   /* or more than the most */
+    bool packs;      /* tree_pack's: lists of numbers are packed; */
+    size_t n_packed; /* so many numbers were */
 };
 void tree_text_fini(struct tree_text *text);
 void tree_text_add(struct tree_text *text, const void *bytes, size_t n);
+void tree_text_fail(struct tree_text *text); /* no memory for what was to be added */
 void tree_text_add_quoted(struct tree_text *text, const char *string, size_t n); /* as a JSON string */
+
+/* A packed document: its text, as tree_print writes it, in which long lists of numbers are binary, in as few bytes as
+ * give back the same text (tree_priv.h). The text itself is one, too.
+ *
+ * The value, packed, in *out, which is zeroed; too long where the text would have more than text_most bytes (0:
+ * any). */
+void tree_pack(const json_t *value, size_t text_most, struct tree_text *out);
+/* The value again; as tree_parse. */
+int tree_unpack(const void *document, size_t bytes, json_t **out, struct quire_error *err);
+/* Adds the text of a packed document. QUIRE_ECORRUPT: it is none; out may have failed. */
+int tree_unpack_text(const void *document, size_t bytes, struct tree_text *out, struct quire_error *err);
 
 /* What stands between the values of JSON.GET with INDENT, NEWLINE and SPACE. */
 struct tree_style {

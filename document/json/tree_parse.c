@@ -7,7 +7,7 @@
  *
  * Levels and values are counted as they come, so that nothing is allocated beyond the limits.
  */
-#include "document/json/tree.h"
+#include "document/json/tree_priv.h"
 #include "io/error.h"
 #include <assert.h>
 #include <math.h>
@@ -24,6 +24,7 @@ struct parser {
     const char *from, *at, *end;
     unsigned depth;
     size_t n_values;
+    bool packed;             /* lists of numbers may be binary */
     struct tree_text string; /* one with escapes */
     struct quire_error *err;
 };
@@ -402,6 +403,42 @@ static json_t *parse_container(struct parser *p)
     return value;
 }
 
+static bool too_many(struct parser *p, size_t more)
+{
+    p->n_values += more;
+    if (p->n_values < TREE_VALUES_MAX)
+        return false;
+    error_set(p->err, QUIRE_ELIMIT, "a document has at most %u values, this one has more: split it", TREE_VALUES_MAX);
+    return true;
+}
+
+static json_t *parse_packed(struct parser *p)
+{
+    struct tree_list list;
+    double number;
+    bool integer;
+    if (!tree_pack_open(p->at, p->end, &list)) {
+        wrong(p, "a packed list of numbers is damaged");
+        return NULL;
+    }
+    json_t *array = too_many(p, list.n) ? NULL : made(p, json_array());
+    for (uint32_t i = 0; i < list.n && array; i++) {
+        json_t *value = NULL;
+        if (!tree_pack_number(&list, i, &number, &integer))
+            wrong(p, "a number of a packed list is damaged");
+        else
+            value = made(p, integer ? json_integer((json_int_t)number) : json_real(number));
+        if (value && json_array_append_new(array, value) == 0)
+            continue;
+        if (value)
+            no_memory(p);
+        json_decref(array);
+        array = NULL;
+    }
+    p->at = (const char *)list.items + (size_t)list.n * list.width;
+    return array;
+}
+
 static bool take_word(struct parser *p, const char *word)
 {
     size_t n = strlen(word);
@@ -416,11 +453,8 @@ static json_t *parse_value(struct parser *p)
     const char *string;
     size_t n;
     skip_blanks(p);
-    if (++p->n_values >= TREE_VALUES_MAX) {
-        error_set(p->err, QUIRE_ELIMIT, "a document has at most %u values, this one has more: split it",
-                  TREE_VALUES_MAX);
+    if (too_many(p, 1))
         return NULL;
-    }
     char next = p->at < p->end ? *p->at : 0;
     if (next == '[' || next == '{')
         return parse_container(p);
@@ -428,6 +462,8 @@ static json_t *parse_value(struct parser *p)
         return take_string(p, &string, &n) ? made(p, json_stringn_nocheck(string, n)) : NULL;
     if (next == '-' || (next >= '0' && next <= '9'))
         return parse_number(p);
+    if (p->packed && tree_pack_begins(next))
+        return parse_packed(p);
     if (take_word(p, "true"))
         return json_true();
     if (take_word(p, "false"))
@@ -438,10 +474,10 @@ static json_t *parse_value(struct parser *p)
     return NULL;
 }
 
-int tree_parse(const void *text, size_t bytes, json_t **out, struct quire_error *err)
+static int parse(const void *text, size_t bytes, bool packed, json_t **out, struct quire_error *err)
 {
     struct quire_error own = {0};
-    struct parser p = {.from = text, .at = text, .end = (const char *)text + bytes, .err = &own};
+    struct parser p = {.from = text, .at = text, .end = (const char *)text + bytes, .packed = packed, .err = &own};
     json_t *value = parse_value(&p);
     skip_blanks(&p);
     if (value && p.at < p.end) {
@@ -459,4 +495,14 @@ int tree_parse(const void *text, size_t bytes, json_t **out, struct quire_error 
     assert(p.depth == 0 && p.n_values > 0);
     *out = value;
     return 0;
+}
+
+int tree_parse(const void *text, size_t bytes, json_t **out, struct quire_error *err)
+{
+    return parse(text, bytes, false, out, err);
+}
+
+int tree_unpack(const void *document, size_t bytes, json_t **out, struct quire_error *err)
+{
+    return parse(document, bytes, true, out, err);
 }

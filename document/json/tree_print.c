@@ -6,7 +6,7 @@
  * do (Steele and White 1990; Adams, "Ryu", PLDI 2018). Where numbers are of ordinary size, from 1e-5 to 2^55, the
  * interval scaled to 17 digits is exact in 128 bits, so that no table of powers is needed; others go through printf.
  */
-#include "document/json/tree.h"
+#include "document/json/tree_priv.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,12 +16,6 @@
 enum { DIGITS_MAX = 17, SCALE_MAX = 21, MANTISSA_BITS = 52, EXPONENT_BIAS = 1023, POINT_MAX = 16, POINT_MIN = -5 };
 
 __extension__ typedef unsigned __int128 wide;
-
-/* digits * 10^exponent; no zero at the end of the digits */
-struct decimal {
-    uint64_t digits;
-    int exponent;
-};
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
@@ -38,6 +32,11 @@ static void fail(struct tree_text *text, bool too_long)
     text->most = most;
     text->failed = true;
     text->too_long = too_long;
+}
+
+void tree_text_fail(struct tree_text *text)
+{
+    fail(text, false);
 }
 
 void tree_text_add(struct tree_text *text, const void *bytes, size_t n)
@@ -120,20 +119,22 @@ static uint64_t power_of_ten(int n)
     return powers[n];
 }
 
-static wide scaled(uint64_t x, int scale)
+static wide wide_power_of_ten(int n)
 {
-    int first = scale < 19 ? scale : 19;
-    return (wide)x * power_of_ten(first) * power_of_ten(scale - first);
+    int first = n < 19 ? n : 19;
+    return (wide)power_of_ten(first) * power_of_ten(n - first);
 }
 
 /* Of the multiples of 10^n in [low, high] the one next to value + fraction (of a half: below, equal, above). */
 static uint64_t nearest_multiple(uint64_t value, int over_half, bool exact, int n, uint64_t low, uint64_t high)
 {
+    if (n == 0) {
+        bool next = over_half > 0 || (over_half == 0 && value % 2 == 1);
+        return (next && value + 1 <= high) || value < low ? value + 1 : value;
+    }
     uint64_t unit = power_of_ten(n), rest = value % unit, down = value - rest;
     bool up;
-    if (n == 0)
-        up = over_half > 0 || (over_half == 0 && value % 2 == 1);
-    else if (2 * rest != unit)
+    if (2 * rest != unit)
         up = 2 * rest > unit;
     else
         up = !exact || down / unit % 2 == 1;
@@ -143,7 +144,7 @@ static uint64_t nearest_multiple(uint64_t value, int over_half, bool exact, int 
 }
 
 /* Of 1e-5 <= number < 2^55. */
-static struct decimal shortest_exact(double number)
+static struct tree_decimal shortest_exact(double number)
 {
     uint64_t bits;
     memcpy(&bits, &number, sizeof bits);
@@ -156,25 +157,25 @@ static struct decimal shortest_exact(double number)
     scale = scale < 0 ? 0 : scale > SCALE_MAX ? SCALE_MAX : scale;
     assert(shift < 128 && mantissa < 1ull << (MANTISSA_BITS + 1));
     wide mask = ((wide)1 << shift) - 1, half = shift ? (wide)1 << (shift - 1) : 0;
-    wide middle = scaled(4 * mantissa, scale), below = scaled(4 * mantissa - (at_power ? 1 : 2), scale);
-    wide above = scaled(4 * mantissa + 2, scale);
+    wide quarter = wide_power_of_ten(scale), middle = quarter * (4 * mantissa);
+    wide below = middle - (at_power ? 1 : 2) * quarter, above = middle + 2 * quarter;
     /* numbers at the ends of the interval round to the even mantissa */
     uint64_t low = (uint64_t)(below >> shift) + !(even && (below & mask) == 0);
     uint64_t high = (uint64_t)(above >> shift) - (!even && (above & mask) == 0);
     wide fraction = middle & mask;
     int n = 0, over_half = fraction == half && shift ? 0 : fraction > half ? 1 : -1;
     assert(low <= high);
-    while (n <= DIGITS_MAX && (low + power_of_ten(n + 1) - 1) / power_of_ten(n + 1) <= high / power_of_ten(n + 1))
+    while (n <= DIGITS_MAX && high - high % power_of_ten(n + 1) >= low) /* a multiple is among them */
         n++;
     uint64_t digits = nearest_multiple((uint64_t)(middle >> shift), over_half, fraction == 0, n, low, high);
-    return (struct decimal){digits / power_of_ten(n), n - scale};
+    return (struct tree_decimal){n > 0 ? digits / power_of_ten(n) : digits, n - scale};
 }
 
 /* Of any positive number: the first precision that reads back. */
-static struct decimal shortest_by_trial(double number)
+static struct tree_decimal shortest_by_trial(double number)
 {
     char text[TREE_NUMBER_BYTES];
-    struct decimal d = {0, 0};
+    struct tree_decimal d = {0, 0};
     for (int digits = fpclassify(number) == FP_SUBNORMAL ? 1 : DIGITS_MAX - 2; digits <= DIGITS_MAX; digits++) {
         snprintf(text, sizeof text, "%.*e", digits - 1, number);
         if (strtod(text, NULL) == number)
@@ -194,6 +195,10 @@ static struct decimal shortest_by_trial(double number)
     }
     return d;
 }
+
+static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                            "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                            "8081828384858687888990919293949596979899";
 
 static char *put(char *to, const char *from, int n)
 {
@@ -222,6 +227,12 @@ static char *write_decimal(const char *digits, int n, int point, char *to)
     return to + snprintf(to, sizeof "e-1023", "e%d", point - 1);
 }
 
+struct tree_decimal tree_print_decimal(double number)
+{
+    assert(isfinite(number) && number > 0);
+    return number >= 1e-5 && number < 0x1p55 ? shortest_exact(number) : shortest_by_trial(number);
+}
+
 unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES])
 {
     char digits[TREE_NUMBER_BYTES];
@@ -234,10 +245,15 @@ unsigned tree_print_real(double number, char out[TREE_NUMBER_BYTES])
         memcpy(out + sign, "0.0", 4);
         return sign + 3;
     }
-    struct decimal d = size >= 1e-5 && size < 0x1p55 ? shortest_exact(size) : shortest_by_trial(size);
+    struct tree_decimal d = tree_print_decimal(size);
     int at = sizeof digits;
-    for (uint64_t rest = d.digits; rest > 0; rest /= 10)
-        digits[--at] = (char)('0' + rest % 10);
+    uint64_t rest = d.digits;
+    for (; rest >= 10; rest /= 100) {
+        at -= 2;
+        memcpy(digits + at, &pairs[2 * (rest % 100)], 2);
+    }
+    if (rest > 0)
+        digits[--at] = (char)('0' + rest);
     int n = (int)sizeof digits - at;
     char *end = write_decimal(digits + at, n, n + d.exponent, out + sign);
     assert(end > out && end < out + TREE_NUMBER_BYTES);
@@ -259,6 +275,8 @@ void tree_print_break(const struct tree_style *style, unsigned level, struct tre
 static void print_array(const json_t *array, const struct tree_style *style, unsigned level, struct tree_text *out)
 {
     size_t n = json_array_size(array);
+    if (out->packs && tree_pack_list(array, out))
+        return;
     tree_text_add(out, "[", 1);
     for (size_t i = 0; i < n && !out->failed; i++) {
         if (i > 0)

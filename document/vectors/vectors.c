@@ -86,7 +86,9 @@ static enum quire_metric metric_of(const struct schema_vector *what)
                                        : QUIRE_METRIC_COSINE;
 }
 
-/* Slots hold what documents hold, so that a vector is at distance 0 from itself. */
+/* Slots hold what documents hold, so that a vector is at distance 0 from itself. The page graph is what comes closest
+ * to the graphs that HNSW and SVS-VAMANA name; FLAT has every row read, whatever the segments are (vectors_search.c),
+ * and takes them as the store makes them best. */
 int vectors_config(const struct schema_vector *what, struct collection_config *out, struct quire_error *err)
 {
     static const enum quire_slot slots[] = {[QUIRE_TYPE_F32] = QUIRE_SLOT_F32,
@@ -95,8 +97,13 @@ int vectors_config(const struct schema_vector *what, struct collection_config *o
                                             [QUIRE_TYPE_I8] = QUIRE_SLOT_I8,
                                             [QUIRE_TYPE_U8] = QUIRE_SLOT_U8};
     enum quire_type type = vectors_type(what);
-    *out = (struct collection_config){
-        .dim = what->dim, .type = type, .metric = metric_of(what), .slot = slots[type], .numbered = true};
+    *out =
+        (struct collection_config){.dim = what->dim,
+                                   .type = type,
+                                   .metric = metric_of(what),
+                                   .slot = slots[type],
+                                   .index = what->algorithm == SCHEMA_FLAT ? QUIRE_INDEX_AUTO : QUIRE_INDEX_PAGEGRAPH,
+                                   .numbered = true};
     return collection_config_begin(out, err);
 }
 

@@ -459,7 +459,8 @@ static uint64_t count_passing(const struct search *search)
     return n;
 }
 
-/* Those that may pass a test: few are compared one by one, many in their cells. */
+/* Those that may pass a test: few are compared one by one, many in their cells; of an exact search, which has numbers,
+ * all one by one. */
 static int search_passing(struct search *search, const struct cells *cells, const struct memtable_query *query)
 {
     const struct memtable *table = search->scorer.table;
@@ -470,9 +471,10 @@ static int search_passing(struct search *search, const struct cells *cells, cons
     uint64_t matches = 0;
     if (rc == 1)
         matches = count_passing(search);
-    if (rc == 1 && matches * ROWS_PER_PASSING < search->row_end) {
+    if (rc == 1 && (query->exact || matches * ROWS_PER_PASSING < search->row_end)) {
         scan_passing(search);
     } else if (rc >= 0) {
+        assert(!query->exact); /* numbers alone are always selected */
         matches = rc == 1 ? matches : estimate_matches(search);
         rc = search_cells(search, cells, query);
         search->work.matches = matches > search->nearest.n ? matches : search->nearest.n;
@@ -486,7 +488,8 @@ static int search_rows(struct search *search, const struct memtable_query *query
 {
     const struct memtable *table = search->scorer.table;
     const struct cells *cells = memtable_cells(table);
-    if (!cells || query->exact) {
+    bool numbers_alone = search->test && search->test->numbers && !search->test->filter && !search->test->scope;
+    if (!cells || (query->exact && !numbers_alone)) {
         scan_rows(search);
         return 0;
     }

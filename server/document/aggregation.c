@@ -203,11 +203,14 @@ static int load_all(void *context, uint64_t row, struct pipeline_run *run, struc
     struct all_fields all = {a, row, run, hold(a, row, err), err};
     if (all.code < 0)
         return all.code;
+    struct schema_word text;
     if (a->loaded.view.source == SCHEMA_HASH)
         hash_each(a->loaded.entry->hash, put_field, &all);
-    else
+    else if (document_load_whole(&a->loaded, &text))
         put_field(&all, (struct resp_arg){(const uint8_t *)"$", 1},
-                  (struct resp_arg){(const uint8_t *)a->loaded.view.json, a->loaded.view.json_bytes});
+                  (struct resp_arg){(const uint8_t *)text.data, text.bytes});
+    else
+        all.code = error_set(err, QUIRE_ENOMEM, "no memory for the text of a document");
     return all.code;
 }
 

@@ -140,8 +140,12 @@ static void put_all(struct pairs *pairs, uint64_t row)
         resp_bulk(&call->fields, value.data, value.bytes);
         pairs->n++;
     }
+    if (!document_load_whole(loaded, &value)) {
+        call->fields.failed = true;
+        return;
+    }
     resp_text(&call->fields, "$");
-    resp_bulk(&call->fields, loaded->view.json, loaded->view.json_bytes);
+    resp_bulk(&call->fields, value.data, value.bytes);
     pairs->n++;
 }
 

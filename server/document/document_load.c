@@ -2,7 +2,7 @@
  * document_load.c - see document_load.h.
  *
  * A JSON document is parsed for the first path that is looked up in it, and only where the path is not the document
- * itself, whose text is there.
+ * itself, whose text is made without.
  */
 #include "server/document/document_load.h"
 #include "io/error.h"
@@ -49,21 +49,31 @@ bool document_load(struct document_loaded *l, struct keyspace *keyspace, struct 
 static const json_t *find(struct document_loaded *l, const struct document_getter *g)
 {
     assert(l->entry && l->view.source == SCHEMA_JSON);
-    if (!g->path || (!l->root && tree_parse(l->view.json, l->view.json_bytes, &l->root, NULL) < 0))
+    if (!g->path || (!l->root && tree_unpack(l->view.json, l->view.json_bytes, &l->root, NULL) < 0))
         return NULL;
     if (jsonpath_find(g->path, l->root, &l->matches, NULL) < 0 || l->matches.n == 0)
         return NULL;
     return l->matches.items[0].value;
 }
 
+bool document_load_whole(struct document_loaded *l, struct schema_word *value)
+{
+    assert(l->entry && l->view.source == SCHEMA_JSON);
+    l->text.bytes = 0;
+    if (tree_unpack_text(l->view.json, l->view.json_bytes, &l->text, NULL) < 0 || l->text.failed) {
+        tree_text_fini(&l->text);
+        return false;
+    }
+    *value = (struct schema_word){l->text.data, (uint32_t)l->text.bytes};
+    return true;
+}
+
 bool document_load_value(struct document_loaded *l, const struct document_getter *g, struct schema_word *value)
 {
     if (l->view.source == SCHEMA_HASH)
         return l->view.field(l->view.context, g->source.data, g->source.bytes, value);
-    if (g->whole) {
-        *value = (struct schema_word){l->view.json, l->view.json_bytes};
-        return true;
-    }
+    if (g->whole)
+        return document_load_whole(l, value);
     const json_t *found = find(l, g);
     if (!found || json_is_null(found))
         return false;

@@ -37,6 +37,8 @@ bool document_load(struct document_loaded *loaded, struct keyspace *keyspace, st
  * a vector that is not in memory (server/call/key_values.h). */
 bool document_load_value(struct document_loaded *loaded, const struct document_getter *getter,
                          struct schema_word *value);
+/* The text of a JSON document. False: no memory for it. Valid until the next call. */
+bool document_load_whole(struct document_loaded *loaded, struct schema_word *value);
 /* The same as a number; false: it is none. */
 bool document_load_number(struct document_loaded *loaded, const struct document_getter *getter, double *value);
 void document_load_end(struct document_loaded *loaded);

@@ -16,7 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AT_ONCE_BYTES = 1 << 20, PIECE_BYTES = 256 << 10, SCAN_AT_ONCE = 64, FRAME_BYTES = 32 };
+enum {
+    AT_ONCE_BYTES = 1 << 20,
+    AT_ONCE_PACKED_BYTES = 64 << 10,
+    PIECE_BYTES = 256 << 10,
+    SCAN_AT_ONCE = 64,
+    FRAME_BYTES = 32
+};
 
 struct dump_call {
     struct worker_call base;
@@ -43,10 +49,16 @@ static int too_large(struct dump_call *call)
 
 static int dump_bytes(struct dump_call *call)
 {
-    if (call->value->bytes > call->most)
-        return too_large(call);
     payload_begin(&call->reply, call->value_type);
-    resp_raw(&call->reply, call->value->data, call->value->bytes);
+    if (call->value_type == KEY_JSON) {
+        int rc = payload_document(&call->reply, call->value, call->most, &call->base.error);
+        if (rc < 0)
+            return rc == QUIRE_ELIMIT ? too_large(call) : rc;
+    } else if (call->value->bytes > call->most) {
+        return too_large(call);
+    } else {
+        resp_raw(&call->reply, call->value->data, call->value->bytes);
+    }
     payload_end(&call->reply, 0);
     return 0;
 }
@@ -191,22 +203,28 @@ static void dump_later(struct caller *c, struct key_call *key)
 static bool takes_long(const struct key_entry *entry)
 {
     if (keyspace_has_bytes(entry->type))
-        return entry->string->bytes > AT_ONCE_BYTES;
+        return entry->string->bytes > (entry->type == KEY_JSON ? AT_ONCE_PACKED_BYTES : AT_ONCE_BYTES);
     return hash_is_large(entry->hash) && hash_memory_bytes(entry->hash) > PIECE_BYTES;
 }
 
 static void dump_now(struct caller *c, const struct key_entry *entry)
 {
     struct resp_buffer *out = caller_reply(c), payload = resp_buffer_beside(out);
+    struct quire_error err = {0};
+    int rc = 0;
     payload_begin(&payload, (enum key_type)entry->type);
-    if (keyspace_has_bytes(entry->type)) {
+    if (entry->type == KEY_JSON) {
+        rc = payload_document(&payload, entry->string, 0, &err);
+    } else if (keyspace_has_bytes(entry->type)) {
         resp_raw(&payload, entry->string->data, entry->string->bytes);
     } else {
         payload_number(&payload, 4, hash_count(entry->hash));
         hash_each(entry->hash, payload_field, &payload);
     }
     payload_end(&payload, 0);
-    if (payload.failed)
+    if (rc < 0)
+        resp_quire_error(out, &err);
+    else if (payload.failed)
         out->failed = true;
     else
         resp_bulk(out, payload.data, payload.bytes);

@@ -3,6 +3,7 @@
  * different seeds, so that it does not matter which comes first; then the sums are mixed with what they are of.
  */
 #include "server/dump/digest.h"
+#include "document/json/tree.h"
 #include "index/attribute/grants.h"
 #include "index/collection/collection_export.h"
 #include "io/array.h"
@@ -104,6 +105,23 @@ static int digest_of_set(struct collection *set, struct adding *a, uint8_t out[D
     return 0;
 }
 
+/* Of a document its text, however it is kept. */
+static int add_bytes(struct adding *a, const struct key_entry *entry, struct quire_error *err)
+{
+    const struct value *value = entry->string;
+    struct tree_text text = {.data = NULL};
+    int rc = entry->type == KEY_JSON ? tree_unpack_text(value->data, value->bytes, &text, err) : 0;
+    if (rc == 0 && text.failed)
+        rc = error_set(err, QUIRE_ENOMEM, "no memory for the text of a document");
+    if (rc == 0) {
+        begin_item(&a->item);
+        add_piece(&a->item, text.data ? text.data : (const char *)value->data, text.data ? text.bytes : value->bytes);
+        end_item(&a->item, &a->sum);
+    }
+    tree_text_fini(&text);
+    return rc;
+}
+
 static int digest_with(struct values_reader *reader, struct resp_arg name, struct adding *a, uint8_t out[DIGEST_BYTES],
                        struct quire_error *err)
 {
@@ -115,9 +133,7 @@ static int digest_with(struct values_reader *reader, struct resp_arg name, struc
     a->sum = (struct sum){.n = 0};
     memset(out, 0, DIGEST_BYTES);
     if (entry && keyspace_has_bytes(entry->type)) {
-        begin_item(&a->item);
-        add_piece(&a->item, entry->string->data, entry->string->bytes);
-        end_item(&a->item, &a->sum);
+        rc = add_bytes(a, entry, err);
         finish(&a->sum, entry->type == KEY_JSON ? "json" : "string", out);
     } else if (entry && entry->type == KEY_HASH) {
         hash_each(entry->hash, add_field, a);
@@ -126,7 +142,7 @@ static int digest_with(struct values_reader *reader, struct resp_arg name, struc
         set = collection_ref(entry->set);
     }
     key_values_unlock(reader, NULL);
-    rc = set ? digest_of_set(set, a, out, err) : 0;
+    rc = set ? digest_of_set(set, a, out, err) : rc;
     collection_unref(set);
     return rc;
 }

@@ -46,6 +46,20 @@ void payload_field(void *out, struct resp_arg field, struct resp_arg value)
     resp_raw(out, value.data, value.bytes);
 }
 
+int payload_document(struct resp_buffer *out, const struct value *document, uint64_t most, struct quire_error *err)
+{
+    struct tree_text text = {.most = most};
+    int rc = tree_unpack_text(document->data, document->bytes, &text, err);
+    if (rc == 0 && text.failed)
+        rc = text.too_long ? error_set(err, QUIRE_ELIMIT, "the text of the document has more than %llu bytes",
+                                       (unsigned long long)most)
+                           : error_set(err, QUIRE_ENOMEM, "no memory for the text of a document");
+    if (rc == 0)
+        resp_raw(out, text.data, text.bytes);
+    tree_text_fini(&text);
+    return rc;
+}
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 int payload_open(struct resp_arg bytes, struct payload *out, struct quire_error *err)
@@ -92,7 +106,7 @@ int payload_string(struct payload *p, struct value **out, struct quire_error *er
     return *out ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a string of %u bytes", bytes);
 }
 
-/* What is kept is the text that the document prints, whatever the payload's was. */
+/* What is kept is the document that the text is, packed. */
 int payload_json(struct payload *p, struct value **out, struct quire_error *err)
 {
     struct tree_text text = {.data = NULL};
@@ -100,7 +114,7 @@ int payload_json(struct payload *p, struct value **out, struct quire_error *err)
     int rc = tree_parse(p->at, (size_t)(p->end - p->at), &root, err);
     if (rc < 0)
         return rc == QUIRE_EPARSE ? QUIRE_ECORRUPT : rc;
-    tree_print(root, NULL, 0, &text);
+    tree_pack(root, 0, &text);
     json_decref(root);
     *out = text.failed || text.bytes > UINT32_MAX
                ? NULL

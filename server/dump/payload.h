@@ -46,6 +46,8 @@ void payload_number(struct resp_buffer *out, unsigned width, uint64_t number);
 void payload_field(void *out, struct resp_arg field, struct resp_arg value);
 /* The string, the document, the hash that the payload holds; references of the caller. QUIRE_ECORRUPT, QUIRE_ENOMEM. */
 int payload_string(struct payload *p, struct value **out, struct quire_error *err);
+/* Adds the text of a document. QUIRE_ELIMIT: it has more than `most` bytes; QUIRE_ENOMEM, QUIRE_ECORRUPT. */
+int payload_document(struct resp_buffer *out, const struct value *document, uint64_t most, struct quire_error *err);
 int payload_json(struct payload *p, struct value **out, struct quire_error *err);
 int payload_hash(struct payload *p, uint64_t seed, struct hash **out, struct quire_error *err);
 

@@ -101,17 +101,21 @@ static void put_found(const struct json_call *j, const struct get_options *o, st
     }
 }
 
-/* A whole document, as it lies there. */
-static void put_text(const struct json_call *j, const struct value *text, struct resp_buffer *out)
+/* A whole document, without a tree. */
+static void put_text(const struct json_call *j, const struct value *document, struct resp_buffer *out)
 {
-    if (jsonpath_is_legacy(j->path)) {
-        resp_bulk(out, text->data, text->bytes);
+    bool legacy = jsonpath_is_legacy(j->path);
+    struct quire_error err = {0};
+    struct tree_text text = {.data = NULL};
+    tree_text_add(&text, "[", legacy ? 0 : 1);
+    int rc = tree_unpack_text(document->data, document->bytes, &text, &err);
+    tree_text_add(&text, "]", legacy ? 0 : 1);
+    if (rc == 0) {
+        json_call_put_text(&text, out);
         return;
     }
-    resp_bulk_begin(out, (size_t)text->bytes + 2);
-    resp_raw(out, "[", 1);
-    resp_raw(out, text->data, text->bytes);
-    resp_raw(out, "]\r\n", 3);
+    resp_quire_error(out, &err);
+    tree_text_fini(&text);
 }
 
 static void get_one(struct caller *c, const struct value *text, bool given, struct resp_arg path,
@@ -193,8 +197,11 @@ static void get_several(struct caller *c, const struct value *text, const struct
         begun++;
     }
     if (ok) {
-        root = json_call_argument((struct resp_arg){text->data, text->bytes}, out);
-        ok = root && find_all(j, n_paths, root, object, o, out);
+        struct quire_error err = {0};
+        ok = tree_unpack(text->data, text->bytes, &root, &err) == 0;
+        if (!ok)
+            resp_quire_error(out, &err);
+        ok = ok && find_all(j, n_paths, root, object, o, out);
     }
     if (ok && object)
         put_tree(c, object, o, out);

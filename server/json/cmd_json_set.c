@@ -198,7 +198,7 @@ static bool stage(struct json_call *j, struct keyspace_lock *lock, struct resp_a
     if (rc == 0 && !fits)
         json_call_wrong_type(out);
     if (fits && from)
-        rc = tree_parse(from, bytes, &j->root, &err);
+        rc = tree_unpack(from, bytes, &j->root, &err);
     if (fits && from && rc == 0)
         rc = jsonpath_find(j->path, j->root, &j->found, &err);
     if (rc < 0)

@@ -2,9 +2,9 @@
  * json_call.h - what the commands of JSON documents share: from a key and a path to values, and a changed document back
  * under its key.
  *
- * A document lies under its key as text. A command takes a reference to the text, lets the key go, and parses; only a
- * change of a short document is made while its key is held. After a change of a long one the key is locked again, and
- * if it was changed meanwhile the command begins again, the last time with the key held.
+ * A document lies under its key packed (document/json/tree.h). A command takes a reference to it, lets the key go, and
+ * parses; only a change of a short document is made while its key is held. After a change of a long one the key is
+ * locked again, and if it was changed meanwhile the command begins again, the last time with the key held.
  */
 #ifndef QUIRE_SERVER_JSON_CALL_H
 #define QUIRE_SERVER_JSON_CALL_H
@@ -30,11 +30,11 @@ bool json_call_fits(struct caller *c, uint32_t n, uint32_t most);
 bool json_call_begin(struct json_call *j, struct caller *c, bool given, struct resp_arg path);
 void json_call_end(struct json_call *j);
 
-/* The text of a document, with a reference; *out NULL: there is no such key. False after an error reply. */
+/* A document, packed, with a reference; *out NULL: there is no such key. False after an error reply. */
 bool json_call_text(struct caller *c, struct resp_arg key, struct value **out);
 /* The document under the key in j->root, and what the path leads to. False after an error reply. */
 bool json_call_read(struct json_call *j, struct resp_arg key);
-/* The same from a text: parse, find. What is wrong is written to `out`. */
+/* The same from a packed document: parse, find. What is wrong is written to `out`. */
 bool json_call_look(struct json_call *j, const struct value *text, struct resp_buffer *out);
 
 /* What an edit has come to. */

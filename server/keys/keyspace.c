@@ -480,7 +480,7 @@ static void swap_value(struct keyspace_lock *lock, struct key_entry *e, struct v
     *value = old;
 }
 
-/* The value is a string's, or the text of a document. */
+/* The value is a string's, or a document, packed. */
 static int set_value(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, enum key_type type,
                      struct value *value, uint64_t expire_ms, struct quire_error *err)
 {

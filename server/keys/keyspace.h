@@ -28,7 +28,7 @@ enum { KEYSPACE_SHARDS = 256 };
 
 enum key_type { KEY_STRING, KEY_HASH, KEY_VECTOR_SET, KEY_JSON };
 const char *keyspace_type_name(enum key_type type); /* as TYPE says it */
-/* Whether its value is a struct value: a string, or a JSON document as its text (document/json/tree.h prints it). */
+/* Whether its value is a struct value: a string, or a JSON document, packed (document/json/tree.h). */
 static inline bool keyspace_has_bytes(unsigned type)
 {
     return type == KEY_STRING || type == KEY_JSON;
@@ -177,10 +177,10 @@ int keyspace_set_string(struct keyspace_lock *lock, const struct key *key, struc
 /* n pairs (key, value), all or none, without expiry. */
 int keyspace_set_strings(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
                          struct quire_error *err);
-/* Sets a JSON document, whatever was there, to its text; as keyspace_set_string. */
+/* Sets a JSON document, packed, whatever was there; as keyspace_set_string. */
 int keyspace_set_json(struct keyspace_lock *lock, const struct key *key, struct key_entry *entry, struct value *value,
                       uint64_t expire_ms, struct quire_error *err);
-/* n pairs (key, text), no key twice, all or none. A key that expires keeps its expiry. */
+/* n pairs (key, packed document), no key twice, all or none. A key that expires keeps its expiry. */
 int keyspace_set_jsons(struct keyspace_lock *lock, const struct resp_arg *pairs, uint32_t n_pairs,
                        struct quire_error *err);
 /* Adds bytes to a string. */

@@ -118,7 +118,7 @@ void keyspace_log_bytes(struct key_log *log, enum key_type type, struct resp_arg
                         uint64_t expire_ms)
 {
     assert(keyspace_has_bytes(type));
-    if (!begin_record(log, type == KEY_JSON ? KEY_LOG_JSON : KEY_LOG_SET))
+    if (!begin_record(log, type == KEY_JSON ? KEY_LOG_JSON_PACKED : KEY_LOG_SET))
         return;
     add_u64(log, expire_ms);
     add_key(log, key);
@@ -427,8 +427,10 @@ static int apply(struct keyspace_lock *lock, enum key_log_kind kind, const struc
     uint32_t n_gone;
     switch (kind) {
     case KEY_LOG_SET:
+        return apply_set(lock, KEY_STRING, key, e, r, number, err);
     case KEY_LOG_JSON:
-        return apply_set(lock, kind == KEY_LOG_JSON ? KEY_JSON : KEY_STRING, key, e, r, number, err);
+    case KEY_LOG_JSON_PACKED: /* a text is a packed document, too */
+        return apply_set(lock, KEY_JSON, key, e, r, number, err);
     case KEY_LOG_APPEND:
         if (!e)
             return apply_set(lock, KEY_STRING, key, e, r, 0, err);
@@ -466,11 +468,11 @@ static int read_record(struct keyspace *k, uint8_t kind, uint64_t lsn, const uin
 {
     struct reader r = {bytes, bytes + n, false};
     bool numbered = kind == KEY_LOG_SET || kind == KEY_LOG_EXPIRE || kind == KEY_LOG_VECTORS || kind == KEY_LOG_WRITE ||
-                    kind == KEY_LOG_JSON;
+                    kind == KEY_LOG_JSON || kind == KEY_LOG_JSON_PACKED;
     uint64_t number = numbered ? take_u64(&r) : 0;
     struct resp_arg name = take_key(&r);
     struct keyspace_lock lock;
-    if (r.broken || kind > KEY_LOG_HASH_AWAY || (kind == KEY_LOG_HASH_AWAY && !restore))
+    if (r.broken || kind > KEY_LOG_JSON_PACKED || (kind == KEY_LOG_HASH_AWAY && !restore))
         return bad_record(kind, lsn, err);
     struct key key = keyspace_key(k, name);
     keyspace_lock_key(&lock, k, &key);

@@ -12,11 +12,12 @@
  *   KEY_LOG_FLUSH        nothing
  *   KEY_LOG_VECTORS      u64 uid of the collection, key: binds it
  *   KEY_LOG_WRITE        u64 offset, key, bytes: of a string
- *   KEY_LOG_JSON         u64 expiry in unix ms (0: none), key, text of a JSON document
+ *   KEY_LOG_JSON         u64 expiry in unix ms (0: none), key, text of a JSON document; not written any more
  *   KEY_LOG_HASH_AWAY    key, { u32 bytes of field, u32 bytes of value, field } ...: values that a collection has
+ *   KEY_LOG_JSON_PACKED  u64 expiry in unix ms (0: none), key, packed document (document/json/tree_priv.h)
  *
- * A checkpoint holds SET, JSON, HASH_SET (a large hash in several, which add up), HASH_AWAY, EXPIRE behind them, and
- * VECTORS. Frames of the log hold all but HASH_AWAY.
+ * A checkpoint holds SET, JSON_PACKED, HASH_SET (a large hash in several, which add up), HASH_AWAY, EXPIRE behind
+ * them, and VECTORS. Frames of the log hold all but HASH_AWAY.
  */
 #ifndef QUIRE_SERVER_KEYSPACE_LOG_H
 #define QUIRE_SERVER_KEYSPACE_LOG_H
@@ -35,7 +36,8 @@ enum key_log_kind {
     KEY_LOG_VECTORS,
     KEY_LOG_WRITE,
     KEY_LOG_JSON,
-    KEY_LOG_HASH_AWAY
+    KEY_LOG_HASH_AWAY,
+    KEY_LOG_JSON_PACKED
 };
 
 /* Records being collected for one frame. With a keyspace that has no journal every call does nothing. Memory that ran

@@ -4,7 +4,7 @@
  * The path ends at the first line feed, what follows is the document. What parses prints, and what is printed parses to
  * an equal document that prints the same. What a path finds is in the document, each value at the place that it names;
  * the values of `$..*` are all there are. Removing what is found removes each place once, and a document merged with
- * another is within its limits or refused.
+ * another is within its limits or refused. The document also is taken as a packed one (tree.h), and packed.
  */
 #include "document/json/edit.h"
 #include <stdlib.h>
@@ -49,6 +49,41 @@ static void check_text(const json_t *root)
     tree_text_fini(&text);
     tree_text_fini(&again);
     json_decref(other);
+}
+
+/* What it packs to is the same document. */
+static void check_packed(const json_t *root)
+{
+    struct tree_text text, packed = {.data = NULL}, unpacked = {.data = NULL};
+    json_t *other;
+    print(root, &text);
+    tree_pack(root, 0, &packed);
+    require(!packed.failed && packed.bytes <= text.bytes);
+    require(tree_unpack_text(packed.data, packed.bytes, &unpacked, NULL) == 0 && unpacked.bytes == text.bytes &&
+            memcmp(unpacked.data, text.data, text.bytes) == 0);
+    require(tree_unpack(packed.data, packed.bytes, &other, NULL) == 0 && json_equal(root, other));
+    json_decref(other);
+    tree_text_fini(&text);
+    tree_text_fini(&packed);
+    tree_text_fini(&unpacked);
+}
+
+/* Any bytes as a packed document: if they are one, it is the document that its text is. */
+static void check_unpacked(const char *document, size_t bytes)
+{
+    struct tree_text text = {.data = NULL};
+    json_t *root, *other;
+    bool is_one = tree_unpack(document, bytes, &root, NULL) == 0;
+    int rc = tree_unpack_text(document, bytes, &text, NULL);
+    require(rc == 0 || (rc == QUIRE_ECORRUPT && !is_one));
+    if (is_one) {
+        other = parsed(text.data, text.bytes);
+        require(other && json_equal(root, other));
+        check_packed(root);
+        json_decref(other);
+        json_decref(root);
+    }
+    tree_text_fini(&text);
 }
 
 static void check_places(json_t *root, const struct jsonpath_matches *found)
@@ -120,6 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc = jsonpath_compile(text, bytes, &path, &err);
     require(rc == 0 ? path != NULL : (rc == QUIRE_EPARSE || rc == QUIRE_ELIMIT) && err.message[0] && !path);
     json_t *root = parsed(document, document_bytes);
+    check_unpacked(document, document_bytes);
     if (root) {
         check_text(root);
         check_all(root, &found);

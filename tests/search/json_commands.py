@@ -5,6 +5,8 @@ Written from RedisJSON's documentation; as_langchain_redis.py, as_spring_ai.py a
 commands through their own readers.
 """
 import json
+import random
+import struct
 
 import common  # noqa: F401
 from wire import Client, Error, check, fails, script
@@ -202,5 +204,57 @@ def as_keys():
     check("UNLINK", c.call("UNLINK", "d", "m") == 2)
 
 
+def vectors():
+    """Lists of numbers are kept packed: whatever they are, the text is what it would be, in the document, in an index
+    and through DUMP, and an index takes the same vector of it."""
+    c = Asked()
+    generator = random.Random(20)
+    single = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
+    some = {
+        "floats": lambda: single(generator.uniform(-1, 1)),
+        "doubles": lambda: generator.uniform(-1, 1),
+        "six decimals": lambda: round(generator.uniform(-1, 1), 6),
+        "short floats": lambda: float("%.7g" % single(generator.uniform(-1, 1))),
+        "integers": lambda: generator.randint(-100, 100),
+        "floats and 0": lambda: generator.choice([0, single(generator.uniform(-1, 1))]),
+        "whole numbers of both kinds": lambda: generator.choice([0, 1.0, 2.5]),
+    }
+    c.call("FT.CREATE", "packed", "ON", "JSON", "PREFIX", 1, "packed:", "SCHEMA", "$.v", "AS", "v", "VECTOR", "FLAT", 6,
+           "TYPE", "FLOAT32", "DIM", 32, "DISTANCE_METRIC", "L2", "$.g", "AS", "g", "TAG")
+    for number, (what, give) in enumerate(some.items()):
+        vector = [give() for _ in range(32)]
+        vector[0] = vector[0] or 0.75
+        text = json.dumps({"g": "tag%d" % number, "v": vector}, separators=(",", ":")).encode()
+        key = "packed:%d" % number
+        c.eq("OK", "JSON.SET", key, "$", text)
+        check(what + ": JSON.GET", same_numbers(c.call("JSON.GET", key), text), (c.call("JSON.GET", key), text))
+        whole = c.call("JSON.GET", key)
+        check(what + ": a list of parts is the whole",
+              json.loads(c.call("JSON.GET", key, "$.v[*]")) == vector == json.loads(c.call("JSON.GET", key, "$.v"))[0])
+        check(what + ": FT.SEARCH", c.call("FT.SEARCH", "packed", "@g:{tag%d}" % number)[2] == [b"$", whole])
+        check(what + ": FT.SEARCH RETURN", c.call("FT.SEARCH", "packed", "@g:{tag%d}" % number, "RETURN", 2, "$", "$.v")[2]
+              == [b"$", whole, b"$.v", c.call("JSON.GET", key, ".v")])
+        check(what + ": FT.AGGREGATE LOAD *", c.call("FT.AGGREGATE", "packed", "@g:{tag%d}" % number, "LOAD", "*")[1]
+              == [b"$", whole])
+        nearest = c.call("FT.SEARCH", "packed", "*=>[KNN 1 @v $b AS d]", "PARAMS", 2, "b",
+                         struct.pack("<32f", *vector), "RETURN", 1, "d", "DIALECT", 2)
+        check(what + ": its vector is found at distance 0", nearest[1:] == [key.encode(), [b"d", b"0"]], nearest)
+        dump = c.call("DUMP", key)
+        check(what + ": DUMP has the text", whole in dump and c.call("RESTORE", "again", 0, dump, "REPLACE") == "OK"
+              and c.call("JSON.GET", "again") == whole)
+        changed = [vector[0] + 1] + vector[1:31] + ["end"]
+        c.call("JSON.NUMINCRBY", key, "$.v[0]", 1)
+        c.eq("OK", "JSON.SET", key, "$.v[31]", '"end"')
+        check(what + ": changed", json.loads(c.call("JSON.GET", key, ".v")) == changed)
+        check(what + ": what is no vector any more is not found",
+              c.call("FT.SEARCH", "packed", "@g:{tag%d}" % number)[0] == 0)
+    c.call("FT.DROPINDEX", "packed", "DD")
+
+
+def same_numbers(seen, sent):
+    """The numbers of both, with their types (1 is not 1.0), and nothing else differs."""
+    return repr(json.loads(seen)) == repr(json.loads(sent))
+
+
 if __name__ == "__main__":
-    script(reading_and_writing, removing, several_keys, parts, in_resp3, as_keys)
+    script(reading_and_writing, removing, several_keys, parts, in_resp3, as_keys, vectors)

@@ -29,7 +29,7 @@ static const char document[] =
     "{\"a\":{\"b\":[1,2.5,\"t\\u00e9xt\",{\"c\\n\":[]}],\"s\":\"xyz\"},\"d\":[[0.123456789012345678"
     "90],true],\"long name of a member\":123456789012345678901234567890}";
 
-static const char change[] = "{\"n\":{\"m\":[null]},\"b\":null}";
+static const char change[] = "{\"n\":{\"m\":[null]},\"b\":null,\"v\":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9]}";
 
 /* All that a command does; 0 where nothing failed. */
 static int work(const char *text)
@@ -37,9 +37,9 @@ static int work(const char *text)
     struct jsonpath *path = NULL;
     struct jsonpath_matches found = {.items = NULL};
     struct edit_plan plan = {.items = NULL};
-    struct tree_text out = {.data = NULL};
+    struct tree_text out = {.data = NULL}, packed = {.data = NULL}, text_again = {.data = NULL};
     struct quire_error err = {0};
-    json_t *root = NULL, *patch = NULL;
+    json_t *root = NULL, *patch = NULL, *again = NULL;
     int rc = jsonpath_compile(text, strlen(text), &path, &err);
     if (rc == 0)
         rc = tree_parse(document, sizeof document - 1, &root, &err);
@@ -56,10 +56,19 @@ static int work(const char *text)
         rc = edit_add(root, "new", 3, patch, &err);
     if (rc == 0)
         tree_print(root, NULL, 0, &out);
+    if (rc == 0)
+        tree_pack(root, 0, &packed);
+    if (rc == 0 && !out.failed && !packed.failed)
+        rc = tree_unpack(packed.data, packed.bytes, &again, &err);
+    if (rc == 0 && !out.failed && !packed.failed)
+        rc = tree_unpack_text(packed.data, packed.bytes, &text_again, &err);
     if (rc < 0 && (rc != QUIRE_ENOMEM || err.code != rc || !err.message[0]))
         fail_msg("%s: %d %d %s", text, rc, err.code, err.message);
-    rc = out.failed ? QUIRE_ENOMEM : rc;
+    rc = out.failed || packed.failed || text_again.failed ? QUIRE_ENOMEM : rc;
     tree_text_fini(&out);
+    tree_text_fini(&packed);
+    tree_text_fini(&text_again);
+    json_decref(again);
     edit_plan_fini(&plan);
     jsonpath_matches_fini(&found);
     jsonpath_free(path);

@@ -591,6 +591,71 @@ static void test_limits(void **state)
     expect("JSON.GET e", "[]");
 }
 
+/* Lists that are kept packed answer as any others. */
+static void test_vectors(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {"JSON.SET v $ '{\"v\":[0.10000000149011612,-0.25,3.5,0.75,0.0,-0.0,1e-7,8.5,9.5],\"t\":\"x\"}'", "OK"},
+        {"JSON.GET v", "{\"v\":[0.10000000149011612,-0.25,3.5,0.75,0.0,-0.0,1e-7,8.5,9.5],\"t\":\"x\"}"},
+        {"JSON.GET v $.v[0]", "[0.10000000149011612]"},
+        {"JSON.GET v $.v[-1:]", "[9.5]"},
+        {"JSON.GET v $.v[?(@>3)]", "[3.5,8.5,9.5]"},
+        {"JSON.TYPE v $.v[4]", "[number]"},
+        {"JSON.ARRLEN v $.v", "[9]"},
+        {"JSON.ARRINDEX v $.v 0.75", "[3]"},
+        {"JSON.NUMINCRBY v $.v[1] 1", "[0.75]"},
+        {"JSON.ARRAPPEND v $.v 0.1", "[10]"}, /* no float */
+        {"JSON.GET v .v", "[0.10000000149011612,0.75,3.5,0.75,0.0,-0.0,1e-7,8.5,9.5,0.1]"},
+        {"JSON.ARRINSERT v $.v 0 '\"no number\"'", "[11]"},
+        {"JSON.ARRPOP v $.v 0", "[\"no number\"]"},
+        {"JSON.ARRTRIM v $.v 1 8", "[8]"},
+        {"JSON.GET v .v", "[0.75,3.5,0.75,0.0,-0.0,1e-7,8.5,9.5]"},
+        {"COPY v w", "1"},
+        {"JSON.MSET w $.t '\"y\"' w $.v[0] 7 u $ '[1,-20,300,4,5,6,7,8]'", "OK"}, /* 7 among reals */
+        {"JSON.MGET v w u $", "[[{\"v\":[0.75,3.5,0.75,0.0,-0.0,1e-7,8.5,9.5],\"t\":\"x\"}], "
+                              "[{\"v\":[7,3.5,0.75,0.0,-0.0,1e-7,8.5,9.5],\"t\":\"y\"}], [[1,-20,300,4,5,6,7,8]]]"},
+        {"JSON.TYPE u $[0]", "[integer]"},
+        {"JSON.NUMMULTBY u $[1] 0.5", "[-10.0]"},
+        {"JSON.GET u", "[1,-10.0,300,4,5,6,7,8]"},
+        {"JSON.MERGE v $ '{\"v\":[1,2,3,4,5,6,7,123456.75],\"t\":null}'", "OK"},
+        {"JSON.GET v", "{\"v\":[1,2,3,4,5,6,7,123456.75]}"},
+        {"DEL v w u", "3"},
+    };
+    hello(2);
+    EXPECT_ROWS(rows);
+}
+
+/* 256 floats take a quarter of what their text takes, and less still where they are bytes. */
+static void test_memory_of_vectors(void **state)
+{
+    (void)state;
+    char *text = malloc(16384);
+    hello(2);
+    assert_non_null(text);
+    size_t n = (size_t)snprintf(text, 16384, "JSON.SET v $ [");
+    for (unsigned i = 0; i < 256; i++)
+        n += (size_t)snprintf(text + n, 16384 - n, "%s%.17g", i > 0 ? "," : "", (double)(float)(1.0 / (i + 3)));
+    snprintf(text + n, 16384 - n, "]");
+    expect(text, "OK");
+    struct reply before = ask(&c, "JSON.GET v"), memory = ask(&c, "MEMORY USAGE v"), dump = ask(&c, "DUMP v");
+    assert_in_range(memory.integer, 1024, 1400);
+    assert_true(before.bytes > 4096 && dump.bytes > before.bytes); /* a DUMP has the text */
+    struct resp_arg restore[] = {
+        ARG("RESTORE"), ARG("w"), ARG("0"), {(const uint8_t *)dump.text, (uint32_t)dump.bytes}};
+    struct reply restored = ask_args(restore, 4), after = ask(&c, "JSON.GET w"), same = ask(&c, "MEMORY USAGE w");
+    assert_string_equal(restored.text, "OK");
+    assert_string_equal(after.text, before.text);
+    assert_int_equal(same.integer, memory.integer);
+    struct reply sums = ask(&c, "DEBUG DIGEST-VALUE v w");
+    assert_string_equal(sums.items[0].text, sums.items[1].text);
+    struct reply *const all[] = {&before, &memory, &dump, &restored, &after, &same, &sums};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        reply_free(all[i]);
+    expect("DEL v w", "2");
+    free(text);
+}
+
 static void test_restart(void **state)
 {
     (void)state;
@@ -608,6 +673,7 @@ static void test_restart(void **state)
         {"JSON.DEL gone", "1"},
         {"JSON.SET from $ '{\"r\":1}'", "OK"},
         {"RENAME from to", "OK"},
+        {"JSON.SET v $ '{\"v\":[0.5,1.5,2.5,3.5,4.5,5.5,6.5,7.125,-0.10000000149011612]}'", "OK"},
     };
     hello(2);
     EXPECT_ROWS(rows);
@@ -625,6 +691,7 @@ static void test_restart(void **state)
         expect("GET c", "text");
         expect("JSON.GET d", "\"doc\"");
         expect("JSON.GET to $.r", "[1]");
+        expect("JSON.GET v", "{\"v\":[0.5,1.5,2.5,3.5,4.5,5.5,6.5,7.125,-0.10000000149011612]}");
         expect("EXISTS gone from", "0");
         struct reply ttl = ask(&c, "TTL b");
         assert_true(ttl.integer > 4000);
@@ -655,14 +722,23 @@ static void test_access(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set_and_get),      cmocka_unit_test(test_values_of_the_protocol),
-        cmocka_unit_test(test_several_keys),     cmocka_unit_test(test_merge_delete_clear),
-        cmocka_unit_test(test_numbers),          cmocka_unit_test(test_strings_and_booleans),
-        cmocka_unit_test(test_arrays),           cmocka_unit_test(test_objects),
-        cmocka_unit_test(test_other_commands),   cmocka_unit_test(test_transactions),
-        cmocka_unit_test(test_dump_and_restore), cmocka_unit_test(test_long_documents),
-        cmocka_unit_test(test_limits),           cmocka_unit_test(test_access),
+        cmocka_unit_test(test_set_and_get),
+        cmocka_unit_test(test_values_of_the_protocol),
+        cmocka_unit_test(test_several_keys),
+        cmocka_unit_test(test_merge_delete_clear),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings_and_booleans),
+        cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_other_commands),
+        cmocka_unit_test(test_transactions),
+        cmocka_unit_test(test_dump_and_restore),
+        cmocka_unit_test(test_long_documents),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_access),
         cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_memory_of_vectors),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -823,6 +823,8 @@ static void test_bad_records(void **state)
     assert_int_equal(keyspace_replay(&k, KEY_LOG_VECTORS, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_SET, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_JSON, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
+    assert_int_equal(keyspace_replay(&k, KEY_LOG_JSON_PACKED, 1, number_and_key, 10, &err), QUIRE_ECORRUPT);
+    assert_int_equal(keyspace_replay(&k, KEY_LOG_JSON_PACKED + 1, 1, number_and_key, 11, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_DELETE, 1, key_only, 2, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_JSON + 1, 1, key_only, 3, &err), QUIRE_ECORRUPT);
     assert_int_equal(keyspace_replay(&k, KEY_LOG_FLUSH, 1, key_only, 3, &err), QUIRE_ECORRUPT);
