@@ -476,7 +476,9 @@ static void poll_engine(struct loop *loop)
     bool busy = false;
     adapt_wanted(loop);
     EACH_HOOK(loop, work, busy |= hook->work(lane))
-    busy = busy || loop->resting || loop->mail || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
+    /* what a hook has ended is sent in this turn: loop->dirty */
+    busy =
+        busy || loop->dirty || loop->resting || loop->mail || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
     uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
     if (lane->service->journal)
         journal_help(lane->service->journal, lane->now_us); /* what the replies that go out now say is written */
