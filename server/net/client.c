@@ -618,6 +618,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         if (loop->request.n_args > 0 &&
             loop->server->dispatcher->must_wait(c, loop->request.args, loop->request.n_args)) {
             c->paused = loop->pausing = true;
+            loop->shut_out |= loop->lane.shut;
             break;
         }
         at += used;

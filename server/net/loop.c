@@ -345,7 +345,7 @@ static void watch_backlog(struct loop *loop)
 
 void loop_end_pause(struct loop *loop)
 {
-    loop->pausing = false;
+    loop->pausing = loop->shut_out = false;
     for (struct client *c = loop->clients; c; c = c->next) {
         if (!c->paused)
             continue;
@@ -571,7 +571,7 @@ static void turn(struct loop *loop)
         (loop->stopping && lane->now_ms - loop->last_scan_ms >= SCAN_MS / 10))
         scan_clients(loop);
     watch_backlog(loop);
-    if (loop->pausing && lane->now_ms >= atomic_load(&loop->server->pause_until_ms))
+    if (loop->pausing && (loop->shut_out || lane->now_ms >= atomic_load(&loop->server->pause_until_ms)))
         loop_end_pause(loop);
     lane->turn++;
     client_memory_turn(loop);

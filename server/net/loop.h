@@ -89,7 +89,8 @@ struct loop {
     struct io_op timer;
     bool accepting[LISTENERS_MAX], stopping, stopped;
     bool backlogged; /* too many searches wait: no further requests are taken */
-    bool pausing;    /* some clients wait for the end of CLIENT PAUSE, or of a transaction that takes long */
+    bool pausing;    /* some clients wait for the end of CLIENT PAUSE, or of a transaction that takes long: */
+    bool shut_out;   /* for the latter */
     uint64_t last_complaint_ms, last_tls_complaint_ms, last_stranger_ms, last_http_ms;
     unsigned tls_complaints_kept_back; /* since the last one that was logged */
     uint64_t stop_deadline_ms, last_scan_ms, last_expire_ms;
@@ -158,7 +159,8 @@ void loop_run_messages(struct loop *loop);
 void loop_post(struct lane *lane, struct message *message);
 /* As lane_post, unless the loop has ended: false then, and the message stays the caller's. */
 bool loop_reach(struct loop *loop, struct message *message);
-/* Its clients that waited for the end of CLIENT PAUSE go on. On its thread. */
+/* Its clients that waited for the end of CLIENT PAUSE, or of a transaction, go on, and may have to wait again. On its
+ * thread. */
 void loop_end_pause(struct loop *loop);
 /* In the middle of a transaction that takes long, with the gate shut: bytes come and go, and requests that need neither
  * keys nor sets are answered. On its thread, from a slice. */

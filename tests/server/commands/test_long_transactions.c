@@ -302,12 +302,44 @@ static void test_clients_that_go(void **state)
     support_server_end(s);
 }
 
+/* Who has waited for a transaction does not wait for the end of CLIENT PAUSE WRITE, too. */
+static void test_pauses_of_others(void **state)
+{
+    enum { COMMANDS = 20000, ROUNDS = 3 };
+    struct test_server *s = support_server((const char *const[]){"lanes", "1", NULL});
+    struct connection c, reader;
+    struct resp_buffer out = {.protocol = 2};
+    (void)state;
+    connect_to(&c, s->port);
+    connect_to(&reader, s->port);
+    expect_text(&c, "SET k v", "OK");
+    expect_text(&c, "CLIENT PAUSE 600000 WRITE", "OK");
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < COMMANDS; i++)
+            put(&out, "GET k");
+        queue_all(&c, &out, COMMANDS);
+        send_request(&c, "EXEC");
+        while (!has_reply(&c))
+            expect_text(&reader, "GET k", "v");
+        struct reply r = exec_reply(&c, COMMANDS);
+        reply_free(&r);
+    }
+    send_request(&reader, "SET k w");
+    expect_text(&c, "GET k", "v");
+    expect_text(&c, "CLIENT UNPAUSE", "OK");
+    check_text(read_reply(&reader), "OK");
+    disconnect(&reader);
+    disconnect(&c);
+    support_server_end(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_others_are_answered),
         cmocka_unit_test(test_nobody_sees_half),
         cmocka_unit_test(test_clients_that_go),
+        cmocka_unit_test(test_pauses_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
