@@ -1,5 +1,5 @@
 /*
- * array.h - arrays that grow: items, a capacity, and one place where both change; and sorted numbers.
+ * array.h - arrays that grow: items, a capacity, and one place where both change; sorted numbers; binary search.
  *
  *     struct hit *hits; uint32_t n_hits, hits_capacity;
  *     if (!array_reserve(&hits, &hits_capacity, n_hits + 1))
@@ -38,6 +38,21 @@ void array_sort_u64(uint64_t *items, size_t n);
 /* Whether x is among items that array_sort_... has sorted. */
 bool array_has_u32(const uint32_t *items, size_t n, uint32_t x);
 bool array_has_u64(const uint64_t *items, size_t n, uint64_t x);
+
+/* at (a uint32_t, uint64_t or size_t): the first place from `begin` on of which is_before, an expression of `at`, is
+ * false; `end` where there is none. Whatever is before comes first. */
+#define array_find_first(at, begin, end, is_before)                                                                    \
+    do {                                                                                                               \
+        __typeof__(at) array_low = (begin), array_high = (end);                                                        \
+        while (array_low < array_high) {                                                                               \
+            (at) = array_low + (array_high - array_low) / 2;                                                           \
+            if (is_before)                                                                                             \
+                array_low = (at) + 1;                                                                                  \
+            else                                                                                                       \
+                array_high = (at);                                                                                     \
+        }                                                                                                              \
+        (at) = array_low;                                                                                              \
+    } while (0)
 
 /* free() of each of these pointers: arrays that go together. */
 #define array_free_all(...) array_free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))

@@ -126,15 +126,9 @@ static int list_places(struct verifying *p)
 static uint32_t first_place(const struct verifying *p, uint32_t segment, uint32_t unit)
 {
     struct document_place wanted = {.segment = segment, .unit = unit};
-    uint32_t low = 0, high = p->n_places;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (by_place(&p->places[middle], &wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    uint32_t at;
+    array_find_first(at, 0, p->n_places, by_place(&p->places[at], &wanted) < 0);
+    return at;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */

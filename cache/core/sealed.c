@@ -66,15 +66,9 @@ void sealed_unref(struct sealed *sealed)
 /* Where a number is, or would be. */
 static uint32_t place_of(const struct cache *cache, uint32_t number)
 {
-    uint32_t low = 0, high = cache->n_sealed;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (cache->sealed[middle]->number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    uint32_t at;
+    array_find_first(at, 0, cache->n_sealed, cache->sealed[at]->number < number);
+    return at;
 }
 
 struct sealed *sealed_find(const struct cache *cache, uint32_t number)

@@ -69,15 +69,9 @@ void document_log_segment_name(char name[LOG_NAME_BYTES], uint32_t number)
 
 struct document_log_segment *document_log_find_segment(const struct document_log *log, uint32_t number)
 {
-    size_t low = 0, high = log->n_segments;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (log->segments[middle]->number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < log->n_segments && log->segments[low]->number == number ? log->segments[low] : NULL;
+    size_t at;
+    array_find_first(at, 0, log->n_segments, log->segments[at]->number < number);
+    return at < log->n_segments && log->segments[at]->number == number ? log->segments[at] : NULL;
 }
 
 int document_log_enter_segment(struct document_log *log, struct document_log_segment *segment)

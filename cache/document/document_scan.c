@@ -9,6 +9,7 @@
  * TTL: it is only used to tell when a segment's last document expires.
  */
 #include "cache/document/document_log_priv.h"
+#include "io/array.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <string.h>
@@ -108,16 +109,10 @@ int document_scan(struct io_fs *fs, const char *path, uint32_t number,
 
 uint64_t document_extent_of(const struct document_extent *extents, uint32_t n, uint32_t segment)
 {
-    uint32_t low = 0, high = n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        assert(low == 0 || extents[low - 1].segment < segment);
-        if (extents[middle].segment < segment)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n && extents[low].segment == segment ? extents[low].bytes : 0;
+    uint32_t at;
+    array_find_first(at, 0, n, extents[at].segment < segment);
+    assert(at <= n && (at == 0 || extents[at - 1].segment < segment));
+    return at < n && extents[at].segment == segment ? extents[at].bytes : 0;
 }
 
 void document_judge(enum document_header header, bool has_documents, uint64_t durable_bytes,

@@ -204,15 +204,9 @@ static struct document_place *find(const struct document_index *x, const void *k
 /* Place of the first number >= id. */
 static uint32_t place_of_id(const struct document_index *x, uint32_t id)
 {
-    uint32_t low = 0, high = x->n_by_id;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (x->by_id[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    uint32_t at;
+    array_find_first(at, 0, x->n_by_id, x->by_id[at].id < id);
+    return at;
 }
 
 /* Takes out numbers that are gone, where these are most. */

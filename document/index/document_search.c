@@ -15,6 +15,7 @@
 #include "document/index/document_search.h"
 #include "document/index/document_index_priv.h"
 #include "document/query/query.h"
+#include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <assert.h>
@@ -185,15 +186,9 @@ void document_search_fini(struct document_search *s)
 
 static double distance_of(const struct range *range, uint32_t id)
 {
-    uint32_t low = 0, high = range->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (range->near[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < range->n && range->near[low].id == id ? range->near[low].distance : NAN;
+    uint32_t at;
+    array_find_first(at, 0, range->n, range->near[at].id < id);
+    return at < range->n && range->near[at].id == id ? range->near[at].distance : NAN;
 }
 
 /* Distances of ranges with a name, for the ids that were found. */

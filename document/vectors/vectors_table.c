@@ -38,20 +38,14 @@ uint64_t vectors_table_bytes(const struct vectors_table *t)
 /* The first place from `at` on whose id is not below it. */
 static uint32_t place_of(const struct vectors_table *t, uint32_t at, uint32_t id)
 {
-    uint64_t low = at, high = t->n_ids, step = 1;
+    uint64_t low = at, high = t->n_ids, step = 1, place;
     while (low + step < high && t->by_id[low + step].id < id) {
         low += step;
         step *= 2;
     }
     high = low + step < high ? low + step : high;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (t->by_id[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (uint32_t)low;
+    array_find_first(place, low, high, t->by_id[place].id < id);
+    return (uint32_t)place;
 }
 
 static bool is_at(const struct vectors_table *t, uint32_t place, uint32_t id)

@@ -12,6 +12,7 @@
 #include "index/column/column_rows.h"
 #include "index/column/columns_priv.h"
 #include "index/vector/varint.h"
+#include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/sections.h"
@@ -99,17 +100,13 @@ uint32_t column_table_find_text(const struct column_table *t, const char *text, 
 
 uint32_t column_table_bound(const struct column_table *t, double number, bool above)
 {
-    uint32_t low = 0, high = t->n;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        double here = column_table_number(t, middle);
-        if (here < number || (above && here == number))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    assert(low <= t->n && (low == 0 || !(column_table_number(t, low - 1) > number)));
-    return low;
+    uint32_t at;
+    if (above)
+        array_find_first(at, 0, t->n, column_table_number(t, at) <= number);
+    else
+        array_find_first(at, 0, t->n, column_table_number(t, at) < number);
+    assert(at <= t->n && (at == 0 || !(column_table_number(t, at - 1) > number)));
+    return at;
 }
 
 void column_walk_from(struct column_walk *walk, const struct column_table *t, uint32_t first)

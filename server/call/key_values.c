@@ -12,7 +12,9 @@
 #include "index/search/search_lane.h"
 #include "io/array.h"
 #include "io/error.h"
+#include "server/call/slice.h"
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,9 +92,9 @@ static void let_go(struct lane *lane, const struct value_name *name)
 static bool let_go_of_old(struct lane *lane)
 {
     unsigned n = 0;
-    if (!lane->values || lane->values_held > 0 || lane->now_ms < lane->values->came_ms + VALUES_KEPT_MS)
+    if (!lane->values || lane->values_held > 0 || lane->now_ms < lane->values->came_ms + VALUES_KEPT_MS ||
+        !lane_try_enter(lane))
         return false;
-    lane_enter(lane);
     for (; lane->values && lane->now_ms >= lane->values->came_ms + VALUES_KEPT_MS && n < LET_GO_AT_ONCE; n++) {
         struct lane_value *value = lane->values;
         lane->values = value->next;
@@ -135,6 +137,7 @@ void key_values_release(struct lane *lane)
 
 struct value_read {
     struct vectors_read inner;
+    struct slice slice; /* for what it found, where the gate is shut */
     struct values_wait *wait;
     struct lane_value *value; /* owned; becomes the lane's */
     uint64_t version;
@@ -178,19 +181,11 @@ static void put_copy(struct value_read *read, struct keyspace_lock *lock, struct
     read->value = NULL;
 }
 
-static void on_read(struct vectors_read *inner)
+static void take_read(struct slice *slice)
 {
-    struct value_read *read = inner->owner;
+    struct value_read *read = (struct value_read *)(void *)((char *)slice - offsetof(struct value_read, slice));
     struct values_wait *wait = read->wait;
     struct lane *lane = wait->lane;
-    lane_stat_add(&lane->stats.search_reads, inner->reads);
-    read->code = inner->code;
-    read->error = inner->error;
-    if (inner->code == 0)
-        memcpy(read->bytes, inner->vector, read->n_bytes);
-    read->ended = true;
-    if (read->starting)
-        return;
     struct keyspace *k = &lane->service->keyspace;
     struct key key = keyspace_key(k, key_of(read->value->name));
     struct keyspace_lock lock;
@@ -204,6 +199,25 @@ static void on_read(struct vectors_read *inner)
     lane->values_reading--;
     if (--wait->n == 0)
         wait->come(wait);
+}
+
+static void on_read(struct vectors_read *inner)
+{
+    struct value_read *read = inner->owner;
+    struct lane *lane = read->wait->lane;
+    lane_stat_add(&lane->stats.search_reads, inner->reads);
+    read->code = inner->code;
+    read->error = inner->error;
+    if (inner->code == 0)
+        memcpy(read->bytes, inner->vector, read->n_bytes);
+    read->ended = true;
+    if (read->starting)
+        return;
+    read->slice.run = take_read;
+    if (lane_is_shut(lane))
+        slice_post(lane, &read->slice);
+    else
+        take_read(&read->slice);
 }
 
 static int no_memory(struct quire_error *err)

@@ -18,6 +18,19 @@ void lane_enter(struct lane *lane)
         gate_enter(&lane->service->gate, lane->index);
 }
 
+bool lane_try_enter(struct lane *lane)
+{
+    if (lane->gate_depth == 0 && !gate_try_enter(&lane->service->gate, lane->index))
+        return false;
+    lane->gate_depth++;
+    return true;
+}
+
+bool lane_is_shut(const struct lane *lane)
+{
+    return gate_is_shut(&lane->service->gate);
+}
+
 void lane_leave(struct lane *lane)
 {
     assert(lane->gate_depth > 0);

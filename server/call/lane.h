@@ -36,6 +36,7 @@ struct lane {
     unsigned values_held;                   /* so many want them to stay */
     unsigned values_reading;                /* reads under way */
     unsigned gate_depth;                    /* inside the gate so many times */
+    bool shut;                              /* requests run now must need neither keys nor sets: the gate is shut */
     uint64_t turn;                          /* of the host's loop */
     uint64_t now_us, now_ms;
     struct lane_stats stats;
@@ -64,6 +65,12 @@ void lane_post(struct lane *lane, struct message *message);
 /* Around whatever runs requests or changes keys on a lane's thread; nests. gate.h says what for. */
 void lane_enter(struct lane *lane);
 void lane_leave(struct lane *lane);
+/* As lane_enter, but false, with nothing entered, where the gate is shut for a transaction that takes long. The host
+ * runs the lane's next turn when it is open. */
+bool lane_try_enter(struct lane *lane);
+/* Whether it is shut: what a completion would do to keys or sets is for a slice (slice.h), which runs when it is not.
+ * On the lane of the transaction, too, which serves others in between. */
+bool lane_is_shut(const struct lane *lane);
 
 /* Engine, searcher and scratch memory of the lane, which has its service, host and index: on its thread, before it
  * serves. *out is the engine, which the host puts into lane->engine. On failure nothing is left. */

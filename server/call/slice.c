@@ -10,7 +10,7 @@ enum { SLICES_US = 500 };
 
 void slice_post(struct lane *lane, struct slice *slice)
 {
-    assert(slice->run && slice->caller);
+    assert(slice->run);
     slice->next = NULL;
     if (lane->slices)
         lane->last_slice->next = slice;
@@ -21,11 +21,10 @@ void slice_post(struct lane *lane, struct slice *slice)
 
 static bool work(struct lane *lane)
 {
-    if (!lane->slices)
+    if (!lane->slices || !lane_try_enter(lane))
         return false;
     uint64_t began_us = clock_us(), before_us = began_us, now_us;
     struct slice *last = lane->last_slice, *slice;
-    lane_enter(lane);
     do {
         /* what is posted again meanwhile stands behind `last` */
         slice = lane->slices;
@@ -33,7 +32,8 @@ static bool work(struct lane *lane)
         struct caller *caller = slice->caller;
         slice->run(slice); /* which may free it */
         now_us = clock_us();
-        caller_spent(caller, now_us - before_us);
+        if (caller)
+            caller_spent(caller, now_us - before_us);
         before_us = now_us;
     } while (slice != last && now_us - began_us < SLICES_US);
     lane_leave(lane);

@@ -15,7 +15,7 @@
 struct slice {
     struct slice *next;
     void (*run)(struct slice *slice);
-    struct caller *caller; /* whose work it is, and whose time */
+    struct caller *caller; /* whose work it is, and whose time; NULL: nobody's */
 };
 
 /* Not posted yet, or running: has it run in a later turn, behind those that wait. */

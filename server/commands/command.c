@@ -265,7 +265,7 @@ static void command_run(struct client *c, const struct resp_arg *args, uint32_t 
     struct reply_mark mark = mark_reply(c);
     size_t bytes;
     assert(n > 0 && c->state == CLIENT_OPEN && c->user);
-    assert(!c->group && !c->blocked && !loop->args && loop->lane.gate_depth > 0);
+    assert(!c->group && !c->blocked && !loop->args && (loop->lane.gate_depth > 0 || loop->lane.shut));
     c->muted = c->reply_off || c->reply_skip;
     c->reply_skip = false;
     loop->discard.bytes = 0;
@@ -307,7 +307,7 @@ void command_call(struct client *c, unsigned row, const struct resp_arg *args, u
     uint32_t outer_n = loop->n_args;
     size_t bytes;
     assert(row < n_commands && commands[row].run && command_arity_fits(&commands[row], n));
-    assert((c->group || !c->blocked) && loop->lane.gate_depth > 0);
+    assert((c->group || !c->blocked) && (loop->lane.gate_depth > 0 || loop->lane.shut));
     if (row != loop->run_row)
         end_run(loop);
     c->row = row;
@@ -363,10 +363,20 @@ static void command_ended(struct client *c, struct pending *p)
     note_slow(c, p->row, us, p);
 }
 
-/* Whether a request waits for the end of CLIENT PAUSE. */
+/* Whether a request is about its connection alone (PING, ECHO, HELLO, ...), so that it may run beside a transaction. */
+static bool is_of_connection(const struct client *c, const struct resp_arg *args, uint32_t n)
+{
+    int row = command_find_request(args, n);
+    return row >= 0 && (commands[row].flags & CMD_FAST) && !(commands[row].flags & CMD_ADMIN) &&
+           strcmp(commands[row].group, "connection") == 0 && !transaction_is_open(c);
+}
+
+/* Whether a request waits for the end of CLIENT PAUSE, or of a transaction that takes long. */
 static bool command_must_wait(const struct client *c, const struct resp_arg *args, uint32_t n)
 {
     const struct server *server = c->loop->server;
+    if (c->loop->lane.shut && !is_of_connection(c, args, n))
+        return true;
     uint64_t until = atomic_load_explicit(&server->pause_until_ms, memory_order_relaxed);
     if (until == 0 || clock_us() / 1000 >= until)
         return false;

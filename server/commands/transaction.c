@@ -14,9 +14,15 @@
  * So all writes are one frame, which is durable as a whole or not at all, and nobody sees one of them without the
  * others. As in Redis a command that fails does not undo those before it.
  *
- * Step 4 holds everybody up, on all lanes, and cannot be done in slices. Writes are bounded by the commands and the
- * bytes that may be queued, and all of them are made. What only reads may take much longer than its request is long:
- * after READS_MS no further one is run, each answers an error, and none is run for a client that is being closed.
+ * Until the end of step 4 nobody else gets to keys and sets, on any lane. But lanes are not held up: where there are
+ * many commands, every SERVE_EVERY_US the gate is called shut (keys/gate.h), so that other lanes do not wait at it, and
+ * this one takes a short turn (loop_serve_others): bytes come and go, and PING and its like are answered. Requests that
+ * need more wait in their buffers for the gate to open; completions that would change keys wait for a slice. So such an
+ * EXEC runs in a slice itself, where no completion and no client is in the middle of something.
+ *
+ * Writes are bounded by the commands and the bytes that may be queued, and all of them are made. What only reads may
+ * take much longer than its request is long: after READS_MS no further one is run, each answers an error, and none is
+ * run for a client that is being closed.
  *
  * Replies go to a group (client.h) while commands run, so handlers need not know. Those that read the disk are started
  * in step 4 and end later; EXEC's reply leaves when all have. Behind EXEC nothing of the client runs before that.
@@ -28,6 +34,7 @@
 #include "io/journal.h"
 #include "server/access/command_table.h"
 #include "server/call/key_values.h"
+#include "server/call/slice.h"
 #include "server/commands/cmd_clients.h"
 #include "server/commands/command.h"
 #include "server/keys/gate.h"
@@ -37,7 +44,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READS_MS = 1000 };
+enum {
+    READS_MS = 1000,
+    FEW_COMMANDS = 64, /* are run at once, unless they have more than FEW_BYTES */
+    FEW_BYTES = 65536,
+    SERVE_EVERY_US = 500 /* others, between the commands of longer ones */
+};
 
 struct queued {
     struct queued *next;
@@ -143,8 +155,8 @@ static bool may_have_another(struct client *c)
     if (c->transaction->n < most)
         return true;
     caller_error(&c->caller,
-                 "ERR a transaction of %llu commands: transaction-commands-limit is %llu, for nobody else is served "
-                 "while EXEC runs them; make smaller ones or raise it with CONFIG SET",
+                 "ERR a transaction of %llu commands: transaction-commands-limit is %llu, for others wait for keys and "
+                 "sets while EXEC runs them; make smaller ones or raise it with CONFIG SET",
                  (unsigned long long)c->transaction->n + 1, (unsigned long long)most);
     return false;
 }
@@ -379,6 +391,7 @@ void transaction_unwatch(struct caller *caller, const struct resp_arg *args, uin
 
 struct exec_call {
     struct pending pending;
+    struct slice slice; /* in which a longer one is run */
     struct loop *loop;
     struct transaction *transaction; /* owned */
     struct vector_plan *plan;        /* NULL: no writes to vector sets; owned */
@@ -454,32 +467,62 @@ static bool is_in_time(struct client *c, const struct queued *q, uint64_t began_
         return false;
     if (clock_us() - began_us < READS_MS * 1000)
         return true;
-    caller_error(&c->caller,
-                 "ERR EXEC took more than %u ms, in which nobody else is served: this command was not run, those that "
-                 "write were; make smaller transactions",
-                 READS_MS);
+    caller_error(
+        &c->caller,
+        "ERR EXEC took more than %u ms, in which others wait for keys and sets: this command was not run, those "
+        "that write were; make smaller transactions",
+        READS_MS);
     return false;
 }
 
-static void run_commands(struct exec_call *x)
+static bool is_long(const struct exec_call *x)
 {
-    struct client *c = client_of(x->pending.caller);
-    uint64_t began_us = clock_us();
+    return x->transaction->n > FEW_COMMANDS || x->transaction->bytes > FEW_BYTES;
+}
+
+/* What its client runs is the transaction's from here on. */
+static void begin_commands(struct exec_call *x, struct client *c)
+{
     assert(c->blocked && !c->group && !c->caller.plan);
     c->group = &x->group;
     c->caller.plan = x->plan;
     c->caller.whole = true;
     command_begin_timing(x->loop); /* what the disk took is EXEC's */
-    for (const struct queued *q = x->transaction->first; q; q = q->next) {
-        c->row = q->row;
-        if (is_in_time(c, q, began_us) && is_permitted(c, q))
-            command_call(c, q->row, q->args, q->n);
-    }
+}
+
+static void end_commands(struct exec_call *x, struct client *c)
+{
     c->row = x->pending.row;
     c->caller.whole = false;
     c->caller.plan = NULL;
     c->group = NULL;
     command_end_timing(x->loop);
+}
+
+/* Between two commands: no lock is held but the gate. */
+static void serve_others(struct exec_call *x, struct client *c)
+{
+    end_commands(x, c);
+    gate_shut(&x->loop->lane.service->gate);
+    loop_serve_others(x->loop);
+    begin_commands(x, c);
+}
+
+static void run_commands(struct exec_call *x)
+{
+    struct client *c = client_of(x->pending.caller);
+    uint64_t began_us = clock_us(), served_us = began_us;
+    begin_commands(x, c);
+    for (const struct queued *q = x->transaction->first; q; q = q->next) {
+        if (is_long(x) && clock_us() - served_us >= SERVE_EVERY_US) {
+            serve_others(x, c);
+            served_us = clock_us();
+        }
+        c->row = q->row;
+        if (is_in_time(c, q, began_us) && is_permitted(c, q))
+            command_call(c, q->row, q->args, q->n);
+    }
+    end_commands(x, c);
 }
 
 /* Whether a command needs the values of its keys; those that write only where several indexes follow them. */
@@ -560,40 +603,62 @@ static enum outcome run_in_batch(struct exec_call *x)
     return ready ? RAN : AGAIN;
 }
 
-/* Goes on until the disk must be waited for, or to the end. */
-static void go_on(void *context)
+/* Whether all is there that the commands need of the disk; false also where it cannot be, and the call has ended. */
+static bool prepare(struct exec_call *x)
 {
-    struct exec_call *x = context;
     struct quire_error err = {0};
-    enum outcome outcome;
-    do {
-        if (!bring_values(x))
+    if (!bring_values(x))
+        return false;
+    if (x->wait.code < 0) {
+        resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: a vector could not be read: %s",
+                   x->wait.error.message);
+        end(x);
+        return false;
+    }
+    if (x->plan && !planner_of(x)->ask(x->plan))
+        return false;
+    if (x->plan && planner_of(x)->failed(x->plan, &err)) {
+        resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: %s", err.message);
+        end(x);
+        return false;
+    }
+    return true;
+}
+
+/* Goes on until the disk must be waited for, or to the end. In a slice where others are to be served in between: so no
+ * completion and no other client is being worked on. */
+static void run(struct slice *slice)
+{
+    struct exec_call *x = (struct exec_call *)(void *)((char *)slice - offsetof(struct exec_call, slice));
+    struct lane *lane = &x->loop->lane;
+    enum outcome outcome = AGAIN;
+    assert(!lane_is_shut(lane));
+    while (outcome == AGAIN) {
+        if (!prepare(x))
             return;
-        if (x->wait.code < 0) {
-            resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: a vector could not be read: %s",
-                       x->wait.error.message);
-            end(x);
-            return;
-        }
-        if (x->plan && !planner_of(x)->ask(x->plan))
-            return;
-        if (x->plan && planner_of(x)->failed(x->plan, &err)) {
-            resp_error(&x->pending.out, "EXECABORT Transaction discarded because of: %s", err.message);
-            end(x);
-            return;
-        }
-        struct lane *lane = &x->loop->lane;
         lane_enter(lane);
         gate_close(&lane->service->gate, lane->index);
         outcome = run_in_batch(x);
-        gate_open(&lane->service->gate, lane->index);
+        bool was_shut = gate_open(&lane->service->gate, lane->index);
         lane_leave(lane);
-    } while (outcome == AGAIN);
-    if (outcome == REFUSED) {
-        end(x);
-        return;
+        if (was_shut)
+            loop_gate_opened(x->loop->server);
     }
-    client_group_done(&x->group);
+    if (outcome == REFUSED)
+        end(x);
+    else
+        client_group_done(&x->group);
+}
+
+static void go_on(void *context)
+{
+    struct exec_call *x = context;
+    struct lane *lane = &x->loop->lane;
+    x->slice = (struct slice){.run = run, .caller = x->pending.caller};
+    if (is_long(x) || lane_is_shut(lane))
+        slice_post(lane, &x->slice);
+    else
+        run(&x->slice);
 }
 
 /* Has the writes to vector sets noted, without replies. */

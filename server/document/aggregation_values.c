@@ -168,16 +168,10 @@ void aggregation_values_start(struct aggregation_values *v, struct query_call *c
 bool aggregation_values_find(const struct aggregation_values *v, uint64_t row, struct schema_word field,
                              struct schema_word *value)
 {
-    uint64_t low = 0, high = v->n;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (v->values[middle].row < row)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < v->n && v->values[low].row == row; low++) {
-        const struct aggregation_value *one = &v->values[low];
+    uint64_t at;
+    array_find_first(at, 0, v->n, v->values[at].row < row);
+    for (; at < v->n && v->values[at].row == row; at++) {
+        const struct aggregation_value *one = &v->values[at];
         if (one->field_bytes != field.bytes || memcmp(v->bytes + one->at, field.data, field.bytes) != 0)
             continue;
         *value = (struct schema_word){(const char *)v->bytes + one->at + one->field_bytes, one->value_bytes};

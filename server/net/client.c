@@ -585,7 +585,8 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
     assert(!c->group && !c->muted && !loop->args); /* no request is being run */
     c->need = 1;
     c->wants_line = false;
-    lane_enter(&loop->lane);
+    bool was_shut = loop->lane.shut, inside = lane_try_enter(&loop->lane);
+    loop->lane.shut = was_shut || !inside;
     loop->server->dispatcher->begin(loop);
     uint64_t began_us = loop->stamp_us;
     for (unsigned n_run = 1; at < n && takes_requests(c); n_run++) {
@@ -609,6 +610,7 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
         if (loop->request.n_args > 0 &&
             loop->server->dispatcher->must_wait(c, loop->request.args, loop->request.n_args)) {
             c->paused = loop->pausing = true;
+            loop->shut_out |= loop->lane.shut;
             break;
         }
         at += used;
@@ -631,7 +633,9 @@ static size_t consume(struct client *c, const uint8_t *bytes, size_t n)
     }
     loop->server->dispatcher->end(loop);
     count_time(c, loop->stamp_us - began_us);
-    lane_leave(&loop->lane);
+    loop->lane.shut = was_shut;
+    if (inside)
+        lane_leave(&loop->lane);
     return at;
 }
 

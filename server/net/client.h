@@ -71,7 +71,7 @@ struct client {
     struct pending *first, *last;
     unsigned n_pending;
     bool blocked;                      /* a barrier is pending: no further request before its reply */
-    bool paused;                       /* its next request waits for the end of CLIENT PAUSE */
+    bool paused;                       /* its next request waits for the end of CLIENT PAUSE, or of a transaction */
     bool monitor;                      /* gets a line per command (MONITOR) */
     bool reply_off, reply_skip, muted; /* CLIENT REPLY; muted: of the command being run */
     bool no_evict, no_touch;           /* CLIENT NO-EVICT, NO-TOUCH: kept and shown */

@@ -345,7 +345,7 @@ static void watch_backlog(struct loop *loop)
 
 void loop_end_pause(struct loop *loop)
 {
-    loop->pausing = false;
+    loop->pausing = loop->shut_out = false;
     for (struct client *c = loop->clients; c; c = c->next) {
         if (!c->paused)
             continue;
@@ -476,7 +476,9 @@ static void poll_engine(struct loop *loop)
     bool busy = false;
     adapt_wanted(loop);
     EACH_HOOK(loop, work, busy |= hook->work(lane))
-    busy = busy || loop->resting || loop->mail || fair_is_ready(lane) || searcher_has_steps(lane->searcher);
+    /* what a hook has ended is sent in this turn: loop->dirty */
+    busy = busy || loop->dirty || loop->resting || searcher_has_steps(lane->searcher) ||
+           ((loop->mail || fair_is_ready(lane)) && !lane_is_shut(lane));
     uint64_t before_us = engine_stats(lane->engine)->reads_in_flight ? clock_us() : 0;
     if (lane->service->journal)
         journal_help(lane->service->journal, lane->now_us); /* what the replies that go out now say is written */
@@ -506,7 +508,42 @@ static void work_on_long(struct loop *loop)
     client_work_on_all(loop);
 }
 
-/* One turn: what has come, what other threads sent, whose time is over, whose search is next, then the clients. */
+/* Requests that need neither keys nor sets are answered; clients with others wait (paused), and rest no longer. */
+static void work_while_shut(struct loop *loop)
+{
+    loop->lane.turn++;
+    client_work_on_all(loop);
+    client_wake_resting(loop);
+    client_work_on_all(loop);
+}
+
+void loop_serve_others(struct loop *loop)
+{
+    struct lane *lane = &loop->lane;
+    assert(lane->gate_depth > 0 && lane_is_shut(lane) && !lane->shut && !loop->args);
+    lane->shut = true;
+    (void)engine_poll(lane->engine, 0, 0); /* what fails shows in the next turn */
+    lane->now_us = clock_us();
+    lane->now_ms = lane->now_us / 1000;
+    work_while_shut(loop);
+    engine_flush(lane->engine);
+    lane->shut = false;
+}
+
+/* Whatever has waited, mail and paused clients and slices, is found by a turn: no message is needed. */
+void loop_gate_opened(struct server *s)
+{
+    for (unsigned i = 0; i < s->service.n_lanes; i++) {
+        struct loop *loop = &s->loops[i];
+        pthread_mutex_lock(&loop->inbox_lock);
+        if (loop->lane.engine)
+            engine_wake(loop->lane.engine);
+        pthread_mutex_unlock(&loop->inbox_lock);
+    }
+}
+
+/* One turn: what has come, what other threads sent, whose time is over, whose search is next, then the clients. While a
+ * transaction has keys and sets for itself, only what has come, and requests that need neither. */
 static void turn(struct loop *loop)
 {
     struct lane *lane = &loop->lane;
@@ -517,7 +554,10 @@ static void turn(struct loop *loop)
         searcher_work(lane->searcher, STEPS_NS);
     }
     lane_stat_set(&loop->turned_ms, lane->now_ms);
-    lane_enter(lane);
+    if (!lane_try_enter(lane)) {
+        work_while_shut(loop); /* loop_gate_opened brings the next turn */
+        return;
+    }
     run_messages(loop, MAIL_US);
     if (lane->now_ms - loop->last_expire_ms >= EXPIRE_MS) {
         /* keys whose time is over, in this lane's share of the shards; and the clock of last accesses */
@@ -531,7 +571,7 @@ static void turn(struct loop *loop)
         (loop->stopping && lane->now_ms - loop->last_scan_ms >= SCAN_MS / 10))
         scan_clients(loop);
     watch_backlog(loop);
-    if (loop->pausing && lane->now_ms >= atomic_load(&loop->server->pause_until_ms))
+    if (loop->pausing && (loop->shut_out || lane->now_ms >= atomic_load(&loop->server->pause_until_ms)))
         loop_end_pause(loop);
     lane->turn++;
     client_memory_turn(loop);

@@ -33,7 +33,7 @@ struct dispatcher {
     void (*end)(struct loop *loop);
     /* Runs one request. */
     void (*run)(struct client *c, const struct resp_arg *args, uint32_t n);
-    /* Whether a request waits for the end of CLIENT PAUSE. */
+    /* Whether a request waits: for the end of CLIENT PAUSE, or, where lane.shut says so, of a transaction. */
     bool (*must_wait)(const struct client *c, const struct resp_arg *args, uint32_t n);
     /* A command's reply is deferred; is there. */
     void (*deferred)(struct client *c, struct pending *p);
@@ -89,7 +89,8 @@ struct loop {
     struct io_op timer;
     bool accepting[LISTENERS_MAX], stopping, stopped;
     bool backlogged; /* too many searches wait: no further requests are taken */
-    bool pausing;    /* some clients wait for the end of CLIENT PAUSE */
+    bool pausing;    /* some clients wait for the end of CLIENT PAUSE, or of a transaction that takes long: */
+    bool shut_out;   /* for the latter */
     uint64_t last_complaint_ms, last_tls_complaint_ms, last_stranger_ms, last_http_ms;
     unsigned tls_complaints_kept_back; /* since the last one that was logged */
     uint64_t stop_deadline_ms, last_scan_ms, last_expire_ms;
@@ -158,8 +159,14 @@ void loop_run_messages(struct loop *loop);
 void loop_post(struct lane *lane, struct message *message);
 /* As lane_post, unless the loop has ended: false then, and the message stays the caller's. */
 bool loop_reach(struct loop *loop, struct message *message);
-/* Its clients that waited for the end of CLIENT PAUSE go on. On its thread. */
+/* Its clients that waited for the end of CLIENT PAUSE, or of a transaction, go on, and may have to wait again. On its
+ * thread. */
 void loop_end_pause(struct loop *loop);
+/* In the middle of a transaction that takes long, with the gate shut: bytes come and go, and requests that need neither
+ * keys nor sets are answered. On its thread, from a slice. */
+void loop_serve_others(struct loop *loop);
+/* The gate was shut and is open: all lanes go on with what has waited. Any thread. */
+void loop_gate_opened(struct server *server);
 /* Puts the lane's statistics to zero, but for those that say what is now. On its thread. */
 void loop_reset_stats(struct loop *loop);
 /* Replies that wait for the journal are looked at again. context: the server. Any thread. */

@@ -10,12 +10,14 @@
 #include "index/vector/space.h"
 #include "io/error.h"
 #include "server/call/key_call.h"
+#include "server/call/slice.h"
 #include "server/keys/keyspace.h"
 #include "server/protocol/resp.h"
 #include "server/vector/vector_call.h"
 #include "server/vector/vector_plan.h"
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -399,6 +401,7 @@ struct deferred_write {
     struct deferred base;
     struct vector_write write;
     struct collection_fetch fetch;
+    struct slice slice;      /* for what follows the answer, where the gate is shut */
     uint64_t reads, rounds;  /* of all fetches */
     struct vector_kept kept; /* from the fetch */
     uint8_t bytes[];         /* the request's arguments */
@@ -429,6 +432,19 @@ static void finish(struct deferred_write *d)
     deferred_end(&d->base);
 }
 
+static void try_again(struct slice *slice)
+{
+    struct deferred_write *d =
+        (struct deferred_write *)(void *)((char *)slice - offsetof(struct deferred_write, slice));
+    lane_enter(d->base.lane);
+    enum vector_write_result result = vector_write_try(d->base.lane->service, &d->write, &d->base.pending.out);
+    lane_leave(d->base.lane);
+    if (result == VECTOR_WRITE_ASKS_DISK)
+        ask_disk(d);
+    else
+        finish(d);
+}
+
 static void on_answer(struct collection_fetch *fetch)
 {
     struct deferred_write *d = fetch->owner;
@@ -454,13 +470,11 @@ static void on_answer(struct collection_fetch *fetch)
         finish(d);
         return;
     }
-    lane_enter(d->base.lane);
-    enum vector_write_result result = vector_write_try(d->base.lane->service, w, out);
-    lane_leave(d->base.lane);
-    if (result == VECTOR_WRITE_ASKS_DISK)
-        ask_disk(d);
+    d->slice = (struct slice){.run = try_again, .caller = d->base.pending.caller};
+    if (lane_is_shut(d->base.lane))
+        slice_post(d->base.lane, &d->slice);
     else
-        finish(d);
+        try_again(&d->slice);
 }
 
 /* write.target's reference becomes the call's. */

@@ -33,10 +33,10 @@
 #include "io/clock.h"
 #include "io/histogram.h"
 #include "io/memory.h"
+#include "tests/bench/support_bench.h"
 #include <getopt.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,17 +77,6 @@ struct worker {
     _Atomic uint64_t counts[HISTOGRAM_BUCKETS(SUB_BITS, VALUE_BITS)];
     _Atomic uint64_t searched_counts[HISTOGRAM_BUCKETS(SUB_BITS, VALUE_BITS)];
 };
-
-static _Noreturn void fail(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fprintf(stderr, "bench_cache: ");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    exit(1);
-}
 
 static void must(int rc, const struct quire_error *err)
 {

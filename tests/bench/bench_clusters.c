@@ -17,6 +17,7 @@
 #include "index/vector/near.h"
 #include "index/vector/space.h"
 #include "io/clock.h"
+#include "tests/bench/support_bench.h"
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,26 +43,6 @@ struct bench {
     unsigned threads, most, list, heads;
     double seconds;
 };
-
-static _Noreturn void fail(const char *what)
-{
-    fprintf(stderr, "bench_clusters: %s\n", what);
-    exit(1);
-}
-
-static void check(int rc, const struct quire_error *err)
-{
-    if (rc < 0)
-        fail(err ? err->message : "failed");
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = calloc(1, bytes ? bytes : 1);
-    if (!memory)
-        fail("no memory");
-    return memory;
-}
 
 static void floats_of(const struct vectors *v, uint64_t row, float *out)
 {
@@ -286,15 +267,15 @@ static enum quire_metric take_options(int argc, char **argv, struct bench *b)
               : c == 'l' ? &b->list
                          : &b->heads) = (unsigned)strtoul(optarg, NULL, 10);
         else
-            fail(help);
+            fail("%s", help);
     }
     if (argc - optind != 4)
-        fail(help);
+        fail("%s", help);
     const char *name = argv[optind + 3];
     return strcmp(name, "l2") == 0       ? QUIRE_METRIC_L2
            : strcmp(name, "cosine") == 0 ? QUIRE_METRIC_COSINE
            : strcmp(name, "ip") == 0     ? QUIRE_METRIC_IP
-                                         : (fail(help), QUIRE_METRIC_L2);
+                                         : (fail("%s", help), QUIRE_METRIC_L2);
 }
 
 int main(int argc, char **argv)

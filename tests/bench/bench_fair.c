@@ -19,6 +19,7 @@
 #include "io/clock.h"
 #include "io/histogram.h"
 #include "io/random.h"
+#include "tests/bench/support_bench.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
@@ -26,7 +27,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,25 +70,6 @@ struct bench {
     struct options options;
     struct vectors queries;
 };
-
-static _Noreturn void fail(const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    fputs("bench_fair: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
-    va_end(list);
-    exit(1);
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = calloc(bytes + 1, 1);
-    if (!memory)
-        fail("no memory for %zu bytes", bytes);
-    return memory;
-}
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 

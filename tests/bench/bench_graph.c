@@ -23,10 +23,10 @@
 #include "io/histogram.h"
 #include "io/memory.h"
 #include "io/random.h"
+#include "tests/bench/support_bench.h"
 #include <getopt.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,31 +67,6 @@ struct worker {
     pthread_t thread;
     uint32_t number;
 };
-
-static _Noreturn void fail(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fprintf(stderr, "bench_graph: ");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    exit(1);
-}
-
-static void check(int rc, const struct quire_error *err)
-{
-    if (rc < 0)
-        fail("%s", err->message);
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = calloc(1, bytes ? bytes : 1);
-    if (!memory)
-        fail("no memory");
-    return memory;
-}
 
 static double seconds_since(uint64_t begin)
 {

@@ -16,12 +16,12 @@
 #include "datasets/vecfile.h"
 #include "io/clock.h"
 #include "io/histogram.h"
+#include "tests/bench/support_bench.h"
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <math.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,25 +75,6 @@ struct bench {
     struct moment moments[MOMENTS_MAX];
     _Atomic int phase;
 };
-
-static _Noreturn void fail(const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    fputs("bench_live: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
-    va_end(list);
-    exit(1);
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = calloc(bytes + 1, 1);
-    if (!memory)
-        fail("no memory for %zu bytes", bytes);
-    return memory;
-}
 
 /* ---- the protocol ------------------------------------------------------------------------------------------------ */
 

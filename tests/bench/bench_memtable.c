@@ -12,6 +12,7 @@
 #include "index/memtable/memtable.h"
 #include "index/vector/near.h"
 #include "io/clock.h"
+#include "tests/bench/support_bench.h"
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -32,26 +33,6 @@ struct bench {
     struct epochs *epochs;
     struct memtable *table;
 };
-
-static void fail(const char *text)
-{
-    fprintf(stderr, "bench_memtable: %s\n", text);
-    exit(1);
-}
-
-static void check(int rc, const struct quire_error *err)
-{
-    if (rc < 0)
-        fail(err ? err->message : quire_error_text(rc));
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = calloc(1, bytes ? bytes : 1);
-    if (!memory)
-        fail("no memory");
-    return memory;
-}
 
 /* The length of a vector, which becomes one under cosine. */
 static float measure(const struct bench *b, float *x)

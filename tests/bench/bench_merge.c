@@ -14,6 +14,7 @@
 #include "index/build/merge.h"
 #include "io/bitmap.h"
 #include "io/random.h"
+#include "tests/bench/support_bench.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,31 +45,6 @@ struct bench {
     struct truth truth;
     char folder[64];
 };
-
-static double processor_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void check(int rc, const struct quire_error *err)
-{
-    if (rc >= 0)
-        return;
-    fprintf(stderr, "bench_merge: %s\n", err->message);
-    exit(1);
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = calloc(bytes + 1, 1);
-    if (!memory) {
-        fprintf(stderr, "bench_merge: no memory for %zu bytes\n", bytes);
-        exit(1);
-    }
-    return memory;
-}
 
 /* The time since the last report belongs to the phase that reports. */
 static int on_progress(void *context, const char *phase, uint64_t done, uint64_t total)

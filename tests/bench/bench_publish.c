@@ -12,6 +12,7 @@
 #include "index/collection/collection_priv.h"
 #include "io/clock.h"
 #include "io/random.h"
+#include "tests/bench/support_bench.h"
 #include "tests/index/support_fake_parts.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -70,22 +71,6 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
-
-static void check(int rc)
-{
-    if (rc < 0) {
-        fprintf(stderr, "bench_publish: error %d\n", rc);
-        exit(1);
-    }
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = malloc(bytes);
-    if (!memory)
-        check(-1);
-    return memory;
-}
 
 static int ignore(void *context, uint8_t kind, uint64_t lsn, const uint8_t *bytes, uint32_t n, struct quire_error *err)
 {
@@ -151,20 +136,20 @@ static void begin(struct bench *b, uint64_t dead_percent)
     struct random r;
     uint64_t lsn;
     strcpy(b->folder, "/tmp/bench_publish.XXXXXX");
-    check(mkdtemp(b->folder) ? 0 : -1);
-    check(journal_open(fs_real(), b->folder, &options, &reader, &b->host.journal, &opened, NULL));
-    check(epochs_create(&b->host.epochs));
-    check(collection_config_validate(&config, NULL));
-    check(attribute_schema_create(NULL, 0, &schema, NULL));
-    check(collection_create(&b->host, 0, 1, &config, schema, 0, &b->c, NULL));
-    check(collection_log_create(b->c, &lsn, NULL));
+    check(mkdtemp(b->folder) ? 0 : -1, NULL);
+    check(journal_open(fs_real(), b->folder, &options, &reader, &b->host.journal, &opened, NULL), NULL);
+    check(epochs_create(&b->host.epochs), NULL);
+    check(collection_config_validate(&config, NULL), NULL);
+    check(attribute_schema_create(NULL, 0, &schema, NULL), NULL);
+    check(collection_create(&b->host, 0, 1, &config, schema, 0, &b->c, NULL), NULL);
+    check(collection_log_create(b->c, &lsn, NULL), NULL);
     b->part = support_fake_part(1, b->n_rows);
     const struct collection_edit edit = {.added = b->part};
-    check(collection_publish(b->c, &edit, &lsn, NULL));
+    check(collection_publish(b->c, &edit, &lsn, NULL), NULL);
     random_init(&r, 1);
     for (uint32_t row = 0; row < b->n_rows; row++)
         if (random_below(&r, 100) < dead_percent)
-            check(part_kill(b->part, row));
+            check(part_kill(b->part, row), NULL);
     watched = &b->c->lock;
 }
 
@@ -173,7 +158,7 @@ static void merge(struct bench *b)
     struct collection_ended *ended;
     uint64_t began = clock_ns(), lsn;
     uint32_t *rows_of = room(sizeof *rows_of * b->n_rows), n = 0;
-    check(collection_ended_begin(b->c, &b->part, 1, NULL, 0, &ended));
+    check(collection_ended_begin(b->c, &b->part, 1, NULL, 0, &ended), NULL);
     const uint8_t *dead = collection_ended_dead(ended, 0);
     report(b, "tombstones are copied", began);
     for (uint32_t row = 0; row < b->n_rows; row++)
@@ -185,11 +170,11 @@ static void merge(struct bench *b)
     const struct collection_edit edit = {
         .removed_parts = &b->part, .n_removed_parts = 1, .added = added, .rows_of = &rows_of, .ended = ended};
     began = clock_ns();
-    check(collection_ended_carry(b->c, &edit, NULL));
+    check(collection_ended_carry(b->c, &edit, NULL), NULL);
     report(b, "what ended is carried", began);
     began = clock_ns();
     journal_quiesce_begin(b->host.journal);
-    check(collection_publish(b->c, &edit, &lsn, NULL));
+    check(collection_publish(b->c, &edit, &lsn, NULL), NULL);
     journal_quiesce_end(b->host.journal);
     usleep(1000);
     report(b, "it is published", began);
@@ -214,7 +199,7 @@ int main(int argc, char **argv)
     uint64_t began = clock_ns();
     for (int i = 0; i < 20; i++) {
         struct collection_snapshot *snapshot;
-        check(collection_snapshot_open(b.c, &snapshot, NULL));
+        check(collection_snapshot_open(b.c, &snapshot, NULL), NULL);
         collection_snapshot_close(snapshot);
     }
     report(&b, "20 snapshots are opened", began);

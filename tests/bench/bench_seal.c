@@ -10,29 +10,14 @@
  */
 #include "datasets/vecfile.h"
 #include "index/store/store.h"
+#include "tests/bench/support_bench.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOK_EVERY 512u /* puts from one look at what is due to the next */
-
-static double processor_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void check(int rc, const struct quire_error *err)
-{
-    if (rc >= 0)
-        return;
-    fprintf(stderr, "bench_seal: %s\n", err->message);
-    exit(1);
-}
 
 static void put(struct collection *collection, const struct vectors *base, uint64_t row)
 {

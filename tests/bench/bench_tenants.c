@@ -20,6 +20,7 @@
 #include "index/column/columns.h"
 #include "index/segment/segment_view.h"
 #include "io/clock.h"
+#include "tests/bench/support_bench.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,14 +58,6 @@ struct bench {
     FILE *json;
     char folder[64];
 };
-
-static void check(int rc, const struct quire_error *err)
-{
-    if (rc >= 0)
-        return;
-    fprintf(stderr, "bench_tenants: %s\n", err->message);
-    exit(1);
-}
 
 static void *memory(void *p)
 {

@@ -15,6 +15,7 @@
 #include "index/vector/near.h"
 #include "io/clock.h"
 #include "io/random.h"
+#include "tests/bench/support_bench.h"
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,36 +40,16 @@ struct bench {
     float *measured; /* of the base's rows, what distances are computed from: unit vectors under cosine */
 };
 
-static void fail(const char *text)
-{
-    fprintf(stderr, "bench_vectors: %s\n", text);
-    exit(1);
-}
-
-static void check(int rc, const struct quire_error *err)
-{
-    if (rc < 0)
-        fail(err->message);
-}
-
-static void *room(size_t bytes)
-{
-    void *memory = calloc(1, bytes ? bytes : 1);
-    if (!memory)
-        fail("no memory");
-    return memory;
-}
-
 static struct rows load(const char *path, uint32_t most)
 {
     uint32_t head[2];
     FILE *file = fopen(path, "rb");
     if (!file || fread(head, sizeof head, 1, file) != 1)
-        fail(path);
+        fail("%s", path);
     struct rows out = {.n = head[0] < most ? head[0] : most, .dim = head[1]};
     out.at = room(sizeof(float) * out.n * out.dim);
     if (fread(out.at, sizeof(float) * out.dim, out.n, file) != out.n)
-        fail(path);
+        fail("%s", path);
     fclose(file);
     return out;
 }

@@ -8,7 +8,7 @@
 #include "datasets/vecfile.h"
 #include "index/offload/offload_probe.h"
 #include "io/random.h"
-#include "tests/opencl/fake_opencl.h"
+#include "tests/opencl/skip_without_device.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,20 +81,11 @@ static bool compute(struct offload_status *status)
     return on_device;
 }
 
-static void skip_without_device(void)
-{
-    if (!fake || !fake->has_device) {
-        print_message("skipped: there is no OpenCL device, or no plug-in\n");
-        skip();
-    }
-    fake_opencl_reset(fake);
-}
-
 static void test_works(void **state)
 {
     struct offload_status status;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     assert_true(compute(&status));
     assert_true(status.calls > 0 && !status.is_lost && !status.note[0]);
     assert_true(status.bytes_sent >= ROWS * DIM * 4 && status.bytes_received >= QUERIES * K * 8);
@@ -107,7 +98,7 @@ static void test_every_call(void **state)
     static const int statuses[] = {CL_MEM_FULL, CL_GONE, CL_STRANGE};
     struct offload_status status;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         for (int stays = 0; stays < 2; stays++) {
             bool through = false;
@@ -130,7 +121,7 @@ static void test_no_driver_no_device(void **state)
 {
     struct offload_status status;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     fake->only = "clGetPlatformIDs";
     fake->fail_at = 1;
     fake->stays = true;
@@ -150,7 +141,7 @@ static void test_does_not_compile(void **state)
 {
     struct offload_status status;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     fake->only = "clBuildProgram";
     fake->fail_at = 1;
     fake->status = -11;
@@ -164,7 +155,7 @@ static void test_little_memory(void **state)
 {
     struct offload_status status;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     bool in_parts = false;
     for (uint64_t kib = 4096; kib > 512; kib -= 128) {
         fake_opencl_reset(fake);
@@ -191,7 +182,7 @@ static void test_vanishes(void **state)
         .measure = OFFLOAD_L2, .n_queries = QUERIES, .k = 1, .queries = queries.data, .out = found};
     struct offload_block *block;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     struct offload *offload = offload_open("", note, sizeof note);
     assert_non_null(offload);
     assert_int_equal(offload_load(offload, &rows, &block, &error), 0);
@@ -215,7 +206,7 @@ static void test_vanishes(void **state)
 static void test_choice(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     assert_null(offload_open("off", note, sizeof note));
     assert_string_equal(note, "");
     assert_null(offload_open(NULL, note, sizeof note));
@@ -232,7 +223,7 @@ static void test_auto(void **state)
     struct offload_device device;
     uint32_t n = 0;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     assert_int_equal(offload_list(&device, 1, &n, &err), 0);
     assert_int_equal(n, 1);
     if (device.is_processor) {
@@ -254,7 +245,7 @@ static void test_probe(void **state)
     (void)state;
     assert_true(fabs(offload_device_seconds(&known, &work) - (2 * 0.5 + 3 + 2 + 0.5)) < 1e-9);
     assert_true(fabs(offload_processor_seconds(&known, &work, 2) - 2) < 1e-9);
-    skip_without_device();
+    skip_without_device(fake);
     struct offload *offload = offload_open("", note, sizeof note);
     assert_non_null(offload);
     assert_int_equal(offload_measure(offload, &rates, &err), 0);

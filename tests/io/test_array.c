@@ -113,6 +113,28 @@ static void test_sorts_and_finds(void **state)
     assert_false(array_has_u32(NULL, 0, 0) || array_has_u64(NULL, 0, 0));
 }
 
+/* Every place there is, for all counts, and from a place on. */
+static void test_finds_the_first(void **state)
+{
+    (void)state;
+    const struct item *none = NULL;
+    uint32_t at = 7;
+    array_find_first(at, 0, 0, none[at].number < 1);
+    assert_int_equal(at, 0);
+    for (uint32_t n = 0; n < 20; n++)
+        for (uint32_t first = 0; first <= n; first++)
+            for (uint32_t begin = 0; begin <= n; begin++) {
+                uint64_t wide = 0;
+                array_find_first(at, begin, n, at < first);
+                assert_int_equal(at, begin > first ? begin : first);
+                array_find_first(wide, begin, n, wide < first);
+                assert_int_equal(wide, at);
+            }
+    size_t widest;
+    array_find_first(widest, 0, SIZE_MAX, widest < SIZE_MAX - 3);
+    assert_true(widest == SIZE_MAX - 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +144,7 @@ int main(void)
         cmocka_unit_test(test_refuses_what_cannot_be),
         cmocka_unit_test(test_frees_all),
         cmocka_unit_test(test_sorts_and_finds),
+        cmocka_unit_test(test_finds_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -408,16 +408,21 @@ static void check_clinc(const struct clinc *c, enum stream_order order, double d
     assert_true(ratio >= least);
 }
 
-static void test_clinc(void **state)
+static void clinc_open_or_skip(struct clinc *c, unsigned guards)
 {
     char tsv[1024], vectors[1024];
-    struct clinc c;
-    (void)state;
     if (!find_data(tsv, vectors)) {
         print_message("skipped: no clinc150 in QUIRE_SHARED_DATA or ../shared/data\n");
         skip();
     }
-    clinc_open(&c, tsv, vectors, 0);
+    clinc_open(c, tsv, vectors, guards);
+}
+
+static void test_clinc(void **state)
+{
+    struct clinc c;
+    (void)state;
+    clinc_open_or_skip(&c, 0);
     check_clinc(&c, STREAM_RANDOM, 0.01, false, 1.00);
     check_clinc(&c, STREAM_RANDOM, 0.02, false, 0.95);
     check_clinc(&c, STREAM_RANDOM, 0.02, true, 0.95);
@@ -434,14 +439,9 @@ static void test_clinc(void **state)
 /* The default of a category: all guards. */
 static void test_clinc_guarded(void **state)
 {
-    char tsv[1024], vectors[1024];
     struct clinc c;
     (void)state;
-    if (!find_data(tsv, vectors)) {
-        print_message("skipped: no clinc150 in QUIRE_SHARED_DATA or ../shared/data\n");
-        skip();
-    }
-    clinc_open(&c, tsv, vectors, GUARD_ALL);
+    clinc_open_or_skip(&c, GUARD_ALL);
     for (enum stream_order order = STREAM_RANDOM; order <= STREAM_DRIFTING; order++) {
         check_clinc(&c, order, 0.01, false, 0.85);
         check_clinc(&c, order, 0.02, false, 0.82);

@@ -8,7 +8,7 @@
 #include "index/build/build.h"
 #include "index/offload/offload.h"
 #include "tests/index/support_index.h"
-#include "tests/opencl/fake_opencl.h"
+#include "tests/opencl/skip_without_device.h"
 #include "tests/sanitized.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,15 +34,6 @@ static int setup(void **state)
     (void)state;
     fake = fake_opencl_install();
     return 0;
-}
-
-static void skip_without_device(void)
-{
-    if (!fake || !fake->has_device) {
-        print_message("skipped: there is no OpenCL device, or no plug-in\n");
-        skip();
-    }
-    fake_opencl_reset(fake);
 }
 
 static const char *const names[] = {"blocks", "codes", "keys", "postings", "meta"};
@@ -181,7 +172,7 @@ static void check_kind(enum quire_index_kind kind, enum quire_type type, uint32_
 static void test_page_graph(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     check_kind(QUIRE_INDEX_PAGEGRAPH, QUIRE_TYPE_F32, 4500,
                SANITIZED_SIZE(250, 60)); /* two batches of the calibration's truth */
 }
@@ -189,7 +180,7 @@ static void test_page_graph(void **state)
 static void test_lists(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     check_kind(QUIRE_INDEX_SPANN, QUIRE_TYPE_U8, SANITIZED_SIZE(6000, 4000), 24);
 }
 

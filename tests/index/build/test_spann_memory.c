@@ -27,37 +27,21 @@ static _Thread_local bool fail_for_good; /* all after it fail, too */
 static _Thread_local unsigned long allocations;
 
 #if !SANITIZED
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t n, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-extern void *__libc_memalign(size_t alignment, size_t bytes);
-
-static bool fails(void)
+static bool may_allocate(void)
 {
     allocations++;
     if (fail_in == 1 && fail_for_good)
-        return true;
-    return fail_in > 0 && --fail_in == 0;
+        return false;
+    return fail_in == 0 || --fail_in > 0;
 }
 
-void *malloc(size_t bytes)
-{
-    return fails() ? NULL : __libc_malloc(bytes);
-}
+#include "tests/allocator.h"
 
-void *calloc(size_t n, size_t bytes)
-{
-    return fails() ? NULL : __libc_calloc(n, bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    return fails() ? NULL : __libc_realloc(old, bytes);
-}
+extern void *__libc_memalign(size_t alignment, size_t bytes);
 
 int posix_memalign(void **out, size_t alignment, size_t bytes)
 {
-    void *memory = fails() ? NULL : __libc_memalign(alignment, bytes);
+    void *memory = may_allocate() ? __libc_memalign(alignment, bytes) : NULL;
     if (memory)
         *out = memory;
     return memory ? 0 : ENOMEM;

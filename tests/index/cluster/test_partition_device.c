@@ -9,7 +9,7 @@
 #include "tests/index/support_index.h"
 #include "tests/index/support_rows.h"
 #include "tests/opencl/fail_memory.h"
-#include "tests/opencl/fake_opencl.h"
+#include "tests/opencl/skip_without_device.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -27,15 +27,6 @@ static int set_up(void **state)
     (void)state;
     fake = fake_opencl_install();
     return 0;
-}
-
-static void skip_without_device(void)
-{
-    if (!fake || !fake->has_device) {
-        print_message("skipped: there is no OpenCL device, or no plug-in\n");
-        skip();
-    }
-    fake_opencl_reset(fake);
 }
 
 /* The order by the processor, or where there is a device with it. */
@@ -75,7 +66,7 @@ static void test_same_order(void **state)
     struct support_data data;
     char note[512];
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     struct offload *offload = offload_open("", note, sizeof note);
     support_clusters(4097, 96, QUIRE_TYPE_F32, 1, &data);
     for (size_t i = 0; i < SUPPORT_COUNT(counts); i++) {
@@ -111,7 +102,7 @@ static void test_failures(void **state)
 {
     struct support_data data;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     support_clusters(60, 64, QUIRE_TYPE_F32, 4, &data);
     struct rows rows = support_rows(data.floats, 60, 64);
     uint32_t *expected = malloc(sizeof *expected * 60), *found = malloc(sizeof *found * 60);

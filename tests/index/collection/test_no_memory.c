@@ -25,34 +25,18 @@
 static _Thread_local unsigned fail_in; /* calls; 0: none fails */
 
 #if !SANITIZED
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t n, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
+static bool may_allocate(void)
+{
+    return fail_in == 0 || --fail_in > 0;
+}
+
+#include "tests/allocator.h"
+
 extern void *__libc_memalign(size_t alignment, size_t bytes);
-
-static bool fails(void)
-{
-    return fail_in > 0 && --fail_in == 0;
-}
-
-void *malloc(size_t bytes)
-{
-    return fails() ? NULL : __libc_malloc(bytes);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    return fails() ? NULL : __libc_calloc(n, bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    return fails() ? NULL : __libc_realloc(old, bytes);
-}
 
 int posix_memalign(void **out, size_t alignment, size_t bytes)
 {
-    *out = fails() ? NULL : __libc_memalign(alignment, bytes);
+    *out = may_allocate() ? __libc_memalign(alignment, bytes) : NULL;
     return *out ? 0 : ENOMEM;
 }
 #endif

@@ -29,29 +29,12 @@ static const uint8_t segment_id[16] = "columns of tests";
 static unsigned fail_in; /* calls; 0: none fails */
 
 #if !SANITIZED
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t n, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-
-static bool fails(void)
+static bool may_allocate(void)
 {
-    return fail_in > 0 && --fail_in == 0;
+    return fail_in == 0 || --fail_in > 0;
 }
 
-void *malloc(size_t bytes)
-{
-    return fails() ? NULL : __libc_malloc(bytes);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    return fails() ? NULL : __libc_calloc(n, bytes);
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    return fails() ? NULL : __libc_realloc(old, bytes);
-}
+#include "tests/allocator.h"
 #endif
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

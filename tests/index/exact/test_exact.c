@@ -11,7 +11,7 @@
 #include "tests/index/support_parts.h"
 #include "tests/index/support_spann.h"
 #include "tests/opencl/fail_memory.h"
-#include "tests/opencl/fake_opencl.h"
+#include "tests/opencl/skip_without_device.h"
 #include "tests/sanitized.h"
 #include <math.h>
 #include <setjmp.h>
@@ -74,15 +74,6 @@ static int tear_down(void **state)
     spann_lane_close(&lane);
     support_folder_remove(folder);
     return 0;
-}
-
-static void skip_without_device(void)
-{
-    if (!fake || !fake->has_device) {
-        print_message("skipped: there is no OpenCL device, or no plug-in\n");
-        skip();
-    }
-    fake_opencl_reset(fake);
 }
 
 /* ---- subjects ---------------------------------------------------------------------------------------------------- */
@@ -266,19 +257,26 @@ static struct offload *open_device(void)
     return offload;
 }
 
+static uint8_t *some_dead(uint64_t seed, uint64_t *n_dead)
+{
+    uint8_t *dead = support_dead(ROWS, 5, seed);
+    *n_dead = 0;
+    for (uint32_t row = 0; row < ROWS; row++)
+        *n_dead += bitmap_has(dead, row);
+    return dead;
+}
+
 static void test_same_answers(void **state)
 {
     static const uint32_t ks[] = {1, 10, K_MOST};
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     struct offload *offload = open_device();
     for (size_t i = 0; i < SUPPORT_COUNT(subjects); i++) {
         struct world w;
         struct exact_rows *rows;
-        uint8_t *dead = support_dead(ROWS, 5, i);
-        uint64_t n_dead = 0;
-        for (uint32_t row = 0; row < ROWS; row++)
-            n_dead += bitmap_has(dead, row);
+        uint64_t n_dead;
+        uint8_t *dead = some_dead(i, &n_dead);
         make_world(&w, &subjects[i]);
         assert_int_equal(exact_open(offload, w.segment, 0, &rows, &err), 0);
         for (size_t j = 0; j < SUPPORT_COUNT(ks); j++) {
@@ -303,17 +301,15 @@ static void test_codes(void **state)
 {
     static const uint32_t ks[] = {1, 10, K_MOST};
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     struct offload *offload = open_device();
     for (size_t i = 0; i < SUPPORT_COUNT(subjects); i++) {
         struct world w;
-        uint64_t n_dead = 0;
+        uint64_t n_dead;
         unsigned before = 6 * QUERIES + 1;
         if (subjects[i].metric == QUIRE_METRIC_IP && subjects[i].slot != QUIRE_SLOT_Q8)
             continue; /* no distances */
-        uint8_t *dead = support_dead(ROWS, 5, i);
-        for (uint32_t row = 0; row < ROWS; row++)
-            n_dead += bitmap_has(dead, row);
+        uint8_t *dead = some_dead(i, &n_dead);
         make_world(&w, &subjects[i]);
         assert_int_equal(exact_bits_for(w.segment, UINT64_MAX), 0);
         for (unsigned bits = 8; bits >= 1; bits /= 2) {
@@ -350,7 +346,7 @@ static void test_all_rows(void **state)
     struct exact_rows *rows;
     uint64_t n_named = 0;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     struct offload *offload = open_device();
     make_world(&w, &subjects[0]);
     uint8_t *dead = support_dead(ROWS, 2, 3);
@@ -373,7 +369,7 @@ static void test_little_memory(void **state)
     uint64_t n_named = 0;
     bool in_parts = false, refused = false;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     char *path = support_path(folder, subject.name);
     struct quire_build_options options = support_options(subject.metric, subject.slot);
     w = (struct world){.subject = &subject};
@@ -444,7 +440,7 @@ static int try_all(struct world *w, unsigned bits)
 static void test_device_fails(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     for (unsigned bits = 0; bits <= 4; bits += 4) {
         struct world w;
         make_world(&w, &subjects[13]);
@@ -474,7 +470,7 @@ static void test_memory_fails(void **state)
     (void)state;
     if (!FAIL_MEMORY)
         skip();
-    skip_without_device();
+    skip_without_device(fake);
     static const unsigned widths[] = {0, 0, 2};
     for (size_t i = 0; i < 3; i++) {
         make_world(&w, &subjects[i == 1 ? 13 : 0]);
@@ -500,7 +496,7 @@ static void test_not_for_a_device(void **state)
     const float *query;
     uint32_t count, found[64];
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     struct offload *offload = open_device();
     make_world(&w, &subjects[0]);
     query = w.queries;
@@ -563,7 +559,7 @@ static void test_limits_and_work(void **state)
     struct offload_work search_work, load_work;
     const float *query;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     make_world(&w, &subjects[0]);
     exact_work(w.segment, 0, 300, &search_work, &load_work);
     assert_true(search_work.products == 300ull * ROWS * 24 && search_work.kind == OFFLOAD_FLOATS);

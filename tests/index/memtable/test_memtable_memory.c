@@ -25,31 +25,15 @@ static atomic_ulong allocations;
 static atomic_long fail_after = -1; /* allocations that still succeed; negative: all */
 
 #if !SANITIZED
-extern void *__libc_malloc(size_t bytes);
-extern void *__libc_calloc(size_t n, size_t bytes);
-extern void *__libc_realloc(void *old, size_t bytes);
-extern void *__libc_memalign(size_t alignment, size_t bytes);
-
 static bool may_allocate(void)
 {
     atomic_fetch_add(&allocations, 1);
     return atomic_load(&fail_after) < 0 || atomic_fetch_sub(&fail_after, 1) > 0;
 }
 
-void *malloc(size_t bytes)
-{
-    return may_allocate() ? __libc_malloc(bytes) : NULL;
-}
+#include "tests/allocator.h"
 
-void *calloc(size_t n, size_t bytes)
-{
-    return may_allocate() ? __libc_calloc(n, bytes) : NULL;
-}
-
-void *realloc(void *old, size_t bytes)
-{
-    return may_allocate() ? __libc_realloc(old, bytes) : NULL;
-}
+extern void *__libc_memalign(size_t alignment, size_t bytes);
 
 void *aligned_alloc(size_t alignment, size_t bytes)
 {

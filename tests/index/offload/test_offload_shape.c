@@ -7,7 +7,7 @@
  */
 #include "index/offload/offload.h"
 #include "io/random.h"
-#include "tests/opencl/fake_opencl.h"
+#include "tests/opencl/skip_without_device.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,11 +40,7 @@ static int set_up(void **state)
 
 static void begin(const char *tiles)
 {
-    if (!fake || !fake->has_device) {
-        print_message("skipped: there is no OpenCL device, or no plug-in\n");
-        skip();
-    }
-    fake_opencl_reset(fake);
+    skip_without_device(fake);
     unsetenv("QUIRE_OPENCL_DOT4");
     setenv("QUIRE_OPENCL_TILES", tiles, 1);
 }

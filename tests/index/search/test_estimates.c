@@ -101,32 +101,43 @@ static struct quire_index *make(const char *folder, const struct support_data *d
     return index;
 }
 
-/* Both kinds of index, every metric: the recall that is asked for, with a good part of the reads saved, and errors of
- * the size that is said. */
-static void test_fewer_reads(void **state)
+/* Checks an index of every metric and kind; every `step`th kind, another one with each metric. */
+static void check_each(size_t step, void (*check)(struct quire_index *index, const struct support_data *data,
+                                                  enum quire_metric metric, enum quire_index_kind kind))
 {
     static const enum quire_metric metrics[] = {QUIRE_METRIC_L2, QUIRE_METRIC_COSINE, QUIRE_METRIC_IP};
     static const enum quire_index_kind kinds[] = {QUIRE_INDEX_PAGEGRAPH, QUIRE_INDEX_SPANN};
     struct support_data data;
-    (void)state;
     support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 3, &data);
     for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++)
-        for (size_t i = m % SANITIZED_SIZE(1, 2); i < SUPPORT_COUNT(kinds); i += SANITIZED_SIZE(1, 2)) {
+        for (size_t i = m % step; i < SUPPORT_COUNT(kinds); i += step) {
             char *folder = support_folder_make();
             struct quire_index *index = make(folder, &data, metrics[m], kinds[i], NULL, NULL);
-            struct asked exact = ask(index, &data, metrics[m], support_search(K, 0.95f, 0));
-            struct asked few = ask(index, &data, metrics[m], estimates(K, 0.95f, 0));
-            print_message("metric %d kind %d: recall %.3f at %.2f reads, estimates %.3f at %.2f, %.1f of them, errors "
-                          "%.2f\n",
-                          metrics[m], kinds[i], exact.recall, exact.reads, few.recall, few.reads, few.estimated,
-                          few.deviations);
-            assert_true(exact.estimated == 0 && few.estimated > 0.5);
-            assert_true(few.recall >= 0.94 && few.reads <= 0.8 * exact.reads);
-            assert_true(few.deviations > 0.3 && few.deviations < 3);
+            check(index, &data, metrics[m], kinds[i]);
             quire_close(index);
             support_folder_remove(folder);
         }
     support_data_free(&data);
+}
+
+static void check_reads(struct quire_index *index, const struct support_data *data, enum quire_metric metric,
+                        enum quire_index_kind kind)
+{
+    struct asked exact = ask(index, data, metric, support_search(K, 0.95f, 0));
+    struct asked few = ask(index, data, metric, estimates(K, 0.95f, 0));
+    print_message("metric %d kind %d: recall %.3f at %.2f reads, estimates %.3f at %.2f, %.1f of them, errors %.2f\n",
+                  metric, kind, exact.recall, exact.reads, few.recall, few.reads, few.estimated, few.deviations);
+    assert_true(exact.estimated == 0 && few.estimated > 0.5);
+    assert_true(few.recall >= 0.94 && few.reads <= 0.8 * exact.reads);
+    assert_true(few.deviations > 0.3 && few.deviations < 3);
+}
+
+/* Both kinds of index, every metric: the recall that is asked for, with a good part of the reads saved, and errors of
+ * the size that is said. */
+static void test_fewer_reads(void **state)
+{
+    (void)state;
+    check_each(SANITIZED_SIZE(1, 2), check_reads);
 }
 
 struct limited {
@@ -168,28 +179,21 @@ static struct limited ask_limited(struct quire_index *index, const struct suppor
     return sum;
 }
 
+static void check_limits(struct quire_index *index, const struct support_data *data, enum quire_metric metric,
+                         enum quire_index_kind kind)
+{
+    struct limited asked = ask_limited(index, data);
+    print_message("metric %d kind %d: %u of %u found, %u reads instead of %u, %u where nothing is near\n", metric, kind,
+                  asked.found, asked.there, asked.reads, asked.reads_all, asked.reads_none);
+    assert_true(asked.found >= asked.there * 0.95);
+    assert_true(asked.reads <= asked.reads_all * 1.05 && asked.reads_none < asked.reads_all * 0.1);
+}
+
 /* What is within a limit is found as without it, with fewer reads; where nothing is near, next to nothing is read. */
 static void test_limits(void **state)
 {
-    static const enum quire_metric metrics[] = {QUIRE_METRIC_L2, QUIRE_METRIC_COSINE, QUIRE_METRIC_IP};
-    static const enum quire_index_kind kinds[] = {QUIRE_INDEX_PAGEGRAPH, QUIRE_INDEX_SPANN};
-    struct support_data data;
     (void)state;
-    support_clusters(ROWS, DIM, QUIRE_TYPE_F32, 3, &data);
-    for (size_t m = 0; m < SUPPORT_COUNT(metrics); m++)
-        for (size_t i = 0; i < SUPPORT_COUNT(kinds); i++) {
-            char *folder = support_folder_make();
-            struct quire_index *index = make(folder, &data, metrics[m], kinds[i], NULL, NULL);
-            struct limited asked = ask_limited(index, &data);
-            print_message("metric %d kind %d: %u of %u found, %u reads instead of %u, %u where nothing is near\n",
-                          metrics[m], kinds[i], asked.found, asked.there, asked.reads, asked.reads_all,
-                          asked.reads_none);
-            assert_true(asked.found >= asked.there * 0.95);
-            assert_true(asked.reads <= asked.reads_all * 1.05 && asked.reads_none < asked.reads_all * 0.1);
-            quire_close(index);
-            support_folder_remove(folder);
-        }
-    support_data_free(&data);
+    check_each(1, check_limits);
 }
 
 /* All rows, more than there are, and one; a limit on reads. */

@@ -8,7 +8,7 @@
  */
 #include "index/offload/offload.h"
 #include "tests/opencl/fail_memory.h"
-#include "tests/opencl/fake_opencl.h"
+#include "tests/opencl/skip_without_device.h"
 #include "tests/server/support_server.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,15 +58,6 @@ static int tear_down(void **state)
     free(log_path);
     support_folder_remove(folder);
     return 0;
-}
-
-static void skip_without_device(void)
-{
-    if (!fake || !fake->has_device) {
-        print_message("skipped: there is no OpenCL device, or no plug-in\n");
-        skip();
-    }
-    fake_opencl_reset(fake);
 }
 
 /* ---- what INFO says ---------------------------------------------------------------------------------------------- */
@@ -300,7 +291,7 @@ static void test_no_such_device(void **state)
 static void test_same_answers(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     start(device.name);
     assert_int_equal(log_lines("whatever it takes"), 1);
     compare_all(6);
@@ -337,7 +328,7 @@ static void test_same_answers(void **state)
 static void test_wide(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     start(device.name);
     for (size_t s = 0; s < 4; s++) {
         char *exact = many(sets[s], WIDE, 0, "COUNT 10 WITHSCORES TRUTH"),
@@ -376,7 +367,7 @@ static void test_writes(void **state)
 {
     char words[64];
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     start(device.name);
     compare_all(1);
     for (uint32_t i = 0; i < ADDED + MORE; i += 9) {
@@ -407,7 +398,7 @@ static void test_writes(void **state)
 static void test_vanishes(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     start(device.name);
     compare_all(1);
     fake->status = CL_GONE;
@@ -427,7 +418,7 @@ static void test_vanishes(void **state)
 static void test_little_memory(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     fake->memory_bytes = 4000;
     start(device.name);
     compare_all(1);
@@ -456,7 +447,7 @@ static void test_every_call(void **state)
 {
     bool through = false;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     start(device.name);
     for (unsigned at = 1; !through; at++) {
         char words[64];
@@ -481,7 +472,7 @@ static void test_memory_fails(void **state)
 {
     bool through = false;
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     if (!FAIL_MEMORY)
         skip();
     fail_memory_watches = true;
@@ -514,7 +505,7 @@ static void test_many_clients(void **state)
     struct connection clients[CLIENTS];
     char words[64];
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     start(device.name);
     for (unsigned i = 0; i < CLIENTS; i++) {
         connect_to(&clients[i], helped.server->port);
@@ -543,7 +534,7 @@ static void test_many_clients(void **state)
 static void test_stops(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     for (unsigned i = 0; i < 4; i++) {
         start(device.name);
         char *wide = many("live", 400, 0, "COUNT 20 TRUTH WITHSCORES");
@@ -559,7 +550,7 @@ static void test_stops(void **state)
 static void test_auto(void **state)
 {
     (void)state;
-    skip_without_device();
+    skip_without_device(fake);
     unlink(log_path);
     start_side(&helped, "auto");
     if (device.is_processor) {

@@ -2,6 +2,7 @@
  * test_slices.c - requests that take long leave their lane between slices: they are answered as if at once, others go
  * on meanwhile, and replies keep their order.
  */
+#include "io/clock.h"
 #include "tests/sanitized.h"
 #include "tests/server/support_server.h"
 #include <setjmp.h>
@@ -134,6 +135,30 @@ static void test_hash_that_changes(void **state)
     }
     disconnect(&reader);
     expect_integer(&c, "HSET h f0 0 f39999 39999", 0);
+}
+
+static uint64_t time_of(const char *request, unsigned times)
+{
+    uint64_t began_us = clock_us();
+    for (unsigned i = 0; i < times; i++) {
+        struct reply r = ask(&c, request);
+        assert_int_equal(r.type, '$');
+        reply_free(&r);
+    }
+    return clock_us() - began_us;
+}
+
+/* Where nothing else goes on, the reply leaves with the last slice and not with the lane's next tick, a tenth of a
+ * second later. Beside it the same without slices, for how fast the machine is. */
+static void test_replies_leave_at_once(void **state)
+{
+    enum { TIMES = 30, TICK_US = 100000 };
+    (void)state;
+    expect_integer(&c, "SETRANGE plain 1000000 x", 1000001);
+    uint64_t plain_us = time_of("GET plain", TIMES), sliced_us = time_of("GET big", TIMES);
+    if (sliced_us > TIMES * TICK_US / 2 + 10 * plain_us)
+        fail_msg("%u replies in slices took %llu us, %u without %llu us", TIMES, (unsigned long long)sliced_us, TIMES,
+                 (unsigned long long)plain_us);
 }
 
 static void test_hash_that_goes(void **state)
@@ -343,11 +368,17 @@ static void test_others_go_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_hash),     cmocka_unit_test(test_hash_that_changes),
-        cmocka_unit_test(test_hash_that_goes), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_scans_end),      cmocka_unit_test(test_patterns_are_bounded),
-        cmocka_unit_test(test_large_values),   cmocka_unit_test(test_in_a_transaction),
-        cmocka_unit_test(test_others_go_on),   cmocka_unit_test(test_long_fields),
+        cmocka_unit_test(test_replies_leave_at_once),
+        cmocka_unit_test(test_large_hash),
+        cmocka_unit_test(test_hash_that_changes),
+        cmocka_unit_test(test_hash_that_goes),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_scans_end),
+        cmocka_unit_test(test_patterns_are_bounded),
+        cmocka_unit_test(test_large_values),
+        cmocka_unit_test(test_in_a_transaction),
+        cmocka_unit_test(test_others_go_on),
+        cmocka_unit_test(test_long_fields),
     };
     return cmocka_run_group_tests_name("slices", tests, set_up, tear_down);
 }
