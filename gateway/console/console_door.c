@@ -89,8 +89,8 @@ bool console_door_is_local(const struct http_request *r)
         if (http_field(r, forwarded[i]))
             return false; /* a proxy of this machine speaks for somebody else */
     }
-    return strncmp(peer, "127.", 4) == 0 || strncmp(peer, "[::1]", 5) == 0 ||
-           strncmp(peer, "[::ffff:127.", 12) == 0 || strcmp(peer, "unix") == 0;
+    return strncmp(peer, "127.", 4) == 0 || strncmp(peer, "[::1]", 5) == 0 || strncmp(peer, "[::ffff:127.", 12) == 0 ||
+           strcmp(peer, "unix") == 0;
 }
 
 /* Base64 to bytes, without NUL within; false: it is none, or too long. */

@@ -67,15 +67,16 @@ void console_answer(struct http_request *r, int status, json_t *value)
 {
     struct evbuffer *body = evbuffer_new();
     bool ok = value && body &&
-              json_dump_callback(value, add_dumped, body, JSON_COMPACT | JSON_REAL_PRECISION(12)) == 0 &&
+              json_dump_callback(value, add_dumped, body, JSON_COMPACT | JSON_REAL_PRECISION(15)) == 0 &&
               evbuffer_add(body, "\n", 1) == 0;
     json_decref(value);
     if (ok && evbuffer_get_length(body) > CONSOLE_REPLY_BYTES_MAX) {
         evbuffer_drain(body, evbuffer_get_length(body));
-        evbuffer_add_printf(body,
-                            "{\"error\":{\"code\":\"too_large\",\"message\":\"the answer has more than %u bytes: ask for "
-                            "less (count, limit)\"}}\n",
-                            CONSOLE_REPLY_BYTES_MAX);
+        evbuffer_add_printf(
+            body,
+            "{\"error\":{\"code\":\"too_large\",\"message\":\"the answer has more than %u bytes: ask for "
+            "less (count, limit)\"}}\n",
+            CONSOLE_REPLY_BYTES_MAX);
         status = 502;
     }
     if (ok)
@@ -116,6 +117,7 @@ static void free_job(struct console_job *job)
     for (size_t i = 0; i < sizeof job->work / sizeof *job->work; i++)
         json_decref(job->work[i]);
     free(job->words);
+    free(job->blob);
     explicit_bzero(&job->credential, sizeof job->credential);
     free(job);
 }
@@ -154,7 +156,7 @@ static void answer(struct console_job *job)
 static void go_on(struct console_job *job)
 {
     while (job->n_asks == 0 && !job->encoding) {
-        void (*next)(struct console_job *job) = job->next;
+        void (*next)(struct console_job * job) = job->next;
         job->next = NULL;
         if (!next || job->failed) {
             answer(job);
@@ -227,7 +229,8 @@ static void fail_all(struct console_job *job, enum sc_outcome outcome, const cha
 
 static void place(struct console_ask *ask, json_t *value)
 {
-    int rc = ask->key ? json_object_set_new_nocheck(ask->into, ask->key, value) : json_array_append_new(ask->into, value);
+    int rc =
+        ask->key ? json_object_set_new_nocheck(ask->into, ask->key, value) : json_array_append_new(ask->into, value);
     if (rc != 0)
         console_job_refuse(ask->job, 503, "busy", "no memory for the answer");
 }
@@ -338,7 +341,10 @@ bool console_job_number(struct console_job *job, const char *name, int64_t absen
 
 static int digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* In place; false: a broken %XX, or a NUL (no name here has one, and texts end with it). */
@@ -396,11 +402,11 @@ static bool read_members(struct console_job *job)
     const char *name;
     json_t *value;
     size_t room = 1, used = 0;
-    json_object_foreach (job->body, name, value)
-        room += json_is_string(value) ? 0 : 40;
+    json_object_foreach(job->body, name, value) room += json_is_string(value) ? 0 : 40;
     if (!(job->words = malloc(room)))
         return false;
-    json_object_foreach (job->body, name, value) {
+    json_object_foreach(job->body, name, value)
+    {
         const char *text = job->words + used;
         if (json_is_string(value)) {
             if (strlen(json_string_value(value)) != json_string_length(value))

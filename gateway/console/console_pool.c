@@ -135,8 +135,7 @@ static struct console_user *add(struct console_pool *pool, const struct console_
     return user;
 }
 
-struct console_user *console_pool_get(struct console_pool *pool, const struct console_credential *credential,
-                                      bool slow)
+struct console_user *console_pool_get(struct console_pool *pool, const struct console_credential *credential, bool slow)
 {
     struct console_user *user = pool->first;
     while (user && !(user->slow == slow && is_same(&user->credential, credential) && !was_refused(user)))

@@ -116,6 +116,8 @@ struct console_job {
     uint64_t began_us;
     json_t *work[3];     /* what a view keeps between its steps; owned */
     uint64_t numbers[3]; /* likewise */
+    char *blob;          /* a vector, or a sample of them; owned */
+    size_t blob_bytes;
 };
 
 void console_job_begin(struct console *console, struct http_request *r, const struct console_view *view,
@@ -127,7 +129,10 @@ const char *console_job_text(const struct console_job *job, const char *name, co
 bool console_job_number(struct console_job *job, const char *name, int64_t absent, int64_t min, int64_t max,
                         int64_t *out);
 
-enum { CONSOLE_MUST = 256, CONSOLE_QUIET = 512 }; /* beside those of console_json: the part must be there; an error is null */
+enum {
+    CONSOLE_MUST = 256,
+    CONSOLE_QUIET = 512
+}; /* beside those of console_json: the part must be there; an error is null */
 /* Asks the server; the reply becomes `key` of `into` (NULL: the answer), or an element where key is NULL. Words end
  * with NULL. */
 void console_job_ask(struct console_job *job, json_t *into, const char *key, unsigned how, ...)
@@ -152,8 +157,8 @@ void console_map_begin(struct console_job *job);
 void console_play_cache_begin(struct console_job *job);
 void console_play_set_begin(struct console_job *job);
 void console_server_begin(struct console_job *job);
-/* The default of a setting of quire-server as CONFIG GET shows it; NULL: not known. *secret: not to be shown. */
-const char *console_default_of(const char *name, bool *secret);
+/* The default of a setting of quire-server as CONFIG GET shows it; false: not known. *secret: not to be shown. */
+bool console_default_of(const char *name, char *out, size_t room, bool *secret);
 
 /* ---- console_ring.c: figures; console_seen.c: requests ---- */
 int console_ring_create(struct console *console, struct console_ring **out, struct quire_error *err);

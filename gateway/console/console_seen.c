@@ -86,10 +86,10 @@ static json_t *ms_of(uint64_t us)
 
 static json_t *describe(const struct seen *s, bool texts)
 {
-    json_t *out = json_pack(
-        "{s:I, s:I, s:i, s:I, s:I, s:b, s:b, s:b}", "number", (json_int_t)s->number, "time_ms", (json_int_t)s->time_ms,
-        "status", s->status, "bytes", (json_int_t)s->bytes, "tokens_saved", (json_int_t)s->tokens_saved, "joined",
-        (int)s->joined, "client_gone", (int)s->client_gone, "upstream_failed", (int)s->upstream_failed);
+    json_t *out = json_pack("{s:I, s:I, s:i, s:I, s:I, s:b, s:b, s:b}", "number", (json_int_t)s->number, "time_ms",
+                            (json_int_t)s->time_ms, "status", s->status, "bytes", (json_int_t)s->bytes, "tokens_saved",
+                            (json_int_t)s->tokens_saved, "joined", (int)s->joined, "client_gone", (int)s->client_gone,
+                            "upstream_failed", (int)s->upstream_failed);
     const struct {
         const char *name;
         json_t *value;

@@ -53,8 +53,8 @@ struct link {
     enum link_state state;
     struct bufferevent *bev; /* CONNECTING, UP */
     redisReader *reader;
-    struct sc_scan scan;   /* in place of the reader, where replies are raw */
-    struct evbuffer *held; /* commands that wait until the server has taken the user; NULL: none */
+    struct sc_scan scan;          /* in place of the reader, where replies are raw */
+    struct evbuffer *held;        /* commands that wait until the server has taken the user; NULL: none */
     struct sc_call *first, *last; /* in the order in which they were sent */
     unsigned waiting;
     struct event timer; /* the pause, the poll of the resolver, the connection's deadline */
@@ -528,8 +528,8 @@ static bool introduce(struct link *link)
     struct sc_call *held = link->first; /* those that wait for a connection come behind it */
     struct sc_call *last = link->last;
     link->first = link->last = NULL;
-    bool sent = call && send_on(link, bufferevent_get_output(link->bev), call, n, words, bytes,
-                                client->options.connect_ms);
+    bool sent =
+        call && send_on(link, bufferevent_get_output(link->bev), call, n, words, bytes, client->options.connect_ms);
     *(link->first ? &link->first->next : &link->first) = held;
     link->last = held ? last : link->first;
     if (call && !sent)
