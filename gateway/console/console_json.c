@@ -57,7 +57,7 @@ static size_t clean(const char *bytes, size_t n, char *out)
 
 json_t *console_json_text(const char *bytes, size_t n)
 {
-    char small[768], *room = n * 3 <= sizeof small ? small : malloc(n * 3);
+    char small[768] = "", *room = n * 3 <= sizeof small ? small : calloc(n, 3);
     json_t *text = room ? json_stringn_nocheck(room, clean(bytes, n, room)) : NULL;
     if (room != small)
         free(room);
@@ -237,6 +237,22 @@ json_t *console_json(const char *bytes, size_t n, unsigned how, bool *truncated)
 
 /* ---- texts with fields ---- */
 
+/* Whether the value of a field is a text, also where it looks like a number: names that people give. */
+static bool is_name(const char *key, size_t n)
+{
+    static const char *const names[] = {"name", "user", "lib-name", "lib-ver", "run_id", "cmd"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) == n && memcmp(names[i], key, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static json_t *named_value(const char *key, size_t key_bytes, const char *bytes, size_t n)
+{
+    return is_name(key, key_bytes) ? console_json_text(bytes, n) : number_or_text(bytes, n);
+}
+
 /* "a=1,b=2" or "a=1 b=2" as an object. */
 static json_t *read_fields(const char *bytes, size_t n, char between)
 {
@@ -245,8 +261,8 @@ static json_t *read_fields(const char *bytes, size_t n, char between)
         const char *stop = memchr(at, between, (size_t)(end - at));
         stop = stop ? stop : end;
         const char *equals = memchr(at, '=', (size_t)(stop - at));
-        if (equals &&
-            !set(object, at, (size_t)(equals - at), number_or_text(equals + 1, (size_t)(stop - equals) - 1))) {
+        if (equals && !set(object, at, (size_t)(equals - at),
+                           named_value(at, (size_t)(equals - at), equals + 1, (size_t)(stop - equals) - 1))) {
             json_decref(object);
             return NULL;
         }
@@ -255,12 +271,12 @@ static json_t *read_fields(const char *bytes, size_t n, char between)
     return object;
 }
 
-static json_t *field_value(const char *bytes, size_t n)
+static json_t *field_value(const char *key, size_t key_bytes, const char *bytes, size_t n)
 {
     const char *equals = memchr(bytes, '=', n), *comma = memchr(bytes, ',', n);
     if (equals && comma && equals < comma)
         return read_fields(bytes, n, ',');
-    return number_or_text(bytes, n);
+    return named_value(key, key_bytes, bytes, n);
 }
 
 /* "# Cache" begins the section cache. */
@@ -281,7 +297,8 @@ static bool read_info_line(json_t *all, json_t **section, const char *line, size
     const char *colon = memchr(line, ':', n);
     if (!colon || !*section)
         return true;
-    return set(*section, line, (size_t)(colon - line), field_value(colon + 1, n - (size_t)(colon - line) - 1));
+    return set(*section, line, (size_t)(colon - line),
+               field_value(line, (size_t)(colon - line), colon + 1, n - (size_t)(colon - line) - 1));
 }
 
 static json_t *read_info(const char *bytes, size_t n, bool section_only)
