@@ -1,9 +1,9 @@
 /*
  * console_pool.c - a connection for each user who looks, as that user of the server's ACL.
  *
- * A few at a time; one that nobody uses for a minute is closed, one that the server has refused at once. So a password
- * that was changed in the server counts from the next connection on, and a user who was removed loses this one by the
- * server's doing.
+ * A few at a time; one that nobody uses for a minute is closed, one that the server has refused at once. None is used
+ * for longer than AGE_MS: so a password that was changed in the server is asked for soon, also where a page polls on. A
+ * user who was removed loses the connection at once, by the server's doing.
  */
 #include "gateway/console/console_priv.h"
 #include "io/clock.h"
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define SWEEP_MS 1000
+#define AGE_MS   300000u
 
 struct console_user {
     struct console_pool *pool;
@@ -23,7 +24,7 @@ struct console_user {
     struct console_credential credential;
     bool slow;
     unsigned uses;
-    uint64_t used_us;
+    uint64_t used_us, made_us;
 };
 
 struct console_pool {
@@ -40,11 +41,12 @@ static void free_user(struct console_user *user)
     free(user);
 }
 
-static bool was_refused(const struct console_user *user)
+/* Not to be used again. */
+static bool is_over(const struct console_user *user)
 {
     struct sc_client_state state;
     sc_client_state(user->client, &state);
-    return state.refused;
+    return state.refused || clock_us() - user->made_us > AGE_MS * 1000ull;
 }
 
 /* Not from a callback of a client, which must not end its own client. */
@@ -56,7 +58,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *context)
     (void)what;
     for (struct console_user **at = &pool->first; *at;) {
         struct console_user *user = *at;
-        if (user->uses == 0 && (now - user->used_us > CONSOLE_IDLE_MS * 1000ull || was_refused(user))) {
+        if (user->uses == 0 && (now - user->used_us > CONSOLE_IDLE_MS * 1000ull || is_over(user))) {
             *at = user->next;
             pool->n--;
             free_user(user);
@@ -114,15 +116,35 @@ static bool is_same(const struct console_credential *a, const struct console_cre
            CRYPTO_memcmp(a->password, b->password, sizeof a->password) == 0;
 }
 
+/* Makes room where all places are taken: by the connection that nobody has used for longest. Not from a callback. */
+static void make_room(struct console_pool *pool)
+{
+    struct console_user **oldest = NULL, *gone;
+    if (pool->n < CONSOLE_USERS_MAX)
+        return;
+    for (struct console_user **at = &pool->first; *at; at = &(*at)->next) {
+        if ((*at)->uses == 0 && (!oldest || (*at)->used_us < (*oldest)->used_us))
+            oldest = at;
+    }
+    if (!oldest)
+        return;
+    gone = *oldest;
+    *oldest = gone->next;
+    pool->n--;
+    free_user(gone);
+}
+
 static struct console_user *add(struct console_pool *pool, const struct console_credential *credential, bool slow)
 {
     struct sc_options options = console_pool_options(pool->console);
+    make_room(pool);
     struct console_user *user = pool->n < CONSOLE_USERS_MAX ? calloc(1, sizeof *user) : NULL;
     if (!user)
         return NULL;
     user->pool = pool;
     user->credential = *credential;
     user->slow = slow;
+    user->made_us = clock_us();
     options.user = credential->given ? credential->user : NULL;
     options.password = credential->given ? credential->password : NULL;
     if (sc_client_create(pool->console->base, &options, &user->client, NULL) < 0) {
@@ -138,7 +160,7 @@ static struct console_user *add(struct console_pool *pool, const struct console_
 struct console_user *console_pool_get(struct console_pool *pool, const struct console_credential *credential, bool slow)
 {
     struct console_user *user = pool->first;
-    while (user && !(user->slow == slow && is_same(&user->credential, credential) && !was_refused(user)))
+    while (user && !(user->slow == slow && is_same(&user->credential, credential) && !is_over(user)))
         user = user->next;
     if (!user)
         user = add(pool, credential, slow);
