@@ -12,10 +12,10 @@
  * Timeouts and breaks in a row, without a reply between them, open the breaker, so that a request waits for a server
  * that does not answer a few times and not each time. After breaker_ms one call is let through.
  *
- * hiredis reads the replies (its reader alone: hiredis 0.14, which Debian 12 has, knows no TLS); commands are written
- * straight into the connection's buffer, so a large answer is copied once. They wait until the server has taken the
- * user: sent behind an AUTH that fails, they would be carried out for its default user. Names are resolved by glibc's thread
- * (getaddrinfo_a), never in the loop.
+ * hiredis reads the replies (its reader alone: hiredis 0.14, which Debian 12 has, knows no TLS), but raw ones; commands
+ * are written straight into the connection's buffer, so a large answer is copied once. They wait until the server has
+ * taken the user: sent behind an AUTH that fails, they would be carried out for its default user. Names are resolved by
+ * glibc's thread (getaddrinfo_a), never in the loop.
  */
 #include "gateway/store/sc_client.h"
 #include "gateway/store/sc_scan.h"

@@ -138,7 +138,10 @@ static void on_done(void *context, enum sc_outcome outcome, struct redisReply *r
     struct result *result = context;
     result->done++;
     result->outcome = outcome;
-    snprintf(result->text, sizeof result->text, "%s", reply ? reply->str : why);
+    if (reply) /* a raw one does not end with NUL */
+        snprintf(result->text, sizeof result->text, "%.*s", (int)reply->len, reply->str);
+    else
+        snprintf(result->text, sizeof result->text, "%s", why);
 }
 
 static struct sc_client *client_of(struct fake *fake, const char *password)
