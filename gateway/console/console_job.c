@@ -112,6 +112,7 @@ static void free_job(struct console_job *job)
         encode_cancel(job->encoding);
     console_pool_put(job->user);
     job->console->n_jobs--;
+    job->console->n_maps -= job->is_map;
     json_decref(job->root);
     json_decref(job->body);
     for (size_t i = 0; i < sizeof job->work / sizeof *job->work; i++)

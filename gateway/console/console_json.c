@@ -112,11 +112,11 @@ static json_t *read_double(const char *text)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *read_array(struct reader *in, uint64_t n, unsigned depth)
+static json_t *read_array(struct reader *in, uint64_t n, unsigned how, unsigned depth)
 {
     json_t *array = json_array();
     for (uint64_t i = 0; i < n; i++) {
-        json_t *value = read_value(in, 0, depth);
+        json_t *value = read_value(in, how & CONSOLE_BYTES, depth);
         if (!array || i >= CONSOLE_ITEMS_MAX) {
             *in->truncated |= array != NULL;
             json_decref(value);
@@ -164,6 +164,32 @@ static json_t *read_map(struct reader *in, uint64_t n, bool pairs, unsigned dept
     return map;
 }
 
+static json_t *text_of_bytes(const unsigned char *bytes, size_t n)
+{
+    char *room = calloc(n + 1, 2);
+    size_t used = 0;
+    for (size_t i = 0; room && i < n; i++) {
+        if (bytes[i] >= 0x80)
+            room[used++] = (char)(0xc0 | bytes[i] >> 6);
+        room[used++] = (char)(bytes[i] >= 0x80 ? 0x80 | (bytes[i] & 0x3f) : bytes[i]);
+    }
+    json_t *text = room ? json_stringn_nocheck(room, used) : NULL;
+    free(room);
+    return text;
+}
+
+size_t console_json_bytes(const json_t *text, unsigned char *out, size_t room)
+{
+    const unsigned char *at = (const unsigned char *)json_string_value(text);
+    size_t n = json_string_length(text), used = 0;
+    for (size_t i = 0; i < n && used < room; i++) {
+        bool two = at[i] >= 0x80 && i + 1 < n;
+        out[used++] = (unsigned char)(two ? (at[i] & 3) << 6 | (at[i + 1] & 0x3f) : at[i]);
+        i += two;
+    }
+    return used;
+}
+
 static json_t *read_info(const char *bytes, size_t n, bool section);
 static json_t *read_clients(const char *bytes, size_t n, bool *truncated);
 
@@ -171,6 +197,8 @@ static json_t *read_bulk(struct reader *in, const char *bytes, size_t n, unsigne
 {
     if (how & CONSOLE_INFO)
         return read_info(bytes, n, how & CONSOLE_SECTION);
+    if (how & CONSOLE_BYTES)
+        return text_of_bytes((const unsigned char *)bytes, n);
     if (how & CONSOLE_CLIENTS)
         return read_clients(bytes, n, in->truncated);
     return cut_text(in, bytes, n);
@@ -196,7 +224,7 @@ static json_t *read_value(struct reader *in, unsigned how, unsigned depth)
     case '*':
     case '~':
     case '>':
-        return line.number < 0 ? json_null() : read_array(in, (uint64_t)line.number, depth + 1);
+        return line.number < 0 ? json_null() : read_array(in, (uint64_t)line.number, how, depth + 1);
     case '%':
         return line.number < 0 ? json_null() : read_map(in, (uint64_t)line.number, how & CONSOLE_PAIRS, depth + 1);
     case '$':

@@ -14,27 +14,53 @@
 
 #define SAMPLE_MAX     2000
 #define BYTES_MAX      (2u << 20)
-#define AT_ONCE        16u
-#define DIMENSIONS_MAX CONSOLE_ITEMS_MAX
+#define AT_ONCE        64u
+#define DIMENSIONS_MAX 65536u
 
 /* job->numbers[]: how many of the sample were asked for, and the dimensions; work[]: replies under way, scales */
 enum { ASKED, DIMENSIONS };
 enum { REPLIES, SCALES };
 
-static void take_vector(struct console_job *job, const json_t *reply, json_t *elements)
+/* The numbers of VEMB ... RAW as bytes at `row`, and what one step of them is; 0: there is no such vector (any more). */
+static double read_vector(const json_t *reply, signed char *row, size_t dimensions, unsigned char *room)
 {
-    size_t dimensions = job->numbers[DIMENSIONS], i;
-    const json_t *vector = json_object_get(reply, "vector"), *number;
+    const char *kind = json_string_value(json_array_get(reply, 0));
+    double length = json_number_value(json_array_get(reply, 2)), largest = 0;
+    size_t n = console_json_bytes(json_array_get(reply, 1), room, dimensions * sizeof(float));
+    if (kind && strcmp(kind, "int8") == 0 && n == dimensions) {
+        memcpy(row, room, n);
+        return json_number_value(json_array_get(reply, 3)) * length / 127;
+    }
+    if (kind && strcmp(kind, "bin") == 0 && n >= (dimensions + 7) / 8) {
+        for (size_t i = 0; i < dimensions; i++)
+            row[i] = room[i / 8] >> i % 8 & 1 ? 127 : -127;
+        return length / sqrt((double)dimensions) / 127;
+    }
+    if (!kind || strcmp(kind, "f32") != 0 || n != dimensions * sizeof(float))
+        return 0;
+    for (size_t i = 0; i < dimensions; i++) {
+        float number;
+        memcpy(&number, room + i * sizeof number, sizeof number);
+        largest = fmax(largest, fabs((double)number));
+    }
+    for (size_t i = 0; i < dimensions; i++) {
+        float number;
+        memcpy(&number, room + i * sizeof number, sizeof number);
+        row[i] = (signed char)(largest > 0 ? lround((double)number / largest * 127) : 0);
+    }
+    return largest > 0 ? largest * length / 127 : 1;
+}
+
+static void take_vector(struct console_job *job, const json_t *reply, json_t *elements, unsigned char *room)
+{
+    size_t dimensions = job->numbers[DIMENSIONS];
     json_t *attributes = json_object_get(reply, "attributes");
-    double largest = 0;
-    if (json_array_size(vector) != dimensions)
-        return; /* removed meanwhile */
-    json_array_foreach(vector, i, number) largest = fmax(largest, fabs(json_number_value(number)));
     signed char *row = (signed char *)job->blob + job->blob_bytes;
-    json_array_foreach(vector, i, number) row[i] =
-        (signed char)(largest > 0 ? lround(json_number_value(number) / largest * 127) : 0);
+    double scale = read_vector(json_object_get(reply, "vector"), row, dimensions, room);
+    if (!(scale > 0))
+        return;
     job->blob_bytes += dimensions;
-    json_array_append_new(job->work[SCALES], json_real(largest / 127));
+    json_array_append_new(job->work[SCALES], json_real(scale));
     json_array_append_new(elements, json_pack("{s:O, s:o}", "element", json_object_get(reply, "element"), "attributes",
                                               json_is_string(attributes) ? json_incref(attributes) : json_null()));
 }
@@ -56,11 +82,16 @@ static void answer_map(struct console_job *job)
 
 static void ask_more(struct console_job *job)
 {
-    const json_t *sample = json_object_get(job->root, "sample"), *reply;
+    const json_t *sample = json_object_get(job->root, "sample");
     json_t *elements = json_object_get(job->root, "elements");
     const char *set = console_job_text(job, "set", "");
     size_t i, most = BYTES_MAX / job->numbers[DIMENSIONS], n = json_array_size(sample);
-    json_array_foreach(job->work[REPLIES], i, reply) take_vector(job, reply, elements);
+    unsigned char *room = malloc(job->numbers[DIMENSIONS] * sizeof(float));
+    if (!room)
+        console_job_refuse(job, 503, "busy", "no memory for the sample");
+    for (i = 0; room && i < json_array_size(job->work[REPLIES]); i++)
+        take_vector(job, json_array_get(job->work[REPLIES], i), elements, room);
+    free(room);
     json_array_clear(job->work[REPLIES]);
     if (n > most) {
         n = most;
@@ -70,7 +101,8 @@ static void ask_more(struct console_job *job)
         json_t *name = json_array_get(sample, job->numbers[ASKED]), *answers = json_object();
         if (json_array_append_new(job->work[REPLIES], answers) != 0 || json_object_set(answers, "element", name) != 0)
             console_job_refuse(job, 503, "busy", "no memory for the sample");
-        console_job_ask(job, answers, "vector", CONSOLE_QUIET, "VEMB", set, json_string_value(name), NULL);
+        console_job_ask(job, answers, "vector", CONSOLE_QUIET | CONSOLE_BYTES, "VEMB", set, json_string_value(name),
+                        "RAW", NULL);
         console_job_ask(job, answers, "attributes", CONSOLE_QUIET, "VGETATTR", set, json_string_value(name), NULL);
     }
     job->next = json_array_size(job->work[REPLIES]) > 0 ? ask_more : NULL;
@@ -111,6 +143,12 @@ void console_map_begin(struct console_job *job)
     const char *set = console_job_text(job, "set", "");
     int64_t n;
     char count[24];
+    if (job->console->n_maps == CONSOLE_MAPS_MAX) {
+        console_job_refuse(job, 503, "busy", "%u maps are being made: ask again in a second", CONSOLE_MAPS_MAX);
+        return;
+    }
+    job->is_map = true;
+    job->console->n_maps++;
     if (!console_job_number(job, "count", SAMPLE_MAX, 1, SAMPLE_MAX, &n))
         return;
     snprintf(count, sizeof count, "%lld", (long long)n);

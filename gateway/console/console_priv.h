@@ -11,6 +11,7 @@
 
 #define CONSOLE_JOBS_MAX        32u
 #define CONSOLE_USERS_MAX       16u
+#define CONSOLE_MAPS_MAX        2u /* samples of vectors at once: each is megabytes of the server's work */
 #define CONSOLE_BODY_BYTES_MAX  (256u << 10)
 #define CONSOLE_REPLY_BYTES_MAX (8u << 20)
 #define CONSOLE_TEXT_BYTES_MAX  65536u
@@ -37,7 +38,7 @@ struct console {
     struct console_ring *ring;
     struct console_seen *seen;
     struct console_page *page;
-    unsigned n_jobs;
+    unsigned n_jobs, n_maps;
 };
 
 /* ---- console_json.c: replies as JSON. NULL is no memory. ---- */
@@ -47,9 +48,12 @@ enum {
     CONSOLE_INFO = 2,    /* a text of INFO becomes an object of sections */
     CONSOLE_SECTION = 4, /* with CONSOLE_INFO: the fields of the one section, without it */
     CONSOLE_CLIENTS = 8, /* a text of CLIENT LIST becomes an array of objects */
+    CONSOLE_BYTES = 16,  /* bulks in an array become texts of a character for each byte, U+0000 to U+00FF */
 };
 /* A whole reply of RESP3. *truncated is set where a text or an array was cut. */
 json_t *console_json(const char *bytes, size_t n, unsigned how, bool *truncated);
+/* What CONSOLE_BYTES made, as bytes again: at most `room` of them. Returns how many. */
+size_t console_json_bytes(const json_t *text, unsigned char *out, size_t room);
 /* Any bytes as a text: those that are not UTF-8 become U+FFFD. */
 json_t *console_json_text(const char *bytes, size_t n);
 
@@ -110,7 +114,7 @@ struct console_job {
     struct console_ask *asks;
     unsigned n_asks, n_good, n_bad;
     struct console_refusal failure; /* of the first part that was refused; of one that must be there: `failed` */
-    bool failed, truncated, answered;
+    bool failed, truncated, is_map;
     void (*next)(struct console_job *job); /* when all that was asked is there; NULL: the answer is complete */
     struct encode_call *encoding;
     uint64_t began_us;

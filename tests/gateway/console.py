@@ -220,6 +220,38 @@ def play(gateway, redis):
           (409, "server"))
 
 
+def crowd(gateway, redis):
+    """More at once than are served, and answers that would be too large."""
+    numbers = [str(i % 7) for i in range(1500)]
+    for i in range(1600):
+        redis("VADD", "wide", "VALUES", 1500, *numbers[i % 3:], *numbers[:i % 3], "w%d" % i)
+    sample = get(gateway, "map", set="wide").value
+    check("map: of a wide set as many as fit, and says so", sample["truncated"] is True and
+          len(sample["elements"]) == (2 << 20) // 1500 and len(base64.b64decode(sample["vectors"])) ==
+          len(sample["elements"]) * 1500, len(sample["elements"]))
+    sockets = [socket.create_connection(("127.0.0.1", gateway.port), 60) for _ in range(80)]
+    for one in sockets:
+        one.sendall(b"GET /ui/api/map?set=wide HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    statuses = []
+    for i, one in enumerate(sockets):
+        if i % 4 == 3:
+            one.close()  # leaves at once
+            continue
+        statuses.append(one.makefile("rb").read(12)[-3:].decode())
+        one.close()
+    check("a crowd is served or told that it is busy", set(statuses) == {"200", "503"} and "200" in statuses,
+          statuses)
+    check("after the crowd", until(lambda: get(gateway, "me").status == 200, 30))
+    redis("DEL", "wide")
+    for kind in ["NOQUANT", "BIN"]:
+        redis("VADD", kind, "VALUES", 10, *range(-4, 6), "one", kind)
+        view = get(gateway, "map", set=kind).value
+        row = [x * view["scale"][0] for x in struct.unpack("10b", base64.b64decode(view["vectors"]))]
+        wanted = range(-4, 6) if kind == "NOQUANT" else [(1 if i > 0 else -1) * (85 / 10) ** .5 for i in range(-4, 6)]
+        check("map: of %s" % kind, all(abs(a - b) < 0.1 or (b and kind == "BIN" and abs(abs(a) - abs(b)) < 0.01)
+                                       for a, b in zip(row, wanted)), row)
+
+
 def change(gateway, redis):
     entry = get(gateway, "entries", cache="llm", count=1).value["entries"][0]["id"]
     for action, right in [("pin", 1), ("unpin", 1), ("bad", "OK"), ("good", "OK"), ("delete", 1)]:
@@ -498,6 +530,7 @@ def main():
         history(gateway, redis)
         page(gateway)
         hostile(gateway)
+        crowd(gateway, redis)
         change(gateway, redis)
         check("console: ends", gateway.stop())
         rights(folder, server, redis)

@@ -47,6 +47,27 @@ static void test_types(void **state)
     assert_json(pairs, sizeof pairs - 1, CONSOLE_PAIRS, "[[[\"e\",1.0],[\"e\",2.0]],{\"p\":\"m\"}]");
 }
 
+/* Bytes go through a text and come back. */
+static void test_bytes(void **state)
+{
+    char reply[300];
+    unsigned char all[256], back[300];
+    bool truncated = false;
+    (void)state;
+    for (unsigned i = 0; i < 256; i++)
+        all[i] = (unsigned char)i;
+    int head = (int)strlen("*2\r\n+int8\r\n$256\r\n");
+    memcpy(reply, "*2\r\n+int8\r\n$256\r\n", (size_t)head);
+    memcpy(reply + head, all, 256);
+    memcpy(reply + head + 256, "\r\n", 2);
+    json_t *value = console_json(reply, (size_t)head + 258, CONSOLE_BYTES, &truncated);
+    assert_string_equal(json_string_value(json_array_get(value, 0)), "int8");
+    assert_int_equal(console_json_bytes(json_array_get(value, 1), back, sizeof back), 256);
+    assert_memory_equal(back, all, 256);
+    assert_int_equal(console_json_bytes(json_array_get(value, 1), back, 10), 10);
+    json_decref(value);
+}
+
 /* U+FFFD for each byte that belongs to no character. */
 static void test_texts(void **state)
 {
@@ -137,8 +158,8 @@ static void test_defaults(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_texts),
-                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_info),
-                                       cmocka_unit_test(test_defaults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_texts), cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_info),  cmocka_unit_test(test_defaults)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
