@@ -5,6 +5,7 @@
  * the Host field of a name that it made point here (DNS rebinding), nor hide its Origin.
  */
 #include "gateway/console/console_priv.h"
+#include <arpa/inet.h>
 #include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,15 +35,13 @@ static size_t host_bytes(const char *text)
 static bool is_address_of_loopback(const char *host, size_t n)
 {
     char text[64];
-    unsigned a, b, c, d;
-    int used = 0;
+    struct in_addr address;
     if (n >= sizeof text)
         return false;
     memcpy(text, host, n);
     text[n] = 0;
     return strcasecmp(text, "localhost") == 0 || strcmp(text, "[::1]") == 0 ||
-           (sscanf(text, "%3u.%3u.%3u.%3u%n", &a, &b, &c, &d, &used) == 4 && (size_t)used == n && a == 127 && b < 256 &&
-            c < 256 && d < 256);
+           (inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 static bool is_host(const char *host, size_t n, const char *other)

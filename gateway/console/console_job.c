@@ -103,10 +103,11 @@ static void drop_ask(struct console_ask *ask)
 
 static void free_job(struct console_job *job)
 {
-    while (job->asks) {
-        if (job->asks->call)
-            sc_cancel(job->asks->call);
-        drop_ask(job->asks);
+    for (struct console_ask *ask = job->asks, *next; ask; ask = next) {
+        next = ask->next;
+        if (ask->call)
+            sc_cancel(ask->call);
+        drop_ask(ask);
     }
     if (job->encoding)
         encode_cancel(job->encoding);

@@ -17,41 +17,37 @@
 #define AT_ONCE        64u
 #define DIMENSIONS_MAX 65536u
 
-/* job->numbers[]: how many of the sample were asked for, and the dimensions; work[]: replies under way, scales */
+/* job->numbers[]: how many were asked for, the dimensions; job->work[]: replies under way, scales */
 enum { ASKED, DIMENSIONS };
 enum { REPLIES, SCALES };
 
-/* The numbers of VEMB ... RAW as bytes at `row`, and what one step of them is; 0: there is no such vector (any more). */
-static double read_vector(const json_t *reply, signed char *row, size_t dimensions, unsigned char *room)
+/* The numbers of VEMB ... RAW as bytes at `row`, and what one step of them is; 0: there is no such vector (any more).
+ * `room`: for as many numbers. */
+static double read_vector(const json_t *reply, signed char *row, size_t dimensions, float *room)
 {
     const char *kind = json_string_value(json_array_get(reply, 0));
+    const unsigned char *bits = (const unsigned char *)room;
     double length = json_number_value(json_array_get(reply, 2)), largest = 0;
-    size_t n = console_json_bytes(json_array_get(reply, 1), room, dimensions * sizeof(float));
+    size_t n = console_json_bytes(json_array_get(reply, 1), (unsigned char *)room, dimensions * sizeof *room);
     if (kind && strcmp(kind, "int8") == 0 && n == dimensions) {
         memcpy(row, room, n);
         return json_number_value(json_array_get(reply, 3)) * length / 127;
     }
     if (kind && strcmp(kind, "bin") == 0 && n >= (dimensions + 7) / 8) {
         for (size_t i = 0; i < dimensions; i++)
-            row[i] = room[i / 8] >> i % 8 & 1 ? 127 : -127;
+            row[i] = bits[i / 8] >> i % 8 & 1 ? 127 : -127;
         return length / sqrt((double)dimensions) / 127;
     }
-    if (!kind || strcmp(kind, "f32") != 0 || n != dimensions * sizeof(float))
+    if (!kind || strcmp(kind, "f32") != 0 || n != dimensions * sizeof *room)
         return 0;
-    for (size_t i = 0; i < dimensions; i++) {
-        float number;
-        memcpy(&number, room + i * sizeof number, sizeof number);
-        largest = fmax(largest, fabs((double)number));
-    }
-    for (size_t i = 0; i < dimensions; i++) {
-        float number;
-        memcpy(&number, room + i * sizeof number, sizeof number);
-        row[i] = (signed char)(largest > 0 ? lround((double)number / largest * 127) : 0);
-    }
+    for (size_t i = 0; i < dimensions; i++)
+        largest = fmax(largest, fabs((double)room[i]));
+    for (size_t i = 0; i < dimensions; i++)
+        row[i] = (signed char)(largest > 0 ? lround((double)room[i] / largest * 127) : 0);
     return largest > 0 ? largest * length / 127 : 1;
 }
 
-static void take_vector(struct console_job *job, const json_t *reply, json_t *elements, unsigned char *room)
+static void take_vector(struct console_job *job, const json_t *reply, json_t *elements, float *room)
 {
     size_t dimensions = job->numbers[DIMENSIONS];
     json_t *attributes = json_object_get(reply, "attributes");
@@ -86,7 +82,7 @@ static void ask_more(struct console_job *job)
     json_t *elements = json_object_get(job->root, "elements");
     const char *set = console_job_text(job, "set", "");
     size_t i, most = BYTES_MAX / job->numbers[DIMENSIONS], n = json_array_size(sample);
-    unsigned char *room = malloc(job->numbers[DIMENSIONS] * sizeof(float));
+    float *room = malloc(job->numbers[DIMENSIONS] * sizeof *room);
     if (!room)
         console_job_refuse(job, 503, "busy", "no memory for the sample");
     for (i = 0; room && i < json_array_size(job->work[REPLIES]); i++)

@@ -51,13 +51,13 @@ static void say_vector(struct console_job *job, const char *from, const char *wh
 
 static bool keep_vector(struct console_job *job, const float *vector, size_t dim)
 {
-    job->blob = malloc(dim * sizeof *vector);
-    if (!job->blob) {
+    size_t bytes = dim * sizeof *vector;
+    if (!(job->blob = malloc(bytes))) {
         console_job_refuse(job, 503, "busy", "no memory for a vector");
         return false;
     }
-    memcpy(job->blob, vector, dim * sizeof *vector);
-    job->blob_bytes = dim * sizeof *vector;
+    memcpy(job->blob, vector, bytes);
+    job->blob_bytes = bytes;
     return true;
 }
 

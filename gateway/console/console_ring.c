@@ -129,7 +129,7 @@ static void count(struct sums *sums, const struct http_request *r, const struct 
     unsigned kind = 0;
     while (kind < KINDS_KNOWN && strcmp(cache, kinds[kind]) != 0)
         kind++;
-    sums->own[REQUESTS - REQUESTS]++;
+    sums->own[0]++;
     sums->own[JOINED - REQUESTS] += end->joined;
     sums->own[ERRORS - REQUESTS] += http_status(r) >= 500;
     sums->own[KINDS - REQUESTS + kind]++;
