@@ -30,7 +30,7 @@ struct gateway {
     const char *file;
     char *assigned[ASSIGNED_MAX]; /* "name=value" of the command line */
     uint32_t n_assigned;
-    bool stopping;
+    bool stopping, shows_url;
     struct event *watchdog; /* NULL: nobody wants to hear it */
 };
 
@@ -41,6 +41,8 @@ static void print_help(void)
            "  --settings FILE   a JSON object of settings; read again at SIGHUP\n"
            "  --upstream URL    a model server; may be given several times\n"
            "  --NAME VALUE      any setting below; also --NAME=VALUE and --set NAME=VALUE\n"
+           "  --console         the page at /ui, also without an upstream: --ui yes and the setting console\n"
+           "  --open            print the address of the page\n"
            "  --check-settings  say whether the settings can be taken, and end\n"
            "  --print-settings  show all of them as JSON, without secrets, and end\n"
            "  --help, --version\n",
@@ -49,6 +51,7 @@ static void print_help(void)
     printf("\nexamples:\n"
            "  quire-gateway --upstream http://127.0.0.1:8000\n"
            "  quire-gateway --upstream https://api.openai.com/v1 --server unix:/run/quire/quire.sock\n"
+           "  quire-gateway --console --open --server 127.0.0.1:6379\n"
            "  quire-gateway --settings /etc/quire/gateway.json --listen 0.0.0.0:8080 --set log-level=warning\n"
            "  OPENAI_BASE_URL=http://127.0.0.1:8080/v1 your-program\n");
 }
@@ -62,6 +65,21 @@ static int add_assigned(struct gateway *g, const char *name, size_t bytes, const
     snprintf(text, n, "%.*s=%s", (int)bytes, name, value);
     g->assigned[g->n_assigned++] = text;
     return 0;
+}
+
+/* The words without a value that are settings. False: it is none of them. */
+static bool read_word(struct gateway *g, const char *word, int *rc, struct quire_error *err)
+{
+    if (strcmp(word, "--open") == 0) {
+        g->shows_url = true;
+        return true;
+    }
+    if (strcmp(word, "--console") != 0)
+        return false;
+    *rc = add_assigned(g, "console", 7, "true", err);
+    if (*rc == 0)
+        *rc = add_assigned(g, "ui", 2, "yes", err);
+    return true;
 }
 
 enum what { RUN, CHECK, PRINT, HELP, VERSION };
@@ -81,7 +99,7 @@ static int read_arguments(struct gateway *g, int argc, char **argv, enum what *w
                 is_word = true;
             }
         }
-        if (is_word)
+        if (is_word || read_word(g, name, &rc, err))
             continue;
         if (strncmp(name, "--", 2) != 0 || name[2] == 0)
             return error_set(err, QUIRE_EINVALID, "%s: not an option; quire-gateway --help lists them", name);
@@ -208,6 +226,14 @@ static struct event_base *make_base(void)
     return base;
 }
 
+static void print_url(const struct gateway *g)
+{
+    char url[300];
+    proxy_console_url(g->proxy, url, sizeof url);
+    printf("%s\n", url);
+    fflush(stdout);
+}
+
 static int run(struct gateway *g, struct quire_error *err)
 {
     const int stops[] = {SIGTERM, SIGINT};
@@ -231,6 +257,8 @@ static int run(struct gateway *g, struct quire_error *err)
         rc = write_port(port_file, proxy_port(g->proxy), err);
     if (rc == 0)
         rc = begin_watchdog(g, err);
+    if (rc == 0 && g->shows_url)
+        print_url(g);
     if (rc == 0) {
         notify("READY=1");
         telemetry_log(TELEMETRY_NOTICE, "quire-gateway %s accepts connections on port %u", QUIRE_VERSION_STRING,
@@ -273,6 +301,8 @@ int main(int argc, char **argv)
         printf("quire-gateway %s\n", QUIRE_VERSION_STRING);
     else if (rc == 0)
         rc = read_settings(&g, &g.settings, &err);
+    if (rc == 0 && what == RUN && g.shows_url && g.settings->ui == SETTINGS_UI_NO)
+        rc = error_set(&err, QUIRE_EINVALID, "--open: there is no page: set --ui read or --ui yes, or --console");
     if (rc < 0)
         status = 2;
     else if (what == CHECK)

@@ -17,6 +17,7 @@
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
+#include "gateway/store/sc_tls.h"
 #include "gateway/telemetry/telemetry_log.h"
 #include "gateway/text/mask.h"
 #include "io/clock.h"
@@ -303,19 +304,6 @@ static int read_secret(struct flow *flow, const char *path, struct quire_error *
     return 0;
 }
 
-static int open_tls(struct flow *flow, struct quire_error *err)
-{
-    const char *ca = flow->settings->server_ca_file;
-    flow->tls = SSL_CTX_new(TLS_client_method());
-    if (!flow->tls)
-        return error_set(err, QUIRE_ENOMEM, "no memory for TLS with the server");
-    SSL_CTX_set_verify(flow->tls, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_set_min_proto_version(flow->tls, TLS1_2_VERSION);
-    if (*ca ? SSL_CTX_load_verify_locations(flow->tls, ca, NULL) : SSL_CTX_set_default_verify_paths(flow->tls))
-        return 0;
-    return error_set(err, QUIRE_EINVALID, "server-ca-file %s: %s", ca, ERR_reason_error_string(ERR_get_error()));
-}
-
 static const char *given(const char *text)
 {
     return *text ? text : NULL;
@@ -387,7 +375,7 @@ static int open_cache(struct flow *flow, struct quire_error *err)
                                      .refresh_ms = REFRESH_MS,
                                      .deadline_ms = 5000,
                                      .dim = SC_SETUP_DIM_NONE};
-    int rc = tls ? open_tls(flow, err) : 0;
+    int rc = tls ? sc_tls_create(s->server_ca_file, &flow->tls, err) : 0;
     options.tls = flow->tls;
     if (snprintf(exact, sizeof exact, "%s MODE exact TTL %lld %s", s->exact_category, (long long)s->ttl,
                  s->exact_settings) >= (int)sizeof exact ||
@@ -489,6 +477,11 @@ void flow_destroy(struct flow *flow)
     free(flow->scratch);
     explicit_bzero(flow->secret, sizeof flow->secret);
     free(flow);
+}
+
+struct encode *flow_encoder(const struct flow *flow)
+{
+    return flow->encode;
 }
 
 unsigned flow_keeping(const struct flow *flow)

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 struct evbuffer;
+struct encode;
 struct event_base;
 struct flow;
 struct json_t;
@@ -56,6 +57,8 @@ int flow_reload(struct flow *flow, const struct settings *settings, struct quire
 /* Owns r from here on; r's head is in, of its body nothing has been asked for yet. */
 void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void *context);
 
+/* What makes vectors of texts here; NULL: nothing does. */
+struct encode *flow_encoder(const struct flow *flow);
 /* Answers that are being put, or wait for it. */
 unsigned flow_keeping(const struct flow *flow);
 /* Adds members for /health to an object: "server": {...}, "cache": {...}, "encoder": {...}. */

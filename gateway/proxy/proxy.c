@@ -1,13 +1,15 @@
 /*
  * proxy.c - everything that is open, and what a request comes to first.
  *
- * The gateway's own paths are /health and /metrics, on the clients' listeners, or on one of their own (metrics-listen):
- * then an upstream's paths of these names can be reached again. All else is the flow's (flow.h).
+ * The gateway's own paths are /health, /metrics and (setting ui) /ui, on the clients' listeners, or on one of their own
+ * (metrics-listen): then an upstream's paths of these names can be reached again. All else is the flow's (flow.h), or,
+ * where no upstream is named (setting console), nobody's.
  *
  * A stop: no new connections; requests may go on for stop-timeout, and answers be put; then streams get an error in
  * them, what has no head yet a 503; a second later what is left is closed.
  */
 #include "gateway/proxy/proxy.h"
+#include "gateway/console/console.h"
 #include "gateway/http/http.h"
 #include "gateway/proxy/flow.h"
 #include "gateway/proxy/proxy_log.h"
@@ -35,8 +37,9 @@ struct proxy {
     struct event_base *base;
     struct settings *settings;
     struct telemetry *telemetry;
-    struct upstream_set *upstreams;
+    struct upstream_set *upstreams; /* NULL, as is the flow: there is only the console */
     struct flow *flow;
+    struct console *console;          /* NULL: the setting ui is no */
     struct http_server *server, *own; /* own: that of metrics-listen; NULL: the other serves its paths */
     struct telemetry_counter *connections, *requests, *bodies, *resident;
     /* a stop */
@@ -66,16 +69,37 @@ static int add_dumped(const char *text, size_t bytes, void *out)
     return evbuffer_add(out, text, bytes);
 }
 
-static int describe(const struct proxy *proxy, struct evbuffer *out)
+/* Adds members to an object. */
+static int describe(const struct proxy *proxy, json_t *root)
 {
     json_t *upstreams = json_array();
-    json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:O?}", "status", proxy->stopping ? "stopping" : "ok", "version",
+    json_t *head = json_pack("{s:s, s:s, s:i, s:i, s:O?}", "status", proxy->stopping ? "stopping" : "ok", "version",
                              QUIRE_VERSION_STRING, "connections", (int)http_server_connections(proxy->server),
                              "requests", (int)http_server_requests(proxy->server), "upstreams", upstreams);
-    bool ok = upstreams && root && upstream_describe(proxy->upstreams, upstreams) == 0 &&
-              flow_describe(proxy->flow, root) == 0 && json_dump_callback(root, add_dumped, out, JSON_COMPACT) == 0 &&
-              evbuffer_add(out, "\n", 1) == 0;
+    bool ok = upstreams && head && json_object_update(root, head) == 0 &&
+              (!proxy->flow ||
+               (upstream_describe(proxy->upstreams, upstreams) == 0 && flow_describe(proxy->flow, root) == 0));
     json_decref(upstreams);
+    json_decref(head);
+    return ok ? 0 : QUIRE_ENOMEM;
+}
+
+static int describe_for_console(void *context, struct json_t *out)
+{
+    return describe(context, out);
+}
+
+static uint32_t connections_for_console(void *context)
+{
+    const struct proxy *proxy = context;
+    return http_server_connections(proxy->server);
+}
+
+static int print_health(const struct proxy *proxy, struct evbuffer *out)
+{
+    json_t *root = json_object();
+    bool ok = root && describe(proxy, root) == 0 && json_dump_callback(root, add_dumped, out, JSON_COMPACT) == 0 &&
+              evbuffer_add(out, "\n", 1) == 0;
     json_decref(root);
     return ok ? 0 : QUIRE_ENOMEM;
 }
@@ -83,7 +107,7 @@ static int describe(const struct proxy *proxy, struct evbuffer *out)
 static void answer_health(struct proxy *proxy, struct http_request *r)
 {
     struct evbuffer *body = evbuffer_new();
-    if (body && describe(proxy, body) == 0)
+    if (body && print_health(proxy, body) == 0)
         answer_buffer(r, proxy->stopping ? 503 : 200, "application/json", body);
     else
         http_abort(r);
@@ -124,7 +148,7 @@ static bool serve_own(struct proxy *proxy, struct http_request *r)
     else if (reads && is_path(r, "/metrics"))
         answer_metrics(proxy, r);
     else
-        return false;
+        return proxy->console && console_begin(proxy->console, r);
     return true;
 }
 
@@ -151,20 +175,46 @@ static bool serve_preflight(struct proxy *proxy, struct http_request *r)
 static void ended(void *context, struct http_request *r, const struct flow_end *end)
 {
     struct proxy *proxy = context;
+    const struct console_request seen = {.route = end->route,
+                                         .cache = end->cache,
+                                         .reason = end->reason,
+                                         .category = end->category,
+                                         .model = end->model,
+                                         .upstream = end->upstream,
+                                         .tenant = end->tenant,
+                                         .question = end->question,
+                                         .similarity = end->similarity,
+                                         .tokens_saved = end->tokens_saved,
+                                         .cache_us = end->cache_us,
+                                         .embed_us = end->embed_us,
+                                         .upstream_us = end->upstream_us,
+                                         .joined = end->joined,
+                                         .client_gone = end->client_gone,
+                                         .upstream_failed = end->upstream_failed};
     proxy_log_request(proxy->telemetry, r, end);
+    console_request_ended(proxy->console, r, &seen);
+}
+
+static void refuse_others(struct http_request *r)
+{
+    refusal_answer(r, 404, "not_found", NULL, "there are /health, /metrics and (setting ui) /ui here");
 }
 
 static void on_begin(void *context, struct http_request *r)
 {
     struct proxy *proxy = context;
-    if ((proxy->own || !serve_own(proxy, r)) && !serve_preflight(proxy, r))
+    if ((!proxy->own && serve_own(proxy, r)) || serve_preflight(proxy, r))
+        return;
+    if (!proxy->flow)
+        refuse_others(r);
+    else
         flow_begin(proxy->flow, r, ended, proxy);
 }
 
 static void on_own_begin(void *context, struct http_request *r)
 {
     if (!serve_own(context, r))
-        refusal_answer(r, 404, "not_found", NULL, "there are /health and /metrics here");
+        refuse_others(r);
 }
 
 static void on_nothing(void *context, struct http_request *r)
@@ -217,6 +267,15 @@ static void take_levels(const struct settings *s)
 
 static void on_stop(evutil_socket_t fd, short what, void *context);
 
+static int open_console(struct proxy *proxy, const struct settings *settings, struct quire_error *err)
+{
+    struct console_options options = {.encode = proxy->flow ? flow_encoder(proxy->flow) : NULL,
+                                      .describe = describe_for_console,
+                                      .connections = connections_for_console,
+                                      .context = proxy};
+    return console_create(proxy->base, settings, &options, &proxy->console, err);
+}
+
 int proxy_create(struct event_base *base, struct settings *settings, struct proxy **out, struct quire_error *err)
 {
     static const struct http_handlers handlers = {on_begin, on_nothing, on_nothing, on_nothing, on_nothing};
@@ -231,10 +290,12 @@ int proxy_create(struct event_base *base, struct settings *settings, struct prox
     int rc = telemetry_create(&proxy->telemetry, err);
     if (rc == 0)
         rc = telemetry_access_open(settings->access_log, err);
-    if (rc == 0)
+    if (rc == 0 && settings->n_upstreams > 0)
         rc = upstream_set_create(base, settings, proxy->telemetry, &proxy->upstreams, err);
-    if (rc == 0)
+    if (rc == 0 && settings->n_upstreams > 0)
         rc = flow_create(base, settings, proxy->upstreams, proxy->telemetry, &proxy->flow, err);
+    if (rc == 0 && settings->ui != SETTINGS_UI_NO)
+        rc = open_console(proxy, settings, err);
     if (rc == 0)
         rc = http_server_create(base, &options, &handlers, proxy, &proxy->server, err);
     if (rc == 0 && *settings->metrics_listen) {
@@ -264,6 +325,7 @@ void proxy_destroy(struct proxy *proxy)
     event_del(&proxy->stop);
     http_server_destroy(proxy->own);
     http_server_destroy(proxy->server); /* each request hears `gone`, and cancels what it has upstream */
+    console_destroy(proxy->console);
     flow_destroy(proxy->flow);
     upstream_set_destroy(proxy->upstreams);
     telemetry_destroy(proxy->telemetry);
@@ -304,9 +366,11 @@ int proxy_reload(struct proxy *proxy, struct settings *settings, struct quire_er
     if (rc < 0)
         return rc;
     rc = telemetry_access_open(settings->access_log, err);
-    if (rc == 0)
+    if (rc == 0 && proxy->flow && settings->n_upstreams == 0)
+        rc = error_set(err, QUIRE_EINVALID, "no upstream, where there were some: that takes a restart");
+    if (rc == 0 && proxy->flow)
         rc = upstream_set_reload(proxy->upstreams, settings, err);
-    if (rc == 0 && (rc = flow_reload(proxy->flow, settings, err)) < 0)
+    if (rc == 0 && proxy->flow && (rc = flow_reload(proxy->flow, settings, err)) < 0)
         upstream_set_reload(proxy->upstreams, proxy->settings, NULL);
     if (rc < 0) {
         http_server_set(proxy->server, &old, NULL);
@@ -316,6 +380,7 @@ int proxy_reload(struct proxy *proxy, struct settings *settings, struct quire_er
     if (*fixed)
         telemetry_log(TELEMETRY_WARNING, "changed, and in force only after a restart: %s", fixed);
     take_levels(settings);
+    console_reload(proxy->console, settings);
     settings_destroy(proxy->settings);
     proxy->settings = settings;
     return 0;
@@ -347,7 +412,7 @@ static void on_stop(evutil_socket_t fd, short what, void *context)
         http_server_each(proxy->server, end_request, proxy);
     }
     bool late = proxy->ended && now >= end + STOP_AFTER_MS * 1000;
-    bool keeping = flow_keeping(proxy->flow) > 0 && now < end;
+    bool keeping = proxy->flow && flow_keeping(proxy->flow) > 0 && now < end;
     if ((left == 0 && !keeping) || late) {
         proxy->drained(proxy->drained_context);
         return;
@@ -366,6 +431,21 @@ void proxy_stop(struct proxy *proxy, void (*drained)(void *context), void *conte
     http_server_drain(proxy->server);
     struct timeval tv = {0, 0};
     evtimer_add(&proxy->stop, &tv);
+}
+
+void proxy_console_url(const struct proxy *proxy, char *out, size_t out_bytes)
+{
+    const struct settings *s = proxy->settings;
+    const char *address = proxy->own ? s->metrics_listen : s->listen.items[0], *colon = strrchr(address, ':');
+    unsigned port = http_server_port(proxy->own ? proxy->own : proxy->server);
+    int host = colon ? (int)(colon - address) : 0;
+    if (host == 0 || strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0 ||
+        strncmp(address, "unix:", 5) == 0) {
+        address = "127.0.0.1";
+        host = (int)strlen(address);
+    }
+    snprintf(out, out_bytes, "%s://%.*s:%u/ui", !proxy->own && *s->tls_cert_file ? "https" : "http", host, address,
+             port);
 }
 
 unsigned proxy_port(const struct proxy *proxy)

@@ -7,6 +7,7 @@
 #define QUIRE_GATEWAY_PROXY_H
 
 #include "quire.h"
+#include <stddef.h>
 
 struct event_base;
 struct http_server;
@@ -25,5 +26,7 @@ int proxy_reload(struct proxy *proxy, struct settings *settings, struct quire_er
 void proxy_stop(struct proxy *proxy, void (*drained)(void *context), void *context);
 /* The port of the first listener. */
 unsigned proxy_port(const struct proxy *proxy);
+/* Where a browser of this machine finds the page (setting ui), once proxy_listen has succeeded. */
+void proxy_console_url(const struct proxy *proxy, char *out, size_t out_bytes);
 
 #endif

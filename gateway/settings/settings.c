@@ -133,9 +133,12 @@ static int assign(struct settings *settings, const char *text, bool *own_upstrea
 
 static int check_together(const struct settings *s, struct quire_error *err)
 {
-    if (s->n_upstreams == 0)
+    if (s->n_upstreams == 0 && !s->console)
         return error_set(err, QUIRE_EINVALID,
-                         "no upstream: name the model server, as in --upstream http://127.0.0.1:8000");
+                         "no upstream: name the model server, as in --upstream http://127.0.0.1:8000, or --console for "
+                         "the page alone");
+    if (s->console && s->ui == SETTINGS_UI_NO)
+        return error_set(err, QUIRE_EINVALID, "console is true and ui is no: set ui to read or yes");
     if (s->listen.n == 0)
         return error_set(err, QUIRE_EINVALID, "listen: no address");
     if (!*s->tls_cert_file != !*s->tls_key_file)
@@ -191,6 +194,8 @@ void settings_fixed_differences(const struct settings *old, const struct setting
                  {"port-file", strcmp(old->port_file, new->port_file) != 0},
                  {"metrics-listen", strcmp(old->metrics_listen, new->metrics_listen) != 0},
                  {"reuse-port", old->reuse_port != new->reuse_port},
+                 {"ui (from no)", old->ui == SETTINGS_UI_NO && new->ui != SETTINGS_UI_NO},
+                 {"upstreams (from or to none)", !old->n_upstreams != !new->n_upstreams},
                  {"backlog", old->backlog != new->backlog},
                  {"tls-cert-file (from or to none)", !*old->tls_cert_file != !*new->tls_cert_file}};
     size_t n = 0;

@@ -72,6 +72,7 @@ enum settings_share { SETTINGS_SHARE_KEY, SETTINGS_SHARE_TENANT, SETTINGS_SHARE_
 enum settings_replay_id { SETTINGS_REPLAY_NEW, SETTINGS_REPLAY_SAME };
 enum settings_usage { SETTINGS_USAGE_SAME, SETTINGS_USAGE_ZERO };
 enum settings_judge { SETTINGS_JUDGE_NONE, SETTINGS_JUDGE_EQUAL, SETTINGS_JUDGE_VECTOR, SETTINGS_JUDGE_MODEL };
+enum settings_ui { SETTINGS_UI_NO, SETTINGS_UI_READ, SETTINGS_UI_YES };
 enum settings_log_level { SETTINGS_LOG_DEBUG, SETTINGS_LOG_NOTICE, SETTINGS_LOG_WARNING, SETTINGS_LOG_ERROR };
 
 /* Defaults, then the file (NULL: none), then `assigned`: n texts "name=value", in order; a value is taken as JSON where

@@ -12,11 +12,13 @@
  * Timeouts and breaks in a row, without a reply between them, open the breaker, so that a request waits for a server
  * that does not answer a few times and not each time. After breaker_ms one call is let through.
  *
- * hiredis reads the replies (its reader alone: hiredis 0.14, which Debian 12 has, knows no TLS); commands are written
- * straight into the connection's buffer, so a large answer is copied once. Names are resolved by glibc's thread
- * (getaddrinfo_a), never in the loop.
+ * hiredis reads the replies (its reader alone: hiredis 0.14, which Debian 12 has, knows no TLS), but raw ones; commands
+ * are written straight into the connection's buffer, so a large answer is copied once. They wait until the server has
+ * taken the user: sent behind an AUTH that fails, they would be carried out for its default user. Names are resolved by
+ * glibc's thread (getaddrinfo_a), never in the loop.
  */
 #include "gateway/store/sc_client.h"
+#include "gateway/store/sc_scan.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <arpa/inet.h>
@@ -51,6 +53,8 @@ struct link {
     enum link_state state;
     struct bufferevent *bev; /* CONNECTING, UP */
     redisReader *reader;
+    struct sc_scan scan;          /* in place of the reader, where replies are raw */
+    struct evbuffer *held;        /* commands that wait until the server has taken the user; NULL: none */
     struct sc_call *first, *last; /* in the order in which they were sent */
     unsigned waiting;
     struct event timer; /* the pause, the poll of the resolver, the connection's deadline */
@@ -200,15 +204,31 @@ static struct sc_call *new_call(struct sc_client *client, sc_done *done, void *c
     return call;
 }
 
-/* Behind those that were sent. False without memory: nothing has been sent. */
-static bool send_on(struct link *link, struct sc_call *call, unsigned n, const char *const *arguments,
-                    const size_t *bytes, unsigned deadline_ms)
+/* Whether the server is told who we are before all else. */
+static bool introduces(const struct sc_client *client)
+{
+    return client->options.raw || client->password;
+}
+
+/* Where a command goes: to the socket, or with those that wait until the user is taken. */
+static struct evbuffer *way_out(struct link *link)
+{
+    if (link->state == LINK_UP || (link->state == LINK_CONNECTING && !introduces(link->client)))
+        return bufferevent_get_output(link->bev);
+    if (!link->held)
+        link->held = evbuffer_new();
+    return link->held;
+}
+
+/* Behind those that were sent. `out`: NULL is no memory. False without memory: nothing has been sent. */
+static bool send_on(struct link *link, struct evbuffer *out, struct sc_call *call, unsigned n,
+                    const char *const *arguments, const size_t *bytes, unsigned deadline_ms)
 {
     struct evbuffer *command = evbuffer_new();
     struct timeval deadline = ms_of(deadline_ms);
     /* into a buffer of its own first: half a command would make the rest of the connection unreadable */
-    bool ok = command && write_command(command, n, arguments, bytes) && evtimer_add(&call->timer, &deadline) == 0 &&
-              evbuffer_add_buffer(bufferevent_get_output(link->bev), command) == 0;
+    bool ok = out && command && write_command(command, n, arguments, bytes) &&
+              evtimer_add(&call->timer, &deadline) == 0 && evbuffer_add_buffer(out, command) == 0;
     if (command)
         evbuffer_free(command);
     if (!ok)
@@ -223,7 +243,8 @@ static bool send_on(struct link *link, struct sc_call *call, unsigned n, const c
 
 static size_t link_bytes(const struct link *link)
 {
-    return link->bev ? evbuffer_get_length(bufferevent_get_output(link->bev)) : 0;
+    return (link->bev ? evbuffer_get_length(bufferevent_get_output(link->bev)) : 0) +
+           (link->held ? evbuffer_get_length(link->held) : 0);
 }
 
 static size_t pending_bytes(const struct sc_client *client)
@@ -240,7 +261,8 @@ static struct link *best_link(struct sc_client *client)
     struct link *best = NULL;
     for (unsigned i = 0; i < client->options.connections; i++) {
         struct link *link = &client->links[i];
-        if ((link->state == LINK_UP || link->state == LINK_CONNECTING) && link->waiting < WAITING_MAX &&
+        if ((link->state == LINK_UP || link->state == LINK_CONNECTING || client->options.raw) &&
+            link->waiting < WAITING_MAX &&
             (!best ||
              link->waiting + (link->state != LINK_UP) * 1000u < best->waiting + (best->state != LINK_UP) * 1000u))
             best = link;
@@ -267,7 +289,7 @@ struct sc_call *sc_call(struct sc_client *client, unsigned n, const char *const 
         call->unsent = "too many bytes wait to be sent to the server";
     else if (!breaker_lets(client, &call->probes))
         call->unsent = "the server failed several times in a row and is left alone for a moment";
-    else if (send_on(link, call, n, arguments, bytes, deadline_ms))
+    else if (send_on(link, way_out(link), call, n, arguments, bytes, deadline_ms))
         return call;
     else
         call->unsent = "no memory for a command";
@@ -316,8 +338,12 @@ static void break_link(struct link *link, const char *why)
         bufferevent_free(link->bev);
     if (link->reader)
         redisReaderFree(link->reader);
+    if (link->held)
+        evbuffer_free(link->held);
+    sc_scan_fini(&link->scan);
     link->bev = NULL;
     link->reader = NULL;
+    link->held = NULL;
     link->first = link->last = NULL;
     link->waiting = 0;
     begin_pause(link);
@@ -334,6 +360,63 @@ static void break_link(struct link *link, const char *why)
     }
 }
 
+/* The first call in line has its reply. False: the connection is not to be read any more. */
+static bool take_reply(struct link *link, struct redisReply *reply)
+{
+    struct sc_call *call = link->first;
+    if (!call) {
+        break_link(link, "the server sent a reply to no command");
+        return false;
+    }
+    link->first = call->next;
+    link->last = link->first ? link->last : NULL;
+    link->waiting--;
+    link->client->state.late_replies += call->done == NULL;
+    succeeded(link->client);
+    if (reply->type == REDIS_REPLY_ERROR)
+        tell(call, SC_ERROR, reply, reply->str);
+    else
+        tell(call, SC_REPLY, reply, NULL);
+    free_call(call);
+    return link->state == LINK_UP || link->state == LINK_CONNECTING; /* a callback may have found it wanting (AUTH) */
+}
+
+/* An error's line without its type and end, else the bytes as they are. */
+static bool take_raw(struct link *link)
+{
+    struct redisReply reply = {.type = REDIS_REPLY_STRING, .str = link->scan.bytes, .len = link->scan.at};
+    char error[512];
+    if (*reply.str == '-') {
+        reply.len = reply.len - 3 < sizeof error ? reply.len - 3 : sizeof error - 1;
+        memcpy(error, reply.str + 1, reply.len);
+        error[reply.len] = 0;
+        reply.type = REDIS_REPLY_ERROR;
+        reply.str = error;
+    }
+    if (!take_reply(link, &reply))
+        return false;
+    sc_scan_drop(&link->scan);
+    return true;
+}
+
+static void read_raw(struct link *link, struct evbuffer *in)
+{
+    enum sc_scanned scanned;
+    size_t n = evbuffer_get_length(in);
+    char *room = sc_scan_room(&link->scan, n);
+    if (!room || evbuffer_remove(in, room, n) != (int)n)
+        return break_link(link, "no memory for a reply of the server");
+    link->scan.n += n;
+    while ((scanned = sc_scan_next(&link->scan)) == SC_SCAN_WHOLE) {
+        if (!take_raw(link))
+            return;
+    }
+    if (scanned == SC_SCAN_BROKEN)
+        break_link(link, "a reply of the server cannot be read: is it a quire-server?");
+    else if (link->scan.n > link->client->options.reply_bytes_max)
+        break_link(link, "a reply of the server is larger than is read here");
+}
+
 static void on_read(struct bufferevent *bev, void *context)
 {
     struct link *link = context;
@@ -341,33 +424,21 @@ static void on_read(struct bufferevent *bev, void *context)
     struct redisReply *reply = NULL;
     size_t n;
     link->read_us = clock_us();
+    if (link->client->options.raw)
+        return read_raw(link, in);
     while ((n = evbuffer_get_contiguous_space(in)) > 0) {
         if (redisReaderFeed(link->reader, (const char *)evbuffer_pullup(in, (ev_ssize_t)n), n) != REDIS_OK)
             return break_link(link, "a reply of the server cannot be read");
         evbuffer_drain(in, n);
     }
     while (redisReaderGetReply(link->reader, (void **)&reply) == REDIS_OK) {
-        struct sc_call *call = link->first;
         if (!reply)
             return;
-        if (!call) {
-            freeReplyObject(reply);
-            return break_link(link, "the server sent a reply to no command");
-        }
-        link->first = call->next;
-        link->last = link->first ? link->last : NULL;
-        link->waiting--;
-        link->client->state.late_replies += call->done == NULL;
-        succeeded(link->client);
-        if (reply->type == REDIS_REPLY_ERROR)
-            tell(call, SC_ERROR, reply, reply->str);
-        else
-            tell(call, SC_REPLY, reply, NULL);
-        free_call(call);
+        bool goes_on = take_reply(link, reply);
         freeReplyObject(reply);
         reply = NULL;
-        if (link->state != LINK_UP && link->state != LINK_CONNECTING)
-            return; /* a callback has found it wanting (AUTH) */
+        if (!goes_on)
+            return;
     }
     break_link(link, "a reply of the server cannot be read: is it a quire-server?");
 }
@@ -378,7 +449,10 @@ static void link_is_up(struct link *link)
     event_del(&link->timer);
     link->state = LINK_UP;
     link->pause_ms = PAUSE_FIRST_MS;
+    client->state.refused = false;
     succeeded(client);
+    if (link->held && evbuffer_add_buffer(bufferevent_get_output(link->bev), link->held) != 0)
+        bufferevent_trigger_event(link->bev, BEV_EVENT_ERROR, BEV_TRIG_DEFER_CALLBACKS); /* no memory: it is broken */
     if (client->state.connections_up++ == 0 && client->changed)
         client->changed(client->changed_context, true);
 }
@@ -393,6 +467,7 @@ static void on_auth(void *context, enum sc_outcome outcome, struct redisReply *r
     } else if (outcome == SC_ERROR) {
         snprintf(text, sizeof text, "the server refuses the gateway's user: %.150s", why);
         link->pause_ms = PAUSE_LAST_MS;
+        link->client->state.refused = true;
         break_link(link, text);
     }
 }
@@ -423,26 +498,43 @@ static void on_event(struct bufferevent *bev, short what, void *context)
         int yes = 1;
         setsockopt(bufferevent_getfd(bev), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     }
-    if (!link->client->password)
+    if (!introduces(link->client))
         link_is_up(link);
 }
 
-/* AUTH goes out before all else; what is sent meanwhile follows it. */
-static bool send_auth(struct link *link)
+/* AUTH, or HELLO 3, goes out before all else; what is sent meanwhile waits for its reply. */
+static bool introduce(struct link *link)
 {
     struct sc_client *client = link->client;
-    const char *arguments[] = {"AUTH", client->user ? client->user : client->password, client->password};
-    size_t bytes[3];
+    const char *user = client->user ? client->user : client->options.raw ? "default" : NULL, *words[5];
+    size_t bytes[5];
+    unsigned n = 0;
     struct sc_call *call;
-    if (!client->password)
+    if (!introduces(client))
         return true;
-    for (unsigned i = 0; i < 3; i++)
-        bytes[i] = strlen(arguments[i]);
+    if (client->options.raw) {
+        words[n++] = "HELLO";
+        words[n++] = "3";
+    }
+    if (client->password) {
+        words[n++] = "AUTH";
+        if (user)
+            words[n++] = user;
+        words[n++] = client->password;
+    }
+    for (unsigned i = 0; i < n; i++)
+        bytes[i] = strlen(words[i]);
     call = new_call(client, on_auth, link);
-    if (call && send_on(link, call, client->user ? 3 : 2, arguments, bytes, client->options.connect_ms))
-        return true;
-    free(call);
-    return false;
+    struct sc_call *held = link->first; /* those that wait for a connection come behind it */
+    struct sc_call *last = link->last;
+    link->first = link->last = NULL;
+    bool sent =
+        call && send_on(link, bufferevent_get_output(link->bev), call, n, words, bytes, client->options.connect_ms);
+    *(link->first ? &link->first->next : &link->first) = held;
+    link->last = held ? last : link->first;
+    if (call && !sent)
+        free_call(call);
+    return sent;
 }
 
 static struct bufferevent *new_socket(struct sc_client *client)
@@ -467,11 +559,11 @@ static void connect_to(struct link *link, const struct sockaddr *address, sockle
 {
     struct sc_client *client = link->client;
     struct timeval deadline = ms_of(client->options.connect_ms);
-    link->reader = redisReaderCreate();
-    link->bev = link->reader ? new_socket(client) : NULL;
+    link->reader = client->options.raw ? NULL : redisReaderCreate();
+    link->bev = link->reader || client->options.raw ? new_socket(client) : NULL;
     link->state = LINK_CONNECTING;
     link->read_us = clock_us();
-    if (!link->bev || !send_auth(link))
+    if (!link->bev || !introduce(link))
         return break_link(link, "no memory for a connection to the server");
     bufferevent_setcb(link->bev, on_read, NULL, on_event, link);
     evtimer_add(&link->timer, &deadline);
@@ -648,6 +740,9 @@ void sc_client_destroy(struct sc_client *client)
             bufferevent_free(link->bev);
         if (link->reader)
             redisReaderFree(link->reader);
+        if (link->held)
+            evbuffer_free(link->held);
+        sc_scan_fini(&link->scan);
         for (struct sc_call *call = link->first, *next; call; call = next) {
             next = call->next;
             free_call(call);

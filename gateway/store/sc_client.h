@@ -36,6 +36,10 @@ struct sc_options {
     unsigned breaker_failures;   /* failures in a row that open the breaker; >= 1 */
     unsigned breaker_ms;         /* how long it stays open */
     size_t pending_bytes_max;    /* commands that wait to be sent; more fail with SC_BUSY */
+    /* Replies are RESP3 and are not read: a callback gets a string that is the reply's bytes (errors as ever), at most
+     * reply_bytes_max of them, or the connection is broken. Commands wait for a connection that is being made. */
+    bool raw;
+    size_t reply_bytes_max;
 };
 
 enum sc_outcome {
@@ -69,6 +73,7 @@ void sc_client_on_change(struct sc_client *client, void (*changed)(void *context
 struct sc_client_state {
     unsigned connections_up;
     bool breaker_open;
+    bool refused; /* the server did not take user and password, the last time that it was asked */
     uint64_t calls, failures, timeouts, late_replies;
     size_t pending_bytes;
     char why[160]; /* the last failure; "" where there was none */

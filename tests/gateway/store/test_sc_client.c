@@ -9,6 +9,7 @@
 
 #include "gateway/store/sc_client.h"
 #include "gateway/store/sc_reply.h"
+#include "gateway/store/sc_scan.h"
 #include <cmocka.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -137,7 +138,10 @@ static void on_done(void *context, enum sc_outcome outcome, struct redisReply *r
     struct result *result = context;
     result->done++;
     result->outcome = outcome;
-    snprintf(result->text, sizeof result->text, "%s", reply ? reply->str : why);
+    if (reply) /* a raw one does not end with NUL */
+        snprintf(result->text, sizeof result->text, "%.*s", (int)reply->len, reply->str);
+    else
+        snprintf(result->text, sizeof result->text, "%s", why);
 }
 
 static struct sc_client *client_of(struct fake *fake, const char *password)
@@ -188,12 +192,14 @@ static void test_order(void **state)
     fake_init(&fake);
     client = client_of(&fake, "secret");
     until(&fake, &fake.connections, 1);
-    say(client, "A", 1000, &a); /* before the connection is there: behind AUTH */
-    until_received(&fake, "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n*1\r\n$1\r\nA\r\n");
+    say(client, "A", 1000, &a); /* before the connection is there: waits until the user is taken */
+    until_received(&fake, "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
     say(client, "B", 20, &b);
+    fake_say(&fake, "+OK\r\n");
+    until_received(&fake, "*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n");
     sc_cancel(say(client, "X", 1000, &c));
     say(client, "C", 1000, &c);
-    fake_say(&fake, "+OK\r\n$3\r\none\r\n");
+    fake_say(&fake, "$3\r\none\r\n");
     until(&fake, &a.done, 1);
     assert_string_equal(a.text, "one");
     until(&fake, &b.done, 1);
@@ -205,6 +211,121 @@ static void test_order(void **state)
     assert_int_equal(b.done, 1);
     sc_client_destroy(client);
     fake_fini(&fake);
+}
+
+/* Nothing follows a password that is wrong: a server whose default user is open would carry it out for that one. */
+static void test_refused(void **state)
+{
+    struct fake fake;
+    struct result a = {0};
+    struct sc_client_state now;
+    (void)state;
+    fake_init(&fake);
+    struct sc_client *client = client_of(&fake, "wrong");
+    until(&fake, &fake.connections, 1);
+    say(client, "A", 1000, &a);
+    until_received(&fake, "*2\r\n$4\r\nAUTH\r\n$5\r\nwrong\r\n");
+    fake_say(&fake, "-WRONGPASS no\r\n");
+    until(&fake, &a.done, 1);
+    assert_int_equal(a.outcome, SC_DOWN);
+    assert_non_null(strstr(a.text, "WRONGPASS no"));
+    assert_int_equal(evbuffer_get_length(fake.received), 0);
+    sc_client_state(client, &now);
+    assert_true(now.refused);
+    sc_client_destroy(client);
+    fake_fini(&fake);
+}
+
+/* Raw replies of RESP3, in pieces; commands wait for a connection that is not there yet. */
+static void test_raw(void **state)
+{
+    static const char reply[] = "%1\r\n$1\r\na\r\n*2\r\n,0.5\r\n_\r\n";
+    struct fake fake;
+    struct sc_client *client = NULL;
+    struct quire_error err;
+    struct result a = {0}, b = {0}, c = {0};
+    (void)state;
+    fake_init(&fake);
+    struct sc_options options = {.address = fake.address,
+                                 .connections = 1,
+                                 .connect_ms = 1000,
+                                 .breaker_failures = 1000,
+                                 .breaker_ms = 1,
+                                 .pending_bytes_max = 1000,
+                                 .raw = true,
+                                 .reply_bytes_max = 100};
+    assert_int_equal(sc_client_create(fake.base, &options, &client, &err), 0);
+    say(client, "A", 5000, &a);
+    say(client, "B", 5000, &b);
+    until_received(&fake, "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n");
+    fake_say(&fake, "%1\r\n$5\r\nproto\r\n:3\r\n");
+    until_received(&fake, "*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n");
+    for (size_t i = 0; i + 1 < sizeof reply; i++) {
+        bufferevent_write(fake.peer, reply + i, 1);
+        assert_int_equal(a.done, 0);
+        struct timeval ms = {0, 1000};
+        event_base_loopexit(fake.base, &ms);
+        event_base_dispatch(fake.base);
+    }
+    until(&fake, &a.done, 1);
+    assert_int_equal(a.outcome, SC_REPLY);
+    assert_memory_equal(a.text, reply, sizeof reply - 1);
+    fake_say(&fake, "-ERR no\r\n");
+    until(&fake, &b.done, 1);
+    assert_int_equal(b.outcome, SC_ERROR);
+    assert_string_equal(b.text, "ERR no");
+    say(client, "C", 5000, &c);
+    until_received(&fake, "*1\r\n$1\r\nC\r\n");
+    fake_say(&fake, "$1000\r\n");
+    for (unsigned i = 0; i < 3; i++)
+        fake_say(&fake, "fifty bytes fifty bytes fifty bytes fifty bytes ..");
+    until(&fake, &c.done, 1);
+    assert_int_equal(c.outcome, SC_DOWN);
+    assert_non_null(strstr(c.text, "larger"));
+    sc_client_destroy(client);
+    fake_fini(&fake);
+}
+
+static void test_scan(void **state)
+{
+    static const struct {
+        const char *bytes;
+        enum sc_scanned last; /* of the whole; of less it is MORE */
+    } cases[] = {
+        {"+OK\r\n", SC_SCAN_WHOLE},
+        {"$-1\r\n", SC_SCAN_WHOLE},
+        {"*0\r\n", SC_SCAN_WHOLE},
+        {"%0\r\n", SC_SCAN_WHOLE},
+        {"$4\r\n\r\n\r\n\r\n", SC_SCAN_WHOLE},
+        {"=7\r\ntxt:a\r\n\r\n", SC_SCAN_WHOLE},
+        {"*2\r\n%1\r\n:1\r\n#t\r\n~1\r\n*0\r\n", SC_SCAN_WHOLE},
+        {"*1\r\n*1\r\n*1\r\n(12345678901234567890\r\n", SC_SCAN_WHOLE},
+        {"?1\r\n", SC_SCAN_BROKEN},
+        {"*x\r\n", SC_SCAN_BROKEN},
+        {"*-2\r\n", SC_SCAN_WHOLE},
+        {"$-2\r\n", SC_SCAN_BROKEN},
+        {"$99999999999999999999\r\n", SC_SCAN_BROKEN},
+        {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n",
+         SC_SCAN_BROKEN}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sc_scan scan = {0};
+        size_t n = strlen(cases[i].bytes);
+        enum sc_scanned seen = SC_SCAN_MORE;
+        for (size_t k = 0; k < n; k++) {
+            assert_int_equal(seen, SC_SCAN_MORE);
+            *sc_scan_room(&scan, 1) = cases[i].bytes[k];
+            scan.n++;
+            seen = sc_scan_next(&scan);
+        }
+        assert_int_equal(seen, cases[i].last);
+        if (seen == SC_SCAN_WHOLE) {
+            assert_int_equal(scan.at, n);
+            sc_scan_drop(&scan);
+            assert_int_equal(scan.n, 0);
+        }
+        sc_scan_fini(&scan);
+    }
 }
 
 static void test_broken(void **state)
@@ -330,8 +451,9 @@ static void test_replies(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_broken),
-                                       cmocka_unit_test(test_breaker), cmocka_unit_test(test_addresses),
-                                       cmocka_unit_test(test_replies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order),     cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_raw),       cmocka_unit_test(test_scan),
+                                       cmocka_unit_test(test_broken),    cmocka_unit_test(test_breaker),
+                                       cmocka_unit_test(test_addresses), cmocka_unit_test(test_replies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
