@@ -24,7 +24,9 @@ const shell = (() => {
         if (!ending.signal.aborted) failed(error);
       }
       running = false;
-      if (!ending.signal.aborted && !document.hidden && !paused) timer = setTimeout(tick, poll_ms);
+      if (ending.signal.aborted) return;
+      main.dataset.ready = 'yes';
+      if (!document.hidden && !paused) timer = setTimeout(tick, poll_ms);
     }
 
     return {
@@ -101,7 +103,7 @@ const shell = (() => {
   });
   const link = (...words) => '#/' + words.map(encodeURIComponent).join('/');
 
-  function route(first) {
+  async function route(first) {
     const words = parse();
     const view = views.find((one) => one.id === words[0]) || views[0];
     scope?.close();
@@ -119,7 +121,14 @@ const shell = (() => {
     dom.fill(main, el('div.head', el('div', h1, lead), pick), trouble, body);
     scrollTo(0, 0);
     if (!first) h1.focus({preventScroll: true});
-    view.open({scope, args: words.slice(1), h1, lead, pick, body, state: state[view.id] ||= {}});
+    main.dataset.ready = 'no';
+    const mine = scope;
+    try {
+      await view.open({scope, args: words.slice(1), h1, lead, pick, body, state: state[view.id] ||= {}});
+    } catch (error) {
+      if (!mine.signal.aborted) failed(error);
+    }
+    if (!mine.signal.aborted) main.dataset.ready = 'yes';
   }
 
   // The cache that a view is about: of the route, or the first there is. A select to choose another where there are several.
