@@ -24,7 +24,7 @@ const pictures = (() => {
         {cx: place(one.similarity), cy: 45, r: 6, opacity: .85}, svg('title', format.similarity(one.similarity) + ' ' + one.verdict))));
   }
 
-  const tone = (verdict) => /^(hit|served|exact|stale|ok|taken|serves?)/.test(verdict || '') ? 'good' : /guard/.test(verdict || '') ? 'warn' : '';
+  const tone = (verdict) => /^served/.test(verdict || '') ? 'good' : /guard/.test(verdict || '') ? 'warn' : '';
 
   // Bars one after the other that add up to a whole: [[label, microseconds, kind], ...].
   function times(label, list) {

@@ -4,7 +4,7 @@
 const shell = (() => {
   const views = [];
   const poll_ms = 2000;
-  let scope = null, state = {}, sideDot, sideText, main, side, paused = false, caches = [];
+  let scope = null, about = null, state = {}, sideDot, sideText, sideUser, main, side, paused = false, caches = [];
 
   // What a view has opened ends with it: listeners, requests, timers, charts.
   function newScope() {
@@ -70,6 +70,8 @@ const shell = (() => {
     if (main.querySelector('.login')) return;
     scope?.close();
     scope = newScope();
+    about = null;
+    dom.text(sideUser, '');
     healthy(false, 'signed out');
     const user = el('input', {type: 'text', name: 'user', autocomplete: 'off', spellcheck: false});
     const secret = el('input', {type: 'password', name: 'secret', autocomplete: 'off', required: true});
@@ -79,6 +81,7 @@ const shell = (() => {
     const form = el('form.card.login', {onsubmit: (event) => {
       event.preventDefault();
       api.signIn(bearer ? null : user.value || 'default', secret.value);
+      about = null;
       route();
     }}, el('h1', {tabIndex: -1}, 'Sign in'),
     el('p.muted', 'A user of the quire-server (ACL). What you type stays in this page\'s memory until you reload it.'), said,
@@ -124,6 +127,11 @@ const shell = (() => {
     main.dataset.ready = 'no';
     const mine = scope;
     try {
+      if (!about) {
+        about = await scope.get('me');
+        if (mine.signal.aborted) return;
+        dom.text(sideUser, about.user + (about.write ? '' : ', read only'));
+      }
       await view.open({scope, args: words.slice(1), h1, lead, pick, body, state: state[view.id] ||= {}});
     } catch (error) {
       if (!mine.signal.aborted) failed(error);
@@ -135,12 +143,12 @@ const shell = (() => {
   async function cacheOf(view, id) {
     const known = await view.scope.get('caches');
     caches = known.caches.map((one) => one.name);
-    const name = caches.includes(view.args[0]) ? view.args[0] : caches.includes(state.cache) ? state.cache : caches[0];
+    const name = caches.includes(view.args[0]) ? view.args[0] : caches.includes(state.cache) ? state.cache : caches.includes(about.cache) ? about.cache : caches[0];
     if (name) state.cache = name;
     if (caches.length > 1) {
       view.pick.prepend(parts.field('Cache', parts.select(caches, name, (other) => { location.hash = link(id, other); })));
     }
-    return name ? known.caches.find((one) => one.name === name) : null;
+    return name ?? null;
   }
 
   const noCache = () => parts.empty('There is no cache yet.',
@@ -158,8 +166,8 @@ const shell = (() => {
 
   function help() {
     const rows = [...views.filter((one) => one.key).map((one) => [one.key, one.title]), ['/', 'first field of the view'], ['r', 'ask again now'],
-      ['p', 'stop or go on asking every 2 s'], ['t', 'light or dark'], ['?', 'this list'], ['G  B', 'Labels: good, bad'], ['J', 'Labels: show the judge\'s guess'],
-      ['Esc', 'close']];
+      ['p', 'stop or go on asking every 2 s'], ['t', 'light or dark'], ['?', 'this list'], ['G  B', 'Labels: good, bad'], ['J', 'Labels: show what the cache would have said'],
+      ['S', 'Labels: later'], ['Esc', 'close']];
     const box = el('dialog', {'aria-label': 'Keys'}, el('div', el('h2', 'Keys'),
       el('dl.pairs', rows.map(([key, what]) => [el('dt', key.split(/ +/).map((one) => [el('kbd', one), ' '])), el('dd', what)])),
       el('button', {type: 'button', onclick: () => box.close()}, 'Close')));
@@ -191,6 +199,7 @@ const shell = (() => {
   function start() {
     sideDot = el('span.dot');
     sideText = el('span', 'begins');
+    sideUser = el('span', '');
     main = el('main', {id: 'main', tabIndex: -1});
     const menu = el('button.menu.slim', {type: 'button', 'aria-expanded': 'false', onclick: () =>
       menu.setAttribute('aria-expanded', String(side.classList.toggle('open')))}, 'Menu');
@@ -200,7 +209,7 @@ const shell = (() => {
         a.dataset.view = one.id;
         return el('li', a);
       }))),
-      el('div.side-end', el('span.live', {role: 'status'}, sideDot, sideText), el('div.row',
+      el('div.side-end', el('span.live', {role: 'status'}, sideDot, sideText), sideUser, el('div.row',
         el('button.slim', {type: 'button', id: 'theme', title: 'Switch between light and dark (t)', onclick: switchTheme}, 'Dark'),
         el('button.slim', {type: 'button', title: 'Keys (?)', onclick: help}, 'Keys'),
         el('a.button.slim', {href: '#/meanings'}, 'Meanings'))));
@@ -217,5 +226,5 @@ const shell = (() => {
     route(true);
   }
 
-  return {view: (one) => views.push(one), start, link, cacheOf, noCache, route, failed, go: (...words) => { location.hash = link(...words); }};
+  return {view: (one) => views.push(one), start, link, cacheOf, noCache, route, failed, me: () => about, keep: (id, values) => { state[id] = {...state[id], ...values}; }, go: (...words) => { location.hash = link(...words); }};
 })();

@@ -7,12 +7,12 @@ shell.view({
     const {scope, body, h1, pick, args} = view;
     const cache = await shell.cacheOf({...view, pick: el('div')}, 'category');
     if (!cache) return dom.fill(body, parts.card('Begin here', shell.noCache()));
-    const list = (await scope.get('categories', {cache: cache.name})).categories.map((one) => one.name);
+    const list = (await scope.get('categories', {cache: cache})).categories.map((one) => one.name);
     const name = list.includes(args[1]) ? args[1] : list[0];
-    if (!name) return dom.fill(body, parts.card('Begin here', parts.empty('The cache has no category yet.', 'Make one:', 'redis-cli SC.CAT.SET ' + cache.name + ' faq RISK 0.02')));
+    if (!name) return dom.fill(body, parts.card('Begin here', parts.empty('The cache has no category yet.', 'Make one:', 'redis-cli SC.CAT.SET ' + cache + ' faq RISK 0.02')));
     dom.text(h1, 'Category ' + name);
     document.title = name + ' · Quire';
-    pick.append(parts.field('Category', parts.select(list, name, (other) => shell.go('category', cache.name, other))));
+    pick.append(parts.field('Category', parts.select(list, name, (other) => shell.go('category', cache, other))));
 
     const figures = parts.figures([['threshold', 'Threshold', 'threshold'], ['budget', 'Budget used', 'risk'], ['rate', 'Hit rate', 'hit-rate'], ['labels', 'Labels', 'labels'],
       ['wrong', 'False hits', 'false-hits'], ['entries', 'Entries'], ['get', 'Look-up p50']]);
@@ -45,7 +45,7 @@ shell.view({
     // the entries
     const entries = parts.table({
       caption: 'Entries that answered most', key: (row) => row.id,
-      empty: parts.empty('The category holds no entry.', 'The gateway keeps each whole answer; by hand:', 'redis-cli SC.PUT ' + cache.name + ' CAT ' + name + ' HASH h1 TEXT "a question" VEC ... VALUE "an answer"'),
+      empty: parts.empty('The category holds no entry.', 'The gateway keeps each whole answer; by hand:', 'redis-cli SC.PUT ' + cache + ' CAT ' + name + ' HASH h1 TEXT "a question" VEC ... VALUE "an answer"'),
       columns: [
         {title: 'Question', kind: 'text', cell: (row) => el('button.clip', {type: 'button', style: 'all: unset; cursor: pointer; display: -webkit-box; color: var(--accent)',
           onclick: () => card(row)}, row.text || '(no text)')},
@@ -57,11 +57,11 @@ shell.view({
       ],
     });
 
-    async function change(path, body, said) {
+    async function change(row, action, said) {
       try {
-        await scope.post(path, {cache: cache.name, ...body});
+        await scope.post('entry', {cache, id: row.id, action});
         dom.fill(message, parts.note(said, 'good'));
-        await readEntries();
+        await scope.tick();
       } catch (error) {
         dom.fill(message, parts.note(error.message, 'bad'));
       }
@@ -73,10 +73,10 @@ shell.view({
         el('pre', row.text || '(no text)'), parts.pairs([['Hits', format.count(row.hits)], ['Age', format.duration(row.age_ms)],
           ['Lives for', row.ttl_ms === -1 ? 'ever' : format.duration(row.ttl_ms)], ['Size', format.bytes(row.bytes)]]),
         el('div.row', el('div.row.start',
-          el('button', {type: 'button', onclick: () => { box.close(); change(row.pinned ? 'unpin' : 'pin', {id: row.id}, row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'); }}, row.pinned ? 'Unpin' : 'Pin'),
-          el('button', {type: 'button', onclick: () => { box.close(); change('feedback', {id: row.id, good: false}, 'Counted as wrong: it is not given again for the same request.'); }}, 'Answer is bad'),
-          el('button.danger', {type: 'button', onclick: () => { box.close(); parts.confirm('Delete entry ' + row.id + '? The next such question asks the model.', 'Delete', () =>
-            change('delete', {id: row.id}, 'Entry ' + row.id + ' is deleted.')); }}, 'Delete')),
+          el('button', {type: 'button', disabled: !shell.me().write, onclick: () => { box.close(); change(row, row.pinned ? 'unpin' : 'pin', row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'); }}, row.pinned ? 'Unpin' : 'Pin'),
+          el('button', {type: 'button', disabled: !shell.me().write, onclick: () => { box.close(); change(row, 'bad', 'Counted as wrong: it is not given again for the same request.'); }}, 'Answer is bad'),
+          el('button.danger', {type: 'button', disabled: !shell.me().write, onclick: () => { box.close(); parts.confirm('Delete entry ' + row.id + '? The next such question asks the model.', 'Delete', () =>
+            change(row, 'delete', 'Entry ' + row.id + ' is deleted.')); }}, 'Delete')),
         el('button', {type: 'button', onclick: () => box.close()}, 'Close'))));
       box.addEventListener('close', () => box.remove());
       document.body.append(box);
@@ -91,14 +91,14 @@ shell.view({
       const risk = 10 ** Number(slider.value), mine = ++asked;
       slider.setAttribute('aria-valuetext', format.share(risk));
       try {
-        const then = await scope.get('tune', {cache: cache.name, category: name, risk: risk.toPrecision(3)});
+        const then = (await scope.get('category', {cache, category: name, risk: risk.toPrecision(3), top: 1})).risk;
         if (mine !== asked) return;
         what.other = then.threshold;
         const at = then.points.find(([s]) => s >= then.threshold - 1e-6);
         dom.fill(sliderShows, el('p', 'With a budget of ', el('b', format.share(risk)), then.threshold > 1 ? ' nothing would be served by similarity: no threshold is safe with what is known.'
           : [' the threshold would be ', el('b', format.similarity(then.threshold)), at ? [' and serve ', el('b', format.share(at[1])), ' of the requests, ',
             el('b', format.share(at[2])), ' wrongly (bound ', format.share(at[3]), ').'] : '.']),
-        el('p.muted.small', 'Nothing is changed by the slider. To set it: ', el('code', 'SC.CAT.SET ' + cache.name + ' ' + name + ' RISK ' + risk.toPrecision(2))));
+        el('p.muted.small', 'Nothing is changed by the slider. To set it: ', el('code', 'SC.CAT.SET ' + cache + ' ' + name + ' RISK ' + risk.toPrecision(2))));
         curve.redraw();
         wrongs.redraw();
       } catch (error) {
@@ -107,13 +107,9 @@ shell.view({
     }
     slider.addEventListener('input', another);
 
-    async function readEntries() {
-      entries.set((await scope.get('top', {cache: cache.name, category: name, n: 20})).entries);
-    }
-
     let settingsSay = null;
     await scope.poll(async () => {
-      const now = await scope.get('category', {cache: cache.name, category: name});
+      const now = await scope.get('category', {cache, category: name, top: 20});
       const {stats, tune} = now, exact = now.settings.mode === 'exact' || now.settings.mode === 'off';
       what.now = tune.threshold;
       const risk = Number(now.settings.risk), at = tune.points.find(([s]) => s >= tune.threshold - 1e-6);
@@ -142,16 +138,15 @@ shell.view({
         wrongs.set([xs, points.map((p) => p[2]), points.map((p) => p[3]), points.map(() => risk > 0 ? risk : null)]);
         curve.say('threshold in force ' + format.similarity(tune.threshold));
       }
-      drawHistogram(now.histogram);
-      const says = JSON.stringify([now.settings, stats.guarded, stats.vetoed, now.guards]);
+      drawHistogram(now.hist);
+      const says = JSON.stringify([now.settings, stats.guarded, stats.vetoed]);
       if (says !== settingsSay) {
         settingsSay = says;
         dom.fill(guards, pictures.bars('What guards did', [[parts.meant('held back by a guard', 'guards'), stats.guarded, format.count(stats.guarded), 3],
-          ['below the entry\'s own threshold', stats.vetoed, format.count(stats.vetoed), 5],
-          ...Object.entries(now.guards || {}).map(([guard, n]) => [guard, n, format.count(n), 3])]));
+          ['below the entry\'s own threshold', stats.vetoed, format.count(stats.vetoed), 5]]));
         dom.fill(settings, el('h3', 'Settings'), parts.pairs(Object.entries(now.settings).map(([key, value]) => [key, el('code', String(value))])));
       }
-      await readEntries();
+      entries.set(now.top);
     });
 
     function drawHistogram(bins) {

@@ -1,12 +1,12 @@
-// view_playground.js - view 5: ask the cache or a set, and see what it does: nothing is counted, kept or leased.
+// view_playground.js - view 5: ask the cache or a set, and see what it does: nothing is kept or leased.
 'use strict';
 
 shell.view({
-  id: 'playground', key: '5', title: 'Playground', lead: 'Ask, and see what the answer is made of. Nothing is stored by it.',
+  id: 'playground', key: '5', title: 'Playground', lead: 'Ask, and see what the answer is made of. Nothing is kept, and no lease is taken; a question to a cache counts as one of its requests.',
   async open(view) {
     const {scope, body, pick, state} = view;
-    const [known, vectors] = await Promise.all([scope.get('caches'), scope.get('sets')]);
-    const caches = known.caches.map((one) => one.name), sets = vectors.sets.map((one) => one.key);
+    const [known, vectors] = await Promise.all([scope.get('caches'), allSets(scope)]);
+    const caches = known.caches.map((one) => one.name), sets = vectors.sets.map((one) => one.name);
     state.kind ||= caches.length || !sets.length ? 'cache' : 'set';
     const form = el('div'), result = el('div.stack', {'aria-live': 'polite'});
     pick.append(parts.choice('What to ask', [['cache', 'A cache'], ['set', 'A vector set']], state.kind, (kind) => {
@@ -54,8 +54,8 @@ shell.view({
             pairsGiven[word.slice(0, at)] = word.slice(at + 1);
           }
           if (sim.value && !(Number(sim.value) >= 0 && Number(sim.value) <= 1)) throw new Error('A similarity is a number from 0 to 1; "' + sim.value + '" is none.');
-          return answer(await scope.post('ask', {cache: state.cache, category, text: text.value, scope: pairsGiven,
-            ...(sim.value ? {similarity: Number(sim.value)} : {})}), Number(sim.value) || null);
+          return answer(await scope.post('playground/cache', {cache: state.cache, category, text: text.value, scope: pairsGiven,
+            ...(sim.value ? {similarity: Number(sim.value)} : {})}));
         });
       }}, el('div.wide', parts.field('Question', text)),
       caches.length > 1 ? parts.field('Cache', parts.select(caches, state.cache, (value) => {
@@ -76,10 +76,10 @@ shell.view({
           reply.guard ? ['Guard', reply.guard, 'guards'] : null, reply.id ? ['Entry', reply.id] : null, format.known(reply.age_ms) ? ['Age', format.duration(reply.age_ms)] : null,
           reply.model ? ['Model', reply.model] : null, reply.tokens_out ? ['Tokens', format.count(reply.tokens_in) + ' in, ' + format.count(reply.tokens_out) + ' out'] : null]),
         served && reply.text ? [el('h3', 'It was asked as'), el('pre', reply.text)] : null, served && reply.value ? [el('h3', 'The answer'), el('pre', reply.value)] : null,
-        el('h3', 'What would have to change'), el('ul', {style: 'margin: 0; padding-left: 20px'}, changes(said, reply, list).map((one) => el('li', one)))),
+        said.why ? parts.note('No vector: ' + said.why, 'warn') : null, el('h3', 'What would have to change'), el('ul', {style: 'margin: 0; padding-left: 20px'}, changes(said, reply, list).map((one) => el('li', one)))),
       parts.cardWith('Candidates', 'nearest first', list.length ? [pictures.candidates(list, reply.threshold), candidateTable(list)]
-        : parts.empty('There was nothing to compare with.', said.vector ? 'The group (category, scope, context) holds nothing near.' : 'The question had no vector: only the exact request could answer.')),
-      parts.card('Where the time went', pictures.times('Time of the look-up', [['vector of the text', said.embed_us, 3], ['the cache', said.cache_us, 1]]))];
+        : parts.empty('There was nothing to compare with.', said.vector !== 'none' ? 'The group (category, scope, context) holds nothing near.' : 'The question had no vector: only the exact request could answer.')),
+      parts.card('Where the time went', pictures.times('Time of the look-up', [['vector of the text', said.encode_us, 3], ['the cache, there and back', said.us, 1]]))];
     }
 
     function changes(said, reply, list) {
@@ -89,13 +89,13 @@ shell.view({
       else if (reply.status === 'stale') out.push('The entry has ended and is still served while one caller renews it. A longer TTL would make it a hit.');
       else if (reply.status === 'bypass') out.push(reply.reason + ': nothing is looked up until that ends.');
       else {
-        if (!said.vector) out.push('A vector of the question: the gateway has no encoder (embed-url or embed-file), so only the same request is found.');
+        if (said.vector === 'none') out.push('A vector of the question: the gateway has no encoder (embed-url or embed-file), so only the same request is found.');
         if (reply.guard) out.push('The guard: ' + reply.guard + '. Where both mean the same, leave it out of GUARD in this category.');
         if (reply.threshold > 1) out.push('The threshold: with RISK nothing is served by similarity before there are labels. Judge pairs in Labels, set a judge, or set SIM.');
         else if (best && best.similarity < reply.threshold) out.push(format.similarity(reply.threshold - best.similarity) + ' more similarity (the nearest has ' + format.similarity(best.similarity) +
           '), or a threshold of ' + format.similarity(best.similarity) + ' (SIM, or a larger RISK).');
         for (const one of list.slice(0, 3)) if (one.why && one.why !== reply.guard) out.push('Entry ' + one.id + ': ' + one.why);
-        if (!list.length && said.vector) out.push('An entry in this category and scope: look at Tenants for the scopes that have some, and give all pairs of one.');
+        if (!list.length && said.vector !== 'none') out.push('An entry in this category and scope: look at Tenants for the scopes that have some, and give all pairs of one.');
       }
       return out.length ? out : [reply.reason];
     }
@@ -123,7 +123,7 @@ shell.view({
         run(button, async () => {
           const words = query.value.trim().split(/[\s,]+/), numbers = words.map(Number);
           const vector = words.length > 1 && numbers.every(Number.isFinite);
-          return found(await scope.post('vsim', {set: state.set, ...(vector ? {values: numbers} : {element: query.value.trim()}), count: Number(amount.value),
+          return found(await scope.post('playground/set', {set: state.set, attributes: true, ...(vector ? {vector: numbers} : {element: query.value.trim()}), count: Number(amount.value),
             ...(recall.value ? {recall: Number(recall.value)} : {}), ...(filter.value ? {filter: filter.value} : {}), ...(truth.checked ? {truth: true} : {})}));
         });
       }}, el('div.wide', parts.field('Element or vector', query)), parts.field('Set', parts.select(sets, state.set, (value) => { state.set = value; })), parts.field('How many', amount),
@@ -131,7 +131,7 @@ shell.view({
     }
 
     function found(said) {
-      const e = said.explain || {}, get = (name) => e[name] ?? e[name.replaceAll('-', '_')];
+      const get = (name) => said.explain[name];
       const us = get('latency-us'), step = Math.min(get('step-us') || 0, us || 0);
       const table = parts.table({caption: 'Nearest elements', key: (row) => row.element, empty: 'Nothing is there that passes the filter.', columns: [
         {title: 'Element', kind: 'text', cell: (row) => row.element}, {title: 'Similarity', num: true, meaning: 'similarity', cell: (row) => format.similarity(row.score)},

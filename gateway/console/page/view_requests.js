@@ -14,21 +14,21 @@ shell.view({
     }});
     const counts = el('p.muted.small', {role: 'status'});
     const table = parts.table({
-      caption: 'Requests', key: (row) => row.id,
+      caption: 'Requests', key: (row) => row.number,
       empty: 'No request matches.',
       columns: [
-        {title: 'Time', kind: 'keep', cell: (row) => format.clock(row.at_ms)},
-        {title: 'Cache', kind: 'keep', meaning: 'status', cell: (row) => parts.chip(row.status, outcomeTone(row.status))},
-        {title: 'Why', kind: 'text', cell: (row) => [row.reason, row.text ? el('div.muted.small.clip', row.text) : null]},
+        {title: 'Time', kind: 'keep', cell: (row) => format.clock(row.time_ms)},
+        {title: 'Cache', kind: 'keep', meaning: 'status', cell: (row) => parts.chip(row.cache || row.route, outcomeTone(row.cache))},
+        {title: 'Why', kind: 'text', cell: (row) => [row.reason, row.question ? el('div.muted.small.clip', row.question) : null]},
         {title: 'Model', kind: 'text', cell: (row) => [row.model || format.missing, el('div.muted.small', row.route)]},
         {title: 'Category', cell: (row) => row.category || format.missing},
-        {title: 'Tenant', cell: (row) => row.tenant || format.missing},
-        {title: 'Status', num: true, cell: (row) => el('span' + (row.http >= 500 ? '.bad' : row.http >= 400 ? '.warn' : ''), String(row.http))},
+        {title: 'Tenant', cell: (row) => [row.tenant || format.missing, row.joined ? el('div.muted.small', 'joined') : null, row.client_gone ? el('div.muted.small', 'left') : null]},
+        {title: 'Status', num: true, cell: (row) => el('span' + (row.status >= 500 ? '.bad' : row.status >= 400 ? '.warn' : ''), String(row.status))},
         {title: 'Similarity', num: true, meaning: 'similarity', sort: (row) => row.similarity ?? -1, cell: (row) => [format.similarity(row.similarity),
-          row.threshold > 0 ? el('div.muted.small', 'of ' + format.similarity(row.threshold)) : null]},
-        {title: 'Time taken', num: true, sort: (row) => row.total_us, cell: (row) => [format.micros(row.total_us), parts.meter([[row.embed_us / row.total_us, 'k3'],
-          [row.cache_us / row.total_us, 'k1'], [row.upstream_us / row.total_us, 'k5']], 'vector ' + format.micros(row.embed_us) + ', cache ' + format.micros(row.cache_us) +
-          ', upstream ' + format.micros(row.upstream_us))]},
+          row.tokens_saved ? el('div.muted.small', format.count(row.tokens_saved) + ' tokens saved') : null]},
+        {title: 'Time taken', num: true, sort: (row) => row.ms, cell: (row) => [format.millis(row.ms), parts.meter([[row.embed_ms / row.ms, 'k3'],
+          [row.cache_ms / row.ms, 'k1'], [row.upstream_ms / row.ms, 'k5']], 'vector ' + format.millis(row.embed_ms ?? 0) + ', cache ' + format.millis(row.cache_ms ?? 0) +
+          ', upstream ' + format.millis(row.upstream_ms ?? 0))]},
       ],
     });
     const nothing = el('div');
@@ -41,20 +41,20 @@ shell.view({
 
     function draw() {
       const wanted = state.words.toLowerCase();
-      const right = all.filter((row) => (!state.status || row.status === state.status) &&
-        (!wanted || [row.model, row.route, row.tenant, row.category, row.reason, row.text, row.http].join(' ').toLowerCase().includes(wanted)));
+      const right = all.filter((row) => (!state.status || row.cache === state.status) &&
+        (!wanted || [row.model, row.route, row.tenant, row.category, row.reason, row.question, row.status].join(' ').toLowerCase().includes(wanted)));
       dom.text(counts, right.length + ' of ' + all.length + ' requests' + (right.length > shown_max ? '; the first ' + shown_max + ' are shown' : ''));
       table.set(right.slice(0, shown_max));
     }
 
     await scope.poll(async () => {
-      const now = await scope.get('requests', {after: last});
+      const now = await scope.get('requests', {since: last});
       if (now.requests.length) {
-        all = [...now.requests, ...all].sort((a, b) => b.id - a.id).slice(0, 1000);
-        last = all[0].id;
+        all = [...now.requests, ...all].sort((a, b) => b.number - a.number).slice(0, 1000);
+        last = all[0].number;
       }
       listed.hidden = all.length === 0;
-      dom.fill(nothing, all.length ? null : parts.card('Begin here', firstSteps({upstreams: now.upstreams ?? [1]})));
+      dom.fill(nothing, all.length ? null : parts.card('Begin here', firstSteps()));
       draw();
     });
   },
