@@ -3,7 +3,7 @@ import {existsSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 
-const require = createRequire(join(process.env.NODE_PATH || '.', 'here.js'));
+const require = createRequire(join(process.env.NODE_PATH, 'here.js'));
 const puppeteer = require('puppeteer-core');
 
 let failures = 0;
