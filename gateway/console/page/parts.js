@@ -17,7 +17,7 @@ const parts = (() => {
   function figures(list) {
     const slots = new Map();
     const node = el('dl.figures', list.map(([name, label, meaning]) => {
-      const value = el('span', format.missing), unit = el('span.unit'), note = el('dd.note');
+      const value = el('span', format.missing), unit = el('span.unit'), note = el('dd.aside');
       const dd = el('dd.value', value, unit);
       slots.set(name, {value, unit, note, dd});
       return el('div', el('dt', meant(label, meaning)), dd, note);
@@ -67,8 +67,7 @@ const parts = (() => {
       dom.fill(tr, columns.map((column, i) => {
         const kind = column.num ? '.num' : column.kind ? '.' + column.kind : '';
         const shown = column.cell(row);
-        return i === 0 && column.head !== false ? el('th' + kind, {scope: 'row', style: 'color: inherit; font-weight: inherit; font-size: inherit;' +
-          (column.kind === 'text' ? 'white-space: normal' : '')}, shown) : el('td' + kind, shown);
+        return i === 0 && column.head !== false ? el('th' + kind, {scope: 'row'}, shown) : el('td' + kind, shown);
       }));
       if (at >= 0) tr.children[at].querySelector('a, button, input')?.focus();
     }
@@ -137,6 +136,9 @@ const parts = (() => {
     return el('div.seg', {role: 'group', 'aria-label': label}, buttons);
   }
 
+  // Of the curve of SC.TUNE, in any order: what the threshold would serve, and how often wrongly.
+  const pointAt = (points, threshold) => points.filter(([s]) => s >= threshold - 1e-6).reduce((best, one) => !best || one[0] < best[0] ? one : best, null);
+
   const chip = (text, tone) => el('span.chip' + (tone ? '.' + tone : ''), text);
   const note = (text, tone) => el('p.note' + (tone ? '.' + tone : ''), {role: tone === 'bad' ? 'alert' : 'status'}, text);
 
@@ -164,5 +166,5 @@ const parts = (() => {
     box.showModal();
   }
 
-  return {card, cardWith, meant, figures, pairs, table, field, select, choice, chip, note, empty, meter, confirm};
+  return {card, cardWith, meant, figures, pairs, table, field, select, choice, pointAt, chip, note, empty, meter, confirm};
 })();

@@ -47,8 +47,7 @@ shell.view({
       caption: 'Entries that answered most', key: (row) => row.id,
       empty: parts.empty('The category holds no entry.', 'The gateway keeps each whole answer; by hand:', 'redis-cli SC.PUT ' + cache + ' CAT ' + name + ' HASH h1 TEXT "a question" VEC ... VALUE "an answer"'),
       columns: [
-        {title: 'Question', kind: 'text', cell: (row) => el('button.clip', {type: 'button', style: 'all: unset; cursor: pointer; display: -webkit-box; color: var(--accent)',
-          onclick: () => card(row)}, row.text || '(no text)')},
+        {title: 'Question', kind: 'text', cell: (row) => el('button.plain.clip', {type: 'button', onclick: () => card(row)}, row.text || '(no text)')},
         {title: 'Hits', num: true, sort: (row) => row.hits, cell: (row) => format.count(row.hits)},
         {title: 'Age', num: true, sort: (row) => row.age_ms, cell: (row) => format.duration(row.age_ms)},
         {title: 'Lives', num: true, cell: (row) => row.ttl_ms === -1 ? 'for ever' : row.ttl_ms < 0 ? 'stale' : format.duration(row.ttl_ms)},
@@ -94,7 +93,7 @@ shell.view({
         const then = (await scope.get('category', {cache, category: name, risk: risk.toPrecision(3), top: 1})).risk;
         if (mine !== asked) return;
         what.other = then.threshold;
-        const at = then.points.find(([s]) => s >= then.threshold - 1e-6);
+        const at = parts.pointAt(then.points, then.threshold);
         dom.fill(sliderShows, el('p', 'With a budget of ', el('b', format.share(risk)), then.threshold > 1 ? ' nothing would be served by similarity: no threshold is safe with what is known.'
           : [' the threshold would be ', el('b', format.similarity(then.threshold)), at ? [' and serve ', el('b', format.share(at[1])), ' of the requests, ',
             el('b', format.share(at[2])), ' wrongly (bound ', format.share(at[3]), ').'] : '.']),
@@ -112,7 +111,7 @@ shell.view({
       const now = await scope.get('category', {cache, category: name, top: 20});
       const {stats, tune} = now, exact = now.settings.mode === 'exact' || now.settings.mode === 'off';
       what.now = tune.threshold;
-      const risk = Number(now.settings.risk), at = tune.points.find(([s]) => s >= tune.threshold - 1e-6);
+      const risk = Number(now.settings.risk), at = parts.pointAt(tune.points, tune.threshold);
       if (what.budget === null) {
         what.budget = risk > 0 ? risk : 0.02;
         slider.value = Math.log10(what.budget);
@@ -126,7 +125,7 @@ shell.view({
       figures.set('entries', format.count(stats.entries), format.bytes(stats.document_bytes));
       figures.set('get', stats.requests ? format.micros(stats.get_p50_us) : format.missing, 'p99 ' + (stats.requests ? format.micros(stats.get_p99_us) : format.missing));
       curveCard.hidden = exact;
-      const points = tune.points;
+      const points = [...tune.points].sort((a, b) => a[0] - b[0]);
       const has = points.length > 1;
       curve.hidden = wrongs.hidden = !has;
       dom.fill(noCurve, has ? null : parts.empty('There is no curve yet.', 'It is drawn from requests and labels. A judge gives labels by itself; you can give them in Labels:',

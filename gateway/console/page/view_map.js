@@ -2,7 +2,7 @@
 'use strict';
 
 shell.view({
-  id: 'map', key: '0', title: 'Map', lead: 'A sample of a vector set, in the two directions in which it differs most.',
+  id: 'map', key: '0', title: 'Map', lead: 'A sample of a vector set, in the two directions in which it differs most. (Caches do not give vectors away.)',
   async open({scope, body, args, state, pick}) {
     const sets = (await allSets(scope)).sets.filter((one) => one.size > 0).map((one) => one.name);
     if (!sets.length) return dom.fill(body, parts.card('Begin here', noSet()));
@@ -13,8 +13,8 @@ shell.view({
     const canvas = el('canvas.map', {tabIndex: 0, role: 'img'});
     const holder = el('div.plot', {style: 'height: min(62vh, 620px)'}, canvas);
     const legend = el('ul.legend'), chosen = el('div', {'aria-live': 'polite'});
-    const colourPick = el('span');
-    dom.fill(body, el('section.card', {'aria-label': 'Map'}, el('header', said, el('label.field', el('span.only-read', 'Colour by'), colourPick)), holder, legend), parts.cardWith('Element', 'click, or arrow keys on the map', chosen));
+    const colourPick = el('div');
+    dom.fill(body, el('section.card', {'aria-label': 'Map'}, el('header', said, colourPick), holder, legend), parts.cardWith('Element', 'click, or arrow keys on the map', chosen));
 
     const got = await scope.get('map', {set: name, count: 2000});
     const n = got.elements.length, dim = got.dimensions;
@@ -37,11 +37,13 @@ shell.view({
     const names = [...new Set(attributes.flatMap(Object.keys))].filter((key) => attributes.some((one) => ['string', 'number', 'boolean'].includes(typeof one[key]))).slice(0, 20);
     state.colour = names.includes(state.colour) ? state.colour : names.find((key) => /tenant|categ|kind|type|label|class/i.test(key)) || names[0] || '';
     let classes = [], kinds = new Array(n).fill(1), at = -1;
-    dom.fill(colourPick, parts.select([['', 'one colour'], ...names.map((key) => [key, 'by ' + key])], state.colour, (value) => {
+    const colours = parts.select([['', 'one colour'], ...names.map((key) => [key, 'colour by ' + key])], state.colour, (value) => {
       state.colour = value;
       classify();
       draw();
-    }));
+    });
+    colours.setAttribute('aria-label', 'Colour by');
+    dom.fill(colourPick, colours);
 
     // Words: the five most frequent and the rest; numbers: five ranges of equal counts.
     function classify() {

@@ -28,7 +28,7 @@ shell.view({
       state.span = value;
       scope.tick();
     }));
-    dom.fill(body, nothing, figures, parts.cardWith(gateway ? 'Requests' : 'Look-ups', 'a second, by what the cache said', traffic), el('div.cols',
+    dom.fill(body, nothing, figures, parts.cardWith(gateway ? 'Requests' : 'Look-ups', 'a second, by what the cache said', traffic), el('div.cols.three',
       parts.cardWith('Hit rate', 'answered from an entry, of all look-ups', rates), gateway ? parts.cardWith('First byte', 'at the gateway', firsts) : null,
       parts.cardWith('Vector sets', 'searches and the blocks they read', searches)), parts.card('State', health));
     let healthSays = null;

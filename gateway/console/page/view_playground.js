@@ -35,13 +35,14 @@ shell.view({
       const text = el('textarea', {name: 'text', value: state.text || '', required: true, placeholder: 'How do I reset my password?'});
       const pairs = el('input', {type: 'text', name: 'scope', value: state.scope || '', placeholder: 'tenant=acme user=7', spellcheck: false});
       const sim = el('input', {type: 'text', inputMode: 'decimal', name: 'sim', value: state.sim || '', placeholder: 'the category\'s'});
-      const categories = el('span');
+      const categories = el('div');
       const button = el('button.main', {type: 'submit'}, 'Ask');
       let category = state.category;
       async function readCategories() {
-        const list = (await scope.get('categories', {cache: state.cache})).categories.map((one) => one.name).filter((one) => one !== '*');
-        if (!list.includes(category)) category = list.find((one) => one !== 'exact') || list[0];
-        dom.fill(categories, parts.select(list, category, (value) => { category = value; }));
+        const found = (await scope.get('categories', {cache: state.cache})).categories.filter((one) => one.name !== '*').sort((a, b) => b.stats.entries - a.stats.entries);
+        const list = found.map((one) => one.name);
+        if (!list.includes(category)) category = list[0]; // that with most entries
+        dom.fill(categories, parts.field('Category', parts.select(list, category, (value) => { category = value; })));
       }
       dom.fill(form, parts.card('Question', el('form.grid', {onsubmit: (event) => {
         event.preventDefault();
@@ -61,7 +62,7 @@ shell.view({
       caches.length > 1 ? parts.field('Cache', parts.select(caches, state.cache, (value) => {
         state.cache = value;
         readCategories().catch(shell.failed);
-      })) : null, el('label.field', el('span', 'Category'), categories), parts.field('Scope', pairs), parts.field('At least this similar', sim), button)));
+      })) : null, categories, parts.field('Scope', pairs), parts.field('At least this similar', sim), button)));
       text.addEventListener('keydown', (event) => {
         if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) text.form.requestSubmit();
       });

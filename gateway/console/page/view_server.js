@@ -79,7 +79,7 @@ shell.view({
       take('slowlog', slow, (part) => slow.set(part));
       take('latency', latency, (part) => latency.set(part));
       take('clients', clients, (part) => clients.set(part));
-      take('histogram', commands, (part) => commands.set(Object.entries(part).map(([name, one]) => ({name, calls: one.calls, ...quantiles(one)})).sort((a, b) => b.calls - a.calls).slice(0, 30)));
+      take('histogram', commands, (part) => commands.set(Object.entries(part).map(([name, one]) => ({name, calls: one.calls, ...quantiles(one)})).sort((a, b) => b.calls - a.calls).slice(0, 40)));
       take('settings', settings, (part) => {
         known = part;
         showSettings();

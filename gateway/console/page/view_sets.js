@@ -38,7 +38,7 @@ shell.view({
       if (q && !q.error) {
         figures.set('reads', q.searches ? format.rate(q.reads_per_search) : format.missing, 'mean of ' + format.count(q.searches) + ' searches');
         figures.set('rounds', q.searches ? format.rate(q.rounds_per_search) : format.missing, 'waits for the disk');
-        figures.set('merges', format.count(q.merges), format.count(q.seals) + ' seals; ' + (q.writers_wait ? q.writers_wait + ' writers wait for one' : 'no writer waits'), q.writers_wait ? 'warn' : '');
+        figures.set('merges', format.count(q.merges), 'seals: ' + format.count(q.seals) + '; ' + (q.writers_wait ? q.writers_wait + ' writers wait for one' : 'no writer waits'), q.writers_wait ? 'warn' : '');
       }
       const key = now.sets.some((one) => one.name === args[0]) ? args[0] : now.sets[0]?.name;
       state.key = key;
