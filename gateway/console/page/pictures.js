@@ -2,11 +2,14 @@
 'use strict';
 
 const pictures = (() => {
-  const wide = 640;
+  let wide = 640; // as many units as the picture will have pixels, so that letters keep their size
   const picture = (label, height, ...parts) => svg('svg', {viewBox: '0 0 ' + wide + ' ' + height, role: 'img', 'aria-label': label, width: '100%'}, parts);
+
+  const fit = () => { wide = Math.max(260, Math.min(760, document.getElementById('main').clientWidth - 62)); };
 
   // Candidates on the line of similarity, with the threshold: who reached it, whom a guard held back, who was too far.
   function candidates(list, threshold) {
+    fit();
     const near = list.filter((one) => format.known(one.similarity));
     const low = Math.max(0, Math.min(0.9, threshold <= 1 ? threshold - 0.05 : 1, ...near.map((one) => one.similarity)) - 0.02);
     const place = (value) => 16 + (Math.max(low, Math.min(1, value)) - low) / (1 - low) * (wide - 32);
@@ -28,6 +31,7 @@ const pictures = (() => {
 
   // Bars one after the other that add up to a whole: [[label, microseconds, kind], ...].
   function times(label, list) {
+    fit();
     const parts = list.filter(([, value]) => value > 0);
     const total = parts.reduce((sum, [, value]) => sum + value, 0);
     if (!total) return el('p.muted', 'No time was measured.');
@@ -44,6 +48,7 @@ const pictures = (() => {
   // Rounds of a search: a column for each wait for the disk, a square for each block (all rounds alike: the reply counts both
   // as sums). Beyond what can be drawn a square stands for several.
   function rounds(reads, rounds) {
+    fit();
     const most = 240, each = Math.max(1, Math.ceil(reads / most));
     const squares = Math.ceil(reads / each), columns = Math.max(1, rounds);
     const room = wide / columns, side = Math.max(4, Math.min(12, room / 3 - 2)), gap = 2;

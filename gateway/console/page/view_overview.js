@@ -90,6 +90,6 @@ function firstSteps() {
     'The gateway was started without an upstream. To cache the answers of a model, start it with one and give its address to your application:',
     'quire-gateway --upstream http://127.0.0.1:8000 --listen 127.0.0.1:8080\nexport OPENAI_BASE_URL=http://127.0.0.1:8080/v1');
   return parts.empty('No request has come yet.', 'Give the gateway\'s address to your application, or ask by hand; the second time the answer comes from the cache:',
-    'export OPENAI_BASE_URL=' + location.origin + '/v1\ncurl -i ' + location.origin + '/v1/chat/completions -H \'Content-Type: application/json\' -d \\\n' +
-    '  \'{"model": "m", "messages": [{"role": "user", "content": "hello"}]}\'');
+    'export OPENAI_BASE_URL=' + location.origin + '/v1\ncurl -i ' + location.origin + '/v1/chat/completions -H \'Content-Type: application/json\' \\\n' +
+    '  -d \'{"model": "m", "messages": [{"role": "user", "content": "hello"}]}\'');
 }
