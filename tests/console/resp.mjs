@@ -1,7 +1,7 @@
 // resp.mjs - as much of a RESP client as the console's tests need: commands in turn, RESP3 replies as values.
 import {connect} from 'node:net';
 
-export async function resp(port) {
+export async function resp(port, password) {
   const socket = connect(port, '127.0.0.1');
   await new Promise((done, fail) => socket.once('connect', done).once('error', fail));
   let bytes = Buffer.alloc(0);
@@ -69,6 +69,6 @@ export async function resp(port) {
     if (said instanceof Error) throw new Error(words.slice(0, 4).map((word) => String(word).slice(0, 40)).join(' ') + ': ' + said.message);
     return said;
   }
-  await run('HELLO', '3');
+  await run('HELLO', '3', ...(password ? ['AUTH', 'default', password] : []));
   return {run, ask, close: () => socket.end()};
 }

@@ -19,7 +19,7 @@ const subjects = ['reset my password', 'change my address', 'cancel my order', '
 const ways = ['How do I', 'How can I', 'What must I do to', 'Where can I', 'I want to', 'Please help me to', 'Is it possible to', 'Tell me how to'];
 
 // Asks and puts until there are labels; returns the ids of entries by name.
-export async function seedCache(server, {name = 'llm', dim = 32, asked = 700} = {}) {
+export async function seedCache(server, {name = 'llm', dim = 32, asked = 800} = {}) {
   const {next, normal} = randoms(7);
   await server.run('SC.CREATE', name, 'DIM', dim, 'ENCODER', 'hand@1', 'MEMORY', 64 << 20);
   await server.run('SC.CAT.SET', name, 'faq', 'RISK', '0.05', 'AUDIT', '0.3', 'QUOTA', '32mb');
@@ -33,8 +33,8 @@ export async function seedCache(server, {name = 'llm', dim = 32, asked = 700} = 
     await server.run('SC.PUT', name, 'CAT', 'faq', 'SCOPE', 'tenant', tenant, 'HASH', 'h' + s + '.' + w, 'VEC', blob(around(s, 0.25)), 'TEXT', ways[w] + ' ' + subjects[s] + '?',
       'VALUE', 'To ' + subjects[s] + ', open the account page and follow the steps there.', 'TOKENS', 60, 120, 'COST', '0.002', 'LLMMS', 1400);
   }
-  await server.run('SC.PUT', name, 'CAT', 'faq', 'SCOPE', 'tenant', 'acme', 'HASH', 'evil', 'VEC', blob(Array.from({length: dim}, normal)), 'TEXT', evil, 'VALUE', evil);
-  let left = 12;
+  await server.run('SC.PUT', name, 'CAT', 'faq', 'SCOPE', 'tenant', 'acme', 'VEC', blob(Array.from({length: dim}, normal)), 'TEXT', evil, 'VALUE', evil);
+  let left = 24; // pairs to judge
   for (let i = 0; i < asked; i++) {
     const s = Math.floor(next() * subjects.length), other = next() < 0.3, spread = 0.15 + next() * 0.9;
     const vector = other ? around(s, 1.6) : around(s, spread);
@@ -42,11 +42,11 @@ export async function seedCache(server, {name = 'llm', dim = 32, asked = 700} = 
     const said = await server.run('SC.GET', name, 'CAT', 'faq', 'SCOPE', 'tenant', next() < 0.6 ? 'acme' : 'bolt', ...exact, 'VEC', blob(vector), 'TEXT',
       (other ? 'Something else about how to ' : 'Could you say how to ') + subjects[s] + ', number ' + 'abcdefgh'[i % 8] + '?', 'NOLEASE');
     if (said.audit !== undefined && said.audit !== null) {
-      if (i > asked - 160 && left > 0) left--;
+      if (i > asked - 350 && left > 0) left--;
       else await server.run('SC.AUDIT', 'PUT', name, said.audit, said.similarity > 0.62 && next() < 0.97 && !other ? 'GOOD' : 'BAD');
     }
   }
-  for (let i = 0; i < 5; i++) await server.run('SC.GET', name, 'CAT', 'faq', 'SCOPE', 'tenant', 'acme', 'HASH', 'evil', 'TEXT', evil, 'NOLEASE');
+  for (let i = 0; i < 5; i++) await server.run('SC.GET', name, 'CAT', 'faq', 'SCOPE', 'tenant', 'acme', 'TEXT', evil, 'NOLEASE');
   await server.run('SC.PUT', name, 'CAT', 'code', 'HASH', 'c1', 'VEC', blob(Array.from({length: dim}, normal)), 'TEXT', 'sort a list in C', 'VALUE', 'qsort');
   return {vector: (s) => base[s]};
 }
@@ -76,5 +76,5 @@ export async function seedSets(server, {rows = 1500, dim = 32} = {}) {
   for (let i = 0; i < 40; i++) await server.run('VSIM', 'items', 'ELE', 'item:' + i, 'COUNT', 10);
   await server.run('CONFIG', 'SET', 'slowlog-log-slower-than', '100');
   for (let i = 0; i < 5; i++) await server.run('VSIM', 'items', 'ELE', 'item:' + i, 'COUNT', 10, 'TRUTH');
-  await server.run('CONFIG', 'SET', 'latency-monitor-threshold', '1');
+  await server.run('CONFIG', 'SET', 'slowlog-log-slower-than', '10000');
 }

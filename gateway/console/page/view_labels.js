@@ -93,7 +93,7 @@ shell.view({
     }
 
     async function more() {
-      if (!queue.length && shell.me().write) queue.push(...(await scope.post('audit/pop', {cache, count: 10})).pairs);
+      if (!queue.length && shell.me().write) queue.push(...(await scope.post('audit/pop', {cache, count: 5})).pairs);
       show();
     }
 
