@@ -108,7 +108,7 @@ const shell = (() => {
 
   async function route(first) {
     const words = parse();
-    const view = views.find((one) => one.id === words[0]) || views[0];
+    const view = views.find((one) => one.id === words[0]) || views.find((one) => one.key === '1');
     scope?.close();
     scope = newScope();
     side.classList.remove('open');
