@@ -54,8 +54,11 @@ shell.view({
         const p50 = newest('first_' + kind + '_p50_ms');
         figures.set(kind, format.millis(p50), p50 === undefined ? 'none yet' : 'p99 ' + format.millis(newest('first_' + kind + '_p99_ms')));
       }
-      const column = (name) => name === 'misses' ? ts.map((_, i) => Math.max(0, (past.column(r, 'cache_requests')[i] || 0) - (past.column(r, 'cache_hits')[i] || 0)) * per)
-        : past.column(r, name, (value) => value * per);
+      const column = (name) => {
+        if (name !== 'misses') return past.column(r, name, (value) => value * per);
+        const hits = past.column(r, 'cache_hits');
+        return past.column(r, 'cache_requests').map((value, i) => value === null ? null : Math.max(0, value - (hits[i] || 0)) * per);
+      };
       const added = (list) => list.map(column).reduce((a, b) => a.map((value, i) => value === null ? b[i] : value + (b[i] || 0)));
       traffic.set([ts, ...piles.map(([, , list]) => added(list))]);
       const top = gateway ? added(served) : column('cache_hits'), whole = gateway ? added(names) : column('cache_requests');

@@ -1,0 +1,76 @@
+// screenshots.mjs BUILD_DIR [FOLDER] - makes the pictures of docs/console.md (FOLDER: docs/console): a server with seeded
+// data, a gateway before the stand-in model, a minute of requests. Each picture is below 150 KB.
+import {mkdirSync, mkdtempSync, rmSync, statSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {launch, open, settled} from './browser.mjs';
+import {resp} from './resp.mjs';
+import {end, gateway, model, root, server} from './rig.mjs';
+import {randoms, seedCache, seedSets} from './seed.mjs';
+import {askCache, views} from './views.mjs';
+
+const [build, out = join(root, 'docs/console')] = process.argv.slice(2);
+const seconds = 60, most_bytes = 150 * 1024, tallest = 1200;
+
+// Questions of three customers, many of them again.
+async function traffic(url) {
+  const {next} = randoms(3);
+  const due = Date.now() + seconds * 1000;
+  const one = async () => {
+    const customer = ['acme', 'bolt', 'corp'][Math.floor(next() ** 2 * 3)], n = Math.floor(next() ** 2 * 60);
+    const answer = await fetch(url + '/v1/chat/completions', {method: 'POST', headers: {'Content-Type': 'application/json', Authorization: 'Bearer sk-' + customer},
+      body: JSON.stringify({model: 'stand-in', messages: [{role: 'user', content: next() < 0.02 ? 'fail with 429' : 'What is the answer to question ' + n + '?'}]})});
+    await answer.text();
+  };
+  while (Date.now() < due) {
+    await Promise.all(Array.from({length: 1 + Math.floor(4 * (1 + Math.sin(Date.now() / 6000)))}, one));
+    await new Promise((done) => setTimeout(done, 200));
+  }
+}
+
+async function shoot(page, name, height) {
+  const tall = Math.min(height || tallest, await page.evaluate(() => document.querySelector('main').getBoundingClientRect().height));
+  const {width} = page.viewport();
+  await page.setViewport({width, height: Math.ceil(Math.max(tall, 700)), deviceScaleFactor: 1});
+  await page.evaluate(() => new Promise((done) => setTimeout(done, 300))); // charts take their new size
+  const path = join(out, name + '.png');
+  await page.screenshot({path});
+  const bytes = statSync(path).size;
+  console.log(name + '.png ' + bytes + ' bytes');
+  if (bytes >= most_bytes) throw new Error(path + ' has ' + bytes + ' bytes; at most ' + most_bytes);
+  await page.setViewport({width, height: 900, deviceScaleFactor: 1});
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'quire-screenshots.'));
+mkdirSync(out, {recursive: true});
+try {
+  const one = await server(build, folder), connection = await resp(one.port);
+  await seedCache(connection, {name: 'shop'});
+  await seedSets(connection);
+  const stand = await model();
+  const door = await gateway(build, folder, one.port, '--set', 'ui=yes', '--upstream', 'http://127.0.0.1:' + stand.port, '--set', 'log-texts=true');
+  await traffic(door.url);
+  const browser = await launch();
+  const light = await open(browser, door.url + '/ui');
+  await settled(light.page);
+  for (const [name, route, act] of views.filter(([name]) => name !== 'meanings')) {
+    await light.go(route);
+    if (act) await act(light.page);
+    await shoot(light.page, name);
+  }
+  const dark = await open(browser, door.url + '/ui', {dark: true});
+  await settled(dark.page);
+  await shoot(dark.page, 'dark');
+  const narrow = await open(browser, door.url + '/ui', {width: 360, route: 'playground'});
+  await settled(narrow.page);
+  await askCache(narrow.page, {cache: 'shop', category: 'faq', text: 'How do I reset my password?', scope: 'tenant=acme'});
+  await shoot(narrow.page, 'narrow');
+  const complaints = [...light.complaints, ...dark.complaints, ...narrow.complaints];
+  if (complaints.length) throw new Error(complaints.join('\n'));
+  await browser.close();
+  connection.close();
+} finally {
+  await end();
+  rmSync(folder, {recursive: true, force: true});
+}
+process.exit();
