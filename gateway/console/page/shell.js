@@ -63,7 +63,7 @@ const shell = (() => {
     const box = document.getElementById('trouble');
     box.hidden = false;
     dom.text(box, error.message);
-    if (!(error instanceof ApiError)) throw error;
+    if (!(error instanceof ApiError)) reportError(error); // a fault of the page, for the browser's log
   }
 
   function signIn(error) {

@@ -72,13 +72,14 @@ shell.view({
 
     function drawState(now) {
       const g = now.gateway, server = now.server.server || {};
-      const rows = [['quire-server', g.server.connections > 0 && !g.server.breaker_open ? 'good' : 'bad', g.server.breaker_open ? 'left alone for a while after failures' : g.server.connections > 0 ? 'answers' : 'gone',
-        ['version ' + server.quire_version, 'up ' + format.duration(server.uptime_in_seconds * 1000), g.server.last_failure].filter(Boolean).join(' · ')]];
+      const away = g.server?.breaker_open;
+      const rows = [['quire-server', away ? 'bad' : 'good', away ? 'left alone for a while after failures' : 'answers',
+        ['version ' + server.quire_version, 'up ' + format.duration(server.uptime_in_seconds * 1000), g.server?.last_failure].filter(Boolean).join(' · ')]];
       for (const one of g.upstreams) rows.push(['upstream ' + one.name, one.healthy ? 'good' : 'bad', one.healthy ? 'healthy' : 'not healthy', '']);
       if (gateway) rows.push(['cache ' + (g.cache.name || ''), g.cache.ready ? 'good' : 'warn', g.cache.ready ? 'ready' : 'not ready', g.cache.ready ? (g.cache.vectors === false ? g.cache.why_no_vectors || 'exact answers only' : '') : g.cache.why]);
       if (gateway) rows.push(['encoder', !g.encoder.there ? '' : g.encoder.breaker_open ? 'bad' : 'good', !g.encoder.there ? 'none' : g.encoder.breaker_open ? 'left alone after failures' : 'answers',
         g.encoder.there ? [g.encoder.name, g.encoder.dim + ' dimensions', g.encoder.last_failure].filter(Boolean).join(' · ') : 'near answers need one: embed-url or embed-file']);
-      for (const one of g.cache.diagnoses || []) rows.push(['tenant ' + one.tenant, 'warn', 'contexts differ', one.sentence]);
+      for (const one of g.cache?.diagnoses || []) rows.push(['tenant ' + one.tenant, 'warn', 'contexts differ', one.sentence]);
       const says = JSON.stringify(rows.map((row) => String(row).replace(/up [^·]*·?/, '')));
       if (says === healthSays) return;
       healthSays = says;
