@@ -6,20 +6,22 @@ import {join} from 'node:path';
 import {launch, open, settled} from './browser.mjs';
 import {resp} from './resp.mjs';
 import {end, gateway, model, root, server} from './rig.mjs';
-import {randoms, seedCache, seedSets} from './seed.mjs';
+import {randoms, seedCache, seedSets, subjects, ways} from './seed.mjs';
 import {askCache, views} from './views.mjs';
 
 const [build, out = join(root, 'docs/console')] = process.argv.slice(2);
-const seconds = 60, most_bytes = 150 * 1024, tallest = 1200;
+const seconds = 60, most_bytes = 150 * 1024, tallest = 1080;
+
+const places = ['in the shop', 'by telephone', 'from abroad', 'as a guest', 'on Sunday', 'with a friend', 'without an account'];
 
 // Questions of three customers, many of them again.
 async function traffic(url) {
   const {next} = randoms(3);
   const due = Date.now() + seconds * 1000;
   const one = async () => {
-    const customer = ['acme', 'bolt', 'corp'][Math.floor(next() ** 2 * 3)], n = Math.floor(next() ** 2 * 60);
+    const customer = ['acme', 'bolt', 'corp'][Math.floor(next() ** 2 * 3)], n = Math.floor(next() ** 2 * 400);
     const answer = await fetch(url + '/v1/chat/completions', {method: 'POST', headers: {'Content-Type': 'application/json', Authorization: 'Bearer sk-' + customer},
-      body: JSON.stringify({model: 'stand-in', messages: [{role: 'user', content: next() < 0.02 ? 'fail with 429' : 'What is the answer to question ' + n + '?'}]})});
+      body: JSON.stringify({model: 'stand-in', messages: [{role: 'user', content: next() < 0.02 ? 'fail with 429' : ways[n % ways.length] + ' ' + subjects[n % subjects.length] + ' ' + places[Math.floor(n / 8) % places.length] + '?'}]})});
     await answer.text();
   };
   while (Date.now() < due) {
@@ -48,7 +50,8 @@ try {
   await seedCache(connection, {name: 'shop'});
   await seedSets(connection);
   const stand = await model();
-  const door = await gateway(build, folder, one.port, '--set', 'ui=yes', '--upstream', 'http://127.0.0.1:' + stand.port, '--set', 'log-texts=true');
+  const door = await gateway(build, folder, one.port, '--set', 'ui=yes', '--upstream', 'http://127.0.0.1:' + stand.port, '--set', 'log-texts=true',
+    '--set', 'embed-url=http://127.0.0.1:' + stand.port + '/v1', '--set', 'embed-model=stand-in', '--set', 'similarity=0.8');
   await traffic(door.url);
   const browser = await launch();
   const light = await open(browser, door.url + '/ui');
@@ -63,7 +66,8 @@ try {
   await shoot(dark.page, 'dark');
   const narrow = await open(browser, door.url + '/ui', {width: 360, route: 'playground'});
   await settled(narrow.page);
-  await askCache(narrow.page, {cache: 'shop', category: 'faq', text: 'How do I reset my password?', scope: 'tenant=acme'});
+  const [scope] = (await connection.run('SC.STATS', 'llm')).scopes;
+  await askCache(narrow.page, {cache: 'llm', category: 'default', text: 'How might I reset my password by telephone?', scope: scope.scope});
   await shoot(narrow.page, 'narrow');
   const complaints = [...light.complaints, ...dark.complaints, ...narrow.complaints];
   if (complaints.length) throw new Error(complaints.join('\n'));

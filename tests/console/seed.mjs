@@ -15,8 +15,8 @@ export function randoms(seed) {
 }
 
 const blob = (numbers) => Buffer.from(Float32Array.from(numbers).buffer);
-const subjects = ['reset my password', 'change my address', 'cancel my order', 'track a parcel', 'return a gift', 'pay by invoice', 'use a voucher', 'close my account'];
-const ways = ['How do I', 'How can I', 'What must I do to', 'Where can I', 'I want to', 'Please help me to', 'Is it possible to', 'Tell me how to'];
+export const subjects = ['reset my password', 'change my address', 'cancel my order', 'track a parcel', 'return a gift', 'pay by invoice', 'use a voucher', 'close my account'];
+export const ways = ['How do I', 'How can I', 'What must I do to', 'Where can I', 'I want to', 'Please help me to', 'Is it possible to', 'Tell me how to'];
 
 // Asks and puts until there are labels; returns the ids of entries by name.
 export async function seedCache(server, {name = 'llm', dim = 32, asked = 800} = {}) {

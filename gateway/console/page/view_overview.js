@@ -39,10 +39,12 @@ shell.view({
       const names = gateway ? outcomes.map(([name]) => name) : ['cache_requests', 'cache_hits'];
       const all = (sum) => gateway ? names.reduce((total, name) => total + sum[name], 0) : sum.cache_requests;
       const answered = (sum) => gateway ? served.reduce((total, name) => total + sum[name], 0) : sum.cache_hits;
+      let any = cache.cache_requests > 0 || !gateway && now.server.quire?.searches > 0;
       for (const [slot, ms] of [['m1', 6e4], ['h1', 36e5], ['h24', 864e5]]) {
         const sum = past.sum(names, now_ms - ms), n = all(sum);
         figures.set(slot, n ? format.share(answered(sum) / n) : format.missing, 'of ' + format.count(n) + ' look-ups');
-        if (slot === 'm1') figures.set('rate', format.rate(n / 60) + ' /s', format.count(gateway ? now.gateway.requests : cache.cache_requests) + ' since the start');
+        if (slot === 'm1') figures.set('rate', format.rate(n / 60) + ' /s', 'mean of the last minute');
+        any ||= n > 0;
       }
       figures.set('tokens', format.count(cache.cache_tokens_saved), 'in answers that were served');
       figures.set('time', format.duration(cache.cache_llm_ms_saved), 'that a model did not compute');
@@ -66,8 +68,8 @@ shell.view({
       firsts.set([ts, ...['hit_p50', 'hit_p99', 'miss_p50', 'miss_p99'].map((name) => past.column(r, 'first_' + name + '_ms'))]);
       searches.set([ts, column('searches'), column('search_reads')]);
       drawState(now);
-      const idle = gateway ? !now.gateway.requests && !cache.cache_requests : !cache.cache_requests && !now.server.quire?.searches;
-      dom.fill(nothing, idle ? parts.card('Begin here', firstSteps()) : null);
+      if (nothing.hidden !== any || !nothing.firstChild) dom.fill(nothing, any ? null : parts.card('Begin here', firstSteps()));
+      nothing.hidden = any;
     });
 
     function drawState(now) {
