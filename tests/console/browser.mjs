@@ -31,7 +31,7 @@ export function chromium() {
 
 export async function launch() {
   const args = ['--disable-background-networking', '--disable-component-update', '--disable-gpu', '--no-first-run', '--hide-scrollbars',
-    '--force-color-profile=srgb', '--font-render-hinting=none', '--js-flags=--expose-gc', '--disable-dev-shm-usage'];
+    '--force-color-profile=srgb', '--font-render-hinting=none', '--disable-lcd-text', '--js-flags=--expose-gc', '--disable-dev-shm-usage'];
   if (process.getuid() === 0) args.push('--no-sandbox'); // Chromium's sandbox does not start for root
   return puppeteer.launch({executablePath: chromium(), headless: true, args, protocolTimeout: 120000});
 }
