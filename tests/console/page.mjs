@@ -298,6 +298,17 @@ async function rights(base) {
   await page.close();
 }
 
+async function lookingOnly(base) {
+  const {page, complaints, go} = await open(browser, base, {route: 'category/shop/faq'});
+  await settled(page);
+  await page.evaluate(() => document.querySelector('tbody button').click());
+  const off = await page.$$eval('dialog button', (list) => list.filter((one) => one.disabled).map((one) => one.textContent).join(' '));
+  check('with ui=read the buttons that change something are off', /^(Pin|Unpin) Answer is bad Delete$/.test(off), off);
+  await go('labels/shop');
+  check('and nothing is taken to be judged', /look, but not judge/.test(await text(page)) && complaints.length === 0, await text(page) + complaints.join());
+  await page.close();
+}
+
 async function main() {
   sources();
   const full = await server(build, join(folder, 'full'));
@@ -313,6 +324,15 @@ async function main() {
     }
   });
   browser = await launch();
+  await part('questions in the requests', async () => {
+    const {page, complaints} = await open(browser, one.url + '/ui', {route: 'requests'});
+    await settled(page);
+    const ready = await page.evaluate(() => performance.getEntriesByType('navigation')[0].loadEventEnd);
+    console.log('# the page was loaded after ' + Math.round(ready) + ' ms');
+    const said = await text(page);
+    check('requests show what was asked, as text', said.includes('<img src=x onerror') && said.includes('exact') && said.includes('429') && complaints.length === 0, said.slice(0, 800) + complaints.join());
+    await page.close();
+  });
   await delivery(one.url);
   await everyView(one.url + '/ui', false);
   await everyView(one.url + '/ui', true);
@@ -324,6 +344,9 @@ async function main() {
   const bare = await server(build, join(folder, 'bare'));
   const empty = await gateway(build, join(folder, 'bare'), bare.port, ...console_, '--console');
   await nothingThere(empty.url + '/ui');
+
+  const reading = await gateway(build, join(folder, 'reading'), full.port, '--console', '--set', 'ui=read');
+  await part('looking only', () => lookingOnly(reading.url + '/ui'));
 
   const closed = await server(build, join(folder, 'closed'), '--requirepass', 'right horse');
   const guarded = await gateway(build, join(folder, 'closed'), closed.port, ...console_, '--console');

@@ -30,6 +30,16 @@ async function traffic(url) {
   }
 }
 
+// Entries without a context, which a question of the playground can find.
+async function keepQuestions(connection, modelPort) {
+  for (let n = 0; n < 48; n++) {
+    const question = ways[n % ways.length] + ' ' + subjects[Math.floor(n / 8)] + ' ' + places[n % places.length] + '?';
+    const said = await (await fetch('http://127.0.0.1:' + modelPort + '/v1/embeddings', {method: 'POST', headers: {'Content-Type': 'application/json'},
+      body: JSON.stringify({model: 'stand-in', input: question, encoding_format: 'float'})})).json();
+    await connection.run('SC.PUT', 'llm', 'CAT', 'default', 'SCOPE', 'tenant', 'demo', 'VEC', Buffer.from(Float32Array.from(said.data[0].embedding).buffer), 'TEXT', question, 'VALUE', 'As the help pages say.');
+  }
+}
+
 // The upper part of a view, as much of it as fits into the bytes.
 async function shoot(page, name) {
   const {width} = page.viewport(), path = join(out, name + '.png');
@@ -65,10 +75,12 @@ try {
   const dark = await open(browser, door.url + '/ui', {dark: true});
   await settled(dark.page);
   await shoot(dark.page, 'dark');
-  const narrow = await open(browser, door.url + '/ui', {width: 360, route: 'playground'});
+  await light.go('playground');
+  await keepQuestions(connection, stand.port);
+  await askCache(light.page, {cache: 'llm', category: 'default', text: 'By telephone, could I reset my password?', scope: 'tenant=demo'});
+  await shoot(light.page, 'playground-cache');
+  const narrow = await open(browser, door.url + '/ui', {width: 360, route: 'category/shop/faq'});
   await settled(narrow.page);
-  const [scope] = (await connection.run('SC.STATS', 'llm')).scopes;
-  await askCache(narrow.page, {cache: 'llm', category: 'default', text: 'How might I reset my password by telephone?', scope: scope.scope});
   await shoot(narrow.page, 'narrow');
   const complaints = [...light.complaints, ...dark.complaints, ...narrow.complaints];
   if (complaints.length) throw new Error(complaints.join('\n'));

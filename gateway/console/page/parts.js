@@ -139,6 +139,9 @@ const parts = (() => {
   // Of the curve of SC.TUNE, in any order: what the threshold would serve, and how often wrongly.
   const pointAt = (points, threshold) => points.filter(([s]) => s >= threshold - 1e-6).reduce((best, one) => !best || one[0] < best[0] ? one : best, null);
 
+  // The begin of a long name without blanks, such as a hash; the whole of it for who points at it.
+  const brief = (name) => !name ? format.missing : name.length <= 18 ? name : el('span', {title: name}, name.slice(0, 12) + '…');
+
   const chip = (text, tone) => el('span.chip' + (tone ? '.' + tone : ''), text);
   const note = (text, tone) => el('p.note' + (tone ? '.' + tone : ''), {role: tone === 'bad' ? 'alert' : 'status'}, text);
 
@@ -166,5 +169,5 @@ const parts = (() => {
     box.showModal();
   }
 
-  return {card, cardWith, meant, figures, pairs, table, field, select, choice, pointAt, chip, note, empty, meter, confirm};
+  return {card, cardWith, meant, figures, pairs, table, field, select, choice, pointAt, brief, chip, note, empty, meter, confirm};
 })();

@@ -97,6 +97,7 @@ shell.view({
           '), or a threshold of ' + format.similarity(best.similarity) + ' (SIM, or a larger RISK).');
         for (const one of list.slice(0, 3)) if (one.why && one.why !== reply.guard) out.push('Entry ' + one.id + ': ' + one.why);
         if (!list.length && said.vector !== 'none') out.push('An entry in this category and scope: look at Tenants for the scopes that have some, and give all pairs of one.');
+        if (!list.length && state.cache === shell.me().cache) out.push('What the gateway itself has kept belongs to a context, too (model, system prompt, settings): ask the gateway with X-Quire-Explain: yes to see those candidates.');
       }
       return out.length ? out : [reply.reason];
     }

@@ -22,7 +22,7 @@ shell.view({
         {title: 'Why', kind: 'text', cell: (row) => [row.reason, row.question ? el('div.muted.small.clip', row.question) : null]},
         {title: 'Model', kind: 'text', cell: (row) => [row.model || format.missing, el('div.muted.small', row.route)]},
         {title: 'Category', cell: (row) => row.category || format.missing},
-        {title: 'Tenant', cell: (row) => [row.tenant || format.missing, row.joined ? el('div.muted.small', 'joined') : null, row.client_gone ? el('div.muted.small', 'left') : null]},
+        {title: 'Tenant', cell: (row) => [parts.brief(row.tenant), row.joined ? el('div.muted.small', 'joined') : null, row.client_gone ? el('div.muted.small', 'left') : null]},
         {title: 'Status', num: true, cell: (row) => el('span' + (row.status >= 500 ? '.bad' : row.status >= 400 ? '.warn' : ''), String(row.status))},
         {title: 'Similarity', num: true, meaning: 'similarity', sort: (row) => row.similarity ?? -1, cell: (row) => [format.similarity(row.similarity),
           row.tokens_saved ? el('div.muted.small', format.count(row.tokens_saved) + ' tokens saved') : null]},
