@@ -61,7 +61,7 @@ try {
   await seedCache(connection, {name: 'shop'});
   await seedSets(connection);
   const stand = await model();
-  const door = await gateway(build, folder, one.port, '--set', 'ui=yes', '--upstream', 'http://127.0.0.1:' + stand.port, '--set', 'log-texts=true',
+  const door = await gateway(build, folder, one.port, '--set', 'ui=yes', '--upstream', 'http://127.0.0.1:' + stand.port, '--set', 'log-texts=true', '--server-timeout', '30s', '--embed-timeout', '30s',
     '--set', 'embed-url=http://127.0.0.1:' + stand.port + '/v1', '--set', 'embed-model=stand-in', '--set', 'similarity=0.8');
   await traffic(door.url);
   const browser = await launch();

@@ -80,10 +80,11 @@ const chart = (() => {
         cursor: {y: false, drag: {x: false, y: false}, points: {show: false}},
         axes: [{...axis, space: 70, size: 26, values: x.time ? (u, ticks) => ticks.map((s) => format.clock(s * 1000).slice(0, ticks[1] - ticks[0] < 60 ? 8 : 5))
           : (u, ticks) => ticks.map(x.show || short)},
-          {...axis, size: 52, gap: 4, values: (u, ticks) => ticks.map((value) => unit === 'share' ? short(value * 100) + ' %' : short(value) + (unit ? ' ' + unit : ''))}],
+          {...axis, size: 52, gap: 4, values: (u, ticks) => ticks.map((value) => unit ? unit(value) : short(value))}],
         series: [{}, ...series.map((one) => {
           const ink = colour('c' + one.c);
-          return {label: one.label, stroke: ink, width: one.bars ? 0 : 1.75, dash: one.dash, points: {show: false}, spanGaps: true,
+          return {label: one.label, stroke: ink, width: one.bars ? 0 : 1.75, dash: one.dash, points: one.bars || one.stack ? {show: false} : {size: 4, fill: ink}, // where points are few
+            spanGaps: false,
             fill: one.bars ? ink : one.stack ? fade(ink, .55) : one.area ? fade(ink, .14) : undefined,
             paths: one.bars ? uPlot.paths.bars({size: [.9, 40], align: 0}) : undefined};
         })],
@@ -120,5 +121,7 @@ const chart = (() => {
     return node;
   }
 
-  return {draw, colour, fade};
+  const percent = (value) => short(value * 100) + ' %';
+
+  return {draw, colour, percent};
 })();

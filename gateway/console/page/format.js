@@ -43,6 +43,7 @@ const format = (() => {
 
   function millis(value) {
     if (!known(value)) return missing;
+    if (value === 0) return '0 ms';
     if (value < 1) return digits(value * 1000) + ' µs';
     if (value < 1000) return digits(value) + ' ms';
     return duration(value);

@@ -204,7 +204,7 @@ const shell = (() => {
     const menu = el('button.menu.slim', {type: 'button', 'aria-expanded': 'false', onclick: () =>
       menu.setAttribute('aria-expanded', String(side.classList.toggle('open')))}, 'Menu');
     side = el('header.side', el('div.bar', el('div.brand', 'Quire', el('small', 'console')), menu),
-      el('nav', {'aria-label': 'Views'}, el('ul', views.filter((one) => one.key).map((one) => {
+      el('nav', {'aria-label': 'Views'}, el('ul', views.filter((one) => one.key && !one.under).map((one) => {
         const a = el('a', {href: link(one.id), 'aria-keyshortcuts': one.key}, one.title, el('kbd', {'aria-hidden': 'true'}, one.key));
         a.dataset.view = one.id;
         return el('li', a);

@@ -2,7 +2,7 @@
 'use strict';
 
 shell.view({
-  id: 'category', under: 'categories', title: 'Category', lead: 'The threshold and what it is made of; the entries that answer most.',
+  id: 'category', key: '3', under: 'categories', title: 'Category', lead: 'The threshold and what it is made of; the entries that answer most.',
   async open(view) {
     const {scope, body, h1, pick, args} = view;
     const cache = await shell.cacheOf({...view, pick: el('div')}, 'category');
@@ -17,15 +17,16 @@ shell.view({
     const figures = parts.figures([['threshold', 'Threshold', 'threshold'], ['budget', 'Budget used', 'risk'], ['rate', 'Hit rate', 'hit-rate'], ['labels', 'Labels', 'labels'],
       ['wrong', 'False hits', 'false-hits'], ['entries', 'Entries'], ['get', 'Look-up p50']]);
     const what = {budget: null, other: null, now: null};
+    const differs = () => what.other !== null && what.other <= 1 && Math.abs(what.other - what.now) > 0.001;
 
     // the curve
-    const curve = chart.draw(scope, {label: 'What each threshold would serve, and how often wrongly', height: 240, unit: 'share', top: 1, x: {label: 'threshold', show: (s) => s.toFixed(3)},
+    const curve = chart.draw(scope, {label: 'What each threshold would serve, and how often wrongly', height: 240, unit: chart.percent, top: 1, x: {label: 'threshold', show: (s) => s.toFixed(3)},
       series: [{label: 'served', c: 1, area: true, show: format.share}],
       marks: () => [what.now <= 1 && {at: what.now, label: 'in force ' + what.now.toFixed(3), c: 'text'},
-        what.other !== null && what.other <= 1 && {at: what.other, label: 'then ' + what.other.toFixed(3), c: 'c3', row: 1}].filter(Boolean)});
-    const wrongs = chart.draw(scope, {label: 'Wrong answers at each threshold', height: 170, unit: 'share', x: {label: 'threshold', show: (s) => s.toFixed(3)},
+        differs() && {at: what.other, label: 'then ' + what.other.toFixed(3), c: 'c3', row: 1}].filter(Boolean)});
+    const wrongs = chart.draw(scope, {label: 'Wrong answers at each threshold', height: 170, unit: chart.percent, x: {label: 'threshold', show: (s) => s.toFixed(3)},
       series: [{label: 'wrong, expected', c: 3, show: format.share}, {label: 'bound', c: 6, show: format.share}, {label: 'budget', c: 5, dash: [4, 3], show: format.share}],
-      marks: () => [what.now <= 1 && {at: what.now, label: '', c: 'text'}, what.other !== null && what.other <= 1 && {at: what.other, label: '', c: 'c3'}].filter(Boolean)});
+      marks: () => [what.now <= 1 && {at: what.now, label: '', c: 'text'}, differs() && {at: what.other, label: '', c: 'c3'}].filter(Boolean)});
     const noCurve = el('div');
     const slider = el('input', {type: 'range', min: '-4', max: '-0.3', step: '0.01', 'aria-describedby': 'then'});
     const sliderShows = el('output', {id: 'then', role: 'status'});

@@ -18,8 +18,8 @@ shell.view({
       name === 'miss' ? ['miss', 'negative', 'bypass'] : [name]]) : [['answered', 1, ['cache_hits']], ['not answered', 5, ['misses']]];
     const traffic = chart.draw(scope, {label: 'Requests a second by what the cache said', height: 220,
       series: piles.map(([label, c]) => ({label, c, stack: true, show: (value) => format.rate(value) + '/s'}))});
-    const rates = chart.draw(scope, {label: 'Hit rate', unit: 'share', top: 1, height: 150, series: [{label: 'hit rate', c: 1, area: true, show: format.share}]});
-    const firsts = chart.draw(scope, {label: 'First byte, p50 and p99', unit: 'ms', height: 150, series: [{label: 'hit p50', c: 1, show: format.millis},
+    const rates = chart.draw(scope, {label: 'Hit rate', unit: chart.percent, top: 1, height: 150, series: [{label: 'hit rate', c: 1, area: true, show: format.share}]});
+    const firsts = chart.draw(scope, {label: 'First byte, p50 and p99', unit: format.millis, height: 150, series: [{label: 'hit p50', c: 1, show: format.millis},
       {label: 'hit p99', c: 1, dash: [4, 3], show: format.millis}, {label: 'miss p50', c: 3, show: format.millis}, {label: 'miss p99', c: 3, dash: [4, 3], show: format.millis}]});
     const searches = chart.draw(scope, {label: 'Searches and blocks read a second', height: 150, series: [{label: 'searches', c: 1, show: (v) => format.rate(v) + '/s'},
       {label: 'blocks read', c: 3, show: (v) => format.rate(v) + '/s'}]});

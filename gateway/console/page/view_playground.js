@@ -74,7 +74,7 @@ shell.view({
       const list = reply.candidates || [];
       return [parts.card('What the cache says', el('div.row.start', parts.chip(reply.status, outcomeTone(reply.status)), el('span', reply.reason)),
         parts.pairs([['Similarity', format.similarity(reply.similarity), 'similarity'], ['Threshold', reply.threshold > 1 ? 'none: nothing is served by similarity at present' : format.similarity(reply.threshold), 'threshold'],
-          reply.guard ? ['Guard', reply.guard, 'guards'] : null, reply.id ? ['Entry', reply.id] : null, format.known(reply.age_ms) ? ['Age', format.duration(reply.age_ms)] : null,
+          reply.guard ? [served ? 'A guard held back another' : 'Guard', reply.guard, 'guards'] : null, reply.id ? ['Entry', reply.id] : null, format.known(reply.age_ms) ? ['Age', format.duration(reply.age_ms)] : null,
           reply.model ? ['Model', reply.model] : null, reply.tokens_out ? ['Tokens', format.count(reply.tokens_in) + ' in, ' + format.count(reply.tokens_out) + ' out'] : null]),
         served && reply.text ? [el('h3', 'It was asked as'), el('pre', reply.text)] : null, served && reply.value ? [el('h3', 'The answer'), el('pre', reply.value)] : null,
         said.why ? parts.note('No vector: ' + said.why, 'warn') : null, el('h3', 'What would have to change'), el('ul', {style: 'margin: 0; padding-left: 20px'}, changes(said, reply, list).map((one) => el('li', one)))),

@@ -52,7 +52,7 @@ shell.view({
 
     async function show(key) {
       const {info, memory, sample} = await scope.get('set', {set: key});
-      const recall = chart.draw(scope, {label: 'Recall by effort', unit: 'share', height: 200, top: 1, x: {label: 'effort', show: (v) => String(Math.round(v))},
+      const recall = chart.draw(scope, {label: 'Recall by effort', unit: chart.percent, height: 200, top: 1, x: {label: 'effort', show: (v) => String(Math.round(v))},
         series: [{label: 'recall of 10', c: 1, area: true, show: format.share}]});
       const reads = chart.draw(scope, {label: 'Blocks read by effort', height: 130, x: {label: 'effort', show: (v) => String(Math.round(v))}, series: [{label: 'blocks read a search', c: 3, show: format.rate}]});
       const curve = el('div.stack', {hidden: true}, recall, reads);
