@@ -75,7 +75,7 @@ const chart = (() => {
       if (!data || width < 40) return;
       const axis = {stroke: colour('muted'), font: '11px system-ui, sans-serif', grid: {stroke: colour('grid'), width: 1}, ticks: {show: false}};
       plot = new uPlot({
-        width, height, legend: {show: false}, padding: [14, 8, 0, 0],
+        width, height, legend: {show: false}, padding: [14, 24, 0, 0],
         scales: {x: {time: x.time === true, range: range || undefined}, y: {range: (u, low, high) => [0, top || (high > 0 ? high * 1.08 : 1)]}},
         cursor: {y: false, drag: {x: false, y: false}, points: {show: false}},
         axes: [{...axis, space: 70, size: 26, values: x.time ? (u, ticks) => ticks.map((s) => format.clock(s * 1000).slice(0, ticks[1] - ticks[0] < 60 ? 8 : 5))
