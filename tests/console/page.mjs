@@ -312,6 +312,8 @@ async function lookingOnly(base) {
 
 async function main() {
   sources();
+  const starting = launch();
+  starting.catch(() => {}); // it is waited for below
   const full = await server(build, join(folder, 'full'));
   const resp_ = await resp(full.port);
   await seedCache(resp_, {name: 'shop'});
@@ -324,7 +326,7 @@ async function main() {
         body: JSON.stringify({model: 'stand-in', messages: [{role: 'user', content: question}]})})).text();
     }
   });
-  browser = await launch();
+  browser = await starting;
   await part('questions in the requests', async () => {
     const {page, complaints} = await open(browser, one.url + '/ui', {route: 'requests'});
     await settled(page);
