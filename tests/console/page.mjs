@@ -413,16 +413,19 @@ async function hands(base, resp_) {
         );
     });
     await part('a narrow page', async () => {
-    await page.setViewport({width: 360, height: 700, deviceScaleFactor: 1});
-    const shown = () => page.$eval('nav', node => node.getClientRects().length > 0);
-    const closed = await shown();
-    await page.click('.menu');
-    const opened = await shown();
-    await page.click('nav a[data-view=tenants]');
-    await until(page, () => document.querySelector('h1').textContent === 'Tenants');
-    check('a narrow page has its navigation behind a button', !closed && opened && !(await shown()), [closed, opened]);
-  });
-  check('hands: no error, no other origin', complaints.length === 0, complaints.join('\n'));
+        await page.setViewport({width: 360, height: 700, deviceScaleFactor: 1});
+        const shown = () => page.$eval('nav', node => node.getClientRects().length > 0);
+        const closed = await shown();
+        await page.click('.menu');
+        const opened = await shown();
+        await page.click('nav a[data-view=tenants]');
+        await until(page, () => document.querySelector('h1').textContent === 'Tenants');
+        check('a narrow page has its navigation behind a button', !closed && opened && !(await shown()), [
+            closed,
+            opened
+        ]);
+    });
+    check('hands: no error, no other origin', complaints.length === 0, complaints.join('\n'));
     await page.close();
 }
 
