@@ -35,6 +35,7 @@ test_packages=(
     clang clang-format                           # second compiler, layout of the sources
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor
     prometheus-redis-exporter                    # what operators point at the server
+    chromium                                     # the gateway's console is tested in it
     git procps
 )
 full_packages=(

@@ -1,0 +1,75 @@
+// api.js - requests to /ui/api/. The credential is in this closure and nowhere else: a reload forgets it.
+'use strict';
+
+class ApiError extends Error {
+	constructor(status, message, code) {
+		super(message);
+		this.status = status;
+		this.code = code;
+	}
+}
+
+const api = (() => {
+	let credential = null;
+	const utf8 = text => {
+		let bytes = '';
+		for (const byte of new TextEncoder().encode(text)) bytes += String.fromCharCode(byte);
+		return bytes;
+	};
+
+	function signIn(user, secret) {
+		credential = user === null ? 'Bearer ' + secret : 'Basic ' + btoa(utf8(user + ':' + secret));
+	}
+
+	function signOut() {
+		credential = null;
+	}
+
+	async function ask(path, body, signal) {
+		const headers = {Accept: 'application/json'};
+		if (credential) headers.Authorization = credential;
+		const options = {method: 'GET', headers, credentials: 'omit', cache: 'no-store', signal};
+		if (body !== undefined) {
+			options.method = 'POST';
+			headers['Content-Type'] = 'application/json';
+			options.body = JSON.stringify(body);
+		}
+		let answer;
+		try {
+			answer = await fetch('/ui/api/' + path, options);
+		} catch (error) {
+			if (error.name === 'AbortError') throw error;
+			throw new ApiError(0, 'The gateway does not answer. Is quire-gateway still running?', 'unreachable');
+		}
+		let said = null;
+		try {
+			said = await answer.json();
+		} catch (error) {
+			if (error.name === 'AbortError') throw error;
+		}
+		if (!answer.ok || said === null) {
+			throw new ApiError(
+				answer.status,
+				said?.error?.message || 'The gateway answered with status ' + answer.status + '.',
+				said?.error?.code
+			);
+		}
+		return said;
+	}
+
+	// path('entries', {cache: 'llm', n: 10}) leaves out what is null or empty.
+	function path(name, query) {
+		const given = Object.entries(query || {}).filter(
+			([, value]) => value !== null && value !== undefined && value !== ''
+		);
+		return given.length ? name + '?' + new URLSearchParams(given) : name;
+	}
+
+	return {
+		get: (name, query, signal) => ask(path(name, query), undefined, signal),
+		post: (name, body, signal) => ask(name, body, signal),
+		signIn,
+		signOut,
+		signedIn: () => credential !== null
+	};
+})();

@@ -1,0 +1,210 @@
+// chart.js - lines, areas and bars (uPlot), in the colours of the theme; a chart says in words what it shows.
+'use strict';
+
+const chart = (() => {
+	const colour = name =>
+		getComputedStyle(document.documentElement)
+			.getPropertyValue('--' + name)
+			.trim();
+	const fade = (value, alpha) => {
+		const n = parseInt(value.slice(1), 16);
+		return 'rgba(' + (n >> 16) + ',' + ((n >> 8) & 255) + ',' + (n & 255) + ',' + alpha + ')';
+	};
+	const short = value => {
+		const size = Math.abs(value);
+		return size >= 1e9
+			? +(value / 1e9).toFixed(1) + 'G'
+			: size >= 1e6
+				? +(value / 1e6).toFixed(1) + 'M'
+				: size >= 1e4
+					? +(value / 1e3).toFixed(1) + 'k'
+					: String(+value.toPrecision(3));
+	};
+
+	// series: [{label, c: 1..6, area, dash, bars, stack, show: value -> text}]; x: {time: true} or {label, show}
+	// marks(): [{at, label, c}], vertical lines. The node has set([xs, ys...]), redraw() for marks that moved, and say(words).
+	function draw(scope, {label, series, x = {time: true}, unit, height = 180, marks, top}) {
+		const holder = el('div.plot', {role: 'img', 'aria-label': label});
+		const values = series.map(() => el('b'));
+		const legend = el(
+			'ul.legend',
+			series.map((one, i) => el('li', el('span.swatch.k' + one.c), one.label, values[i]))
+		);
+		const at = el('li.muted');
+		legend.append(at);
+		const node = el('figure.chart', holder, el('figcaption', legend));
+		let plot = null,
+			data = null,
+			raw = null;
+		const shown = (i, value) =>
+			value === null || value === undefined
+				? format.missing
+				: series[i].show
+					? series[i].show(value)
+					: short(value);
+		const stacked = series.some(one => one.stack);
+
+		function say(index) {
+			series.forEach((one, i) => dom.text(values[i], raw && index !== null ? shown(i, raw[i + 1][index]) : ''));
+			dom.text(
+				at,
+				raw && index !== null
+					? x.time
+						? format.clock(raw[0][index] * 1000)
+						: (x.label || '') + ' ' + (x.show || short)(raw[0][index])
+					: ''
+			);
+		}
+
+		function last() {
+			if (!raw || x.time !== true || !raw[0].length) return say(null);
+			say(raw[0].length - 1);
+		}
+
+		function pile(columns) {
+			if (!stacked) return columns;
+			const sum = new Array(columns[0].length).fill(0);
+			const out = columns.slice();
+			for (let i = columns.length - 1; i >= 1; i--)
+				if (series[i - 1].stack) {
+					out[i] = columns[i].map((value, k) =>
+						value === null && sum[k] === 0 ? value : (sum[k] += value || 0)
+					);
+				}
+			return out;
+		}
+
+		function lines(u) {
+			if (!marks) return;
+			const ctx = u.ctx,
+				scale = devicePixelRatio;
+			for (const mark of marks()) {
+				const place = u.valToPos(mark.at, 'x', true);
+				if (!(place >= u.bbox.left && place <= u.bbox.left + u.bbox.width)) continue;
+				ctx.save();
+				ctx.strokeStyle = ctx.fillStyle = colour(mark.c || 'text');
+				ctx.lineWidth = 1.5 * scale;
+				ctx.setLineDash([4 * scale, 3 * scale]);
+				ctx.beginPath();
+				ctx.moveTo(place, u.bbox.top);
+				ctx.lineTo(place, u.bbox.top + u.bbox.height);
+				ctx.stroke();
+				ctx.font = 11 * scale + 'px system-ui, sans-serif';
+				const left = place > u.bbox.left + u.bbox.width * 0.7;
+				ctx.textAlign = left ? 'right' : 'left';
+				ctx.fillText(
+					mark.label,
+					place + (left ? -5 : 5) * scale,
+					u.bbox.top + (12 + (mark.row || 0) * 14) * scale
+				);
+				ctx.restore();
+			}
+		}
+
+		function build() {
+			plot?.destroy();
+			plot = null;
+			const width = holder.clientWidth;
+			if (!data || width < 40) return;
+			const axis = {
+				stroke: colour('muted'),
+				font: '11px system-ui, sans-serif',
+				grid: {stroke: colour('grid'), width: 1},
+				ticks: {show: false}
+			};
+			plot = new uPlot(
+				{
+					width,
+					height,
+					legend: {show: false},
+					padding: [14, 24, 0, 0],
+					scales: {
+						x: {time: x.time === true},
+						y: {range: (u, low, high) => [0, top || (high > 0 ? high * 1.08 : 1)]}
+					},
+					cursor: {y: false, drag: {x: false, y: false}, points: {show: false}},
+					axes: [
+						{
+							...axis,
+							space: 70,
+							size: 26,
+							values: x.time
+								? (u, ticks) =>
+										ticks.map(s =>
+											format.clock(s * 1000).slice(0, ticks[1] - ticks[0] < 60 ? 8 : 5)
+										)
+								: (u, ticks) => ticks.map(x.show || short)
+						},
+						{
+							...axis,
+							size: 52,
+							gap: 4,
+							values: (u, ticks) => ticks.map(value => (unit ? unit(value) : short(value)))
+						}
+					],
+					series: [
+						{},
+						...series.map(one => {
+							const ink = colour('c' + one.c);
+							return {
+								label: one.label,
+								stroke: ink,
+								width: one.bars ? 0 : 1.75,
+								dash: one.dash,
+								points: one.bars || one.stack ? {show: false} : {size: 4, fill: ink}, // where points are few
+								spanGaps: false,
+								fill: one.bars
+									? ink
+									: one.stack
+										? fade(ink, 0.55)
+										: one.area
+											? fade(ink, 0.14)
+											: undefined,
+								paths: one.bars ? uPlot.paths.bars({size: [0.9, 40], align: 0}) : undefined
+							};
+						})
+					],
+					hooks: {
+						draw: [lines],
+						setCursor: [
+							u => (u.cursor.idx === null || u.cursor.idx === undefined ? last() : say(u.cursor.idx))
+						]
+					}
+				},
+				data,
+				holder
+			);
+			last();
+		}
+
+		const sized = new ResizeObserver(() => {
+			if (!data) return;
+			if (plot && Math.abs(plot.width - holder.clientWidth) < 2) return;
+			if (plot && holder.clientWidth >= 40) plot.setSize({width: holder.clientWidth, height});
+			else build();
+		});
+		sized.observe(holder);
+		scope.end(() => {
+			sized.disconnect();
+			plot?.destroy();
+			plot = null;
+		});
+		scope.on(document, 'theme', build);
+		holder.style.minHeight = height + 'px';
+
+		node.set = columns => {
+			raw = columns;
+			data = pile(columns);
+			if (!plot) return build();
+			plot.setData(data);
+			if (plot.cursor.idx === null || plot.cursor.idx === undefined) last();
+		};
+		node.redraw = () => plot?.redraw(false);
+		node.say = words => holder.setAttribute('aria-label', label + ': ' + words);
+		return node;
+	}
+
+	const percent = value => short(value * 100) + ' %';
+
+	return {draw, colour, percent};
+})();

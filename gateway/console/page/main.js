@@ -1,0 +1,4 @@
+// main.js - the page begins.
+'use strict';
+
+shell.start();

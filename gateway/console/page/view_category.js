@@ -1,0 +1,412 @@
+// view_category.js - view 3: how a category finds its threshold, what stands in its way, and its entries.
+'use strict';
+
+shell.view({
+	id: 'category',
+	key: '3',
+	under: 'categories',
+	title: 'Category',
+	lead: 'The threshold and what it is made of; the entries that answer most.',
+	async open(view) {
+		const {scope, body, h1, pick, args} = view;
+		const cache = await shell.cacheOf({...view, pick: el('div')}, 'category');
+		if (!cache) return dom.fill(body, parts.card('Begin here', shell.noCache()));
+		const list = (await scope.get('categories', {cache: cache})).categories.map(one => one.name);
+		const name = list.includes(args[1]) ? args[1] : list[0];
+		if (!name)
+			return dom.fill(
+				body,
+				parts.card(
+					'Begin here',
+					parts.empty(
+						'The cache has no category yet.',
+						'Make one:',
+						'redis-cli SC.CAT.SET ' + cache + ' faq RISK 0.02'
+					)
+				)
+			);
+		dom.text(h1, 'Category ' + name);
+		document.title = name + ' · Quire';
+		pick.append(
+			parts.field(
+				'Category',
+				parts.select(list, name, other => shell.go('category', cache, other))
+			)
+		);
+
+		const figures = parts.figures([
+			['threshold', 'Threshold', 'threshold'],
+			['budget', 'Budget used', 'risk'],
+			['rate', 'Hit rate', 'hit-rate'],
+			['labels', 'Labels', 'labels'],
+			['wrong', 'False hits', 'false-hits'],
+			['entries', 'Entries'],
+			['get', 'Look-up p50']
+		]);
+		const what = {budget: null, other: null, now: null};
+		const differs = () => what.other !== null && what.other <= 1 && Math.abs(what.other - what.now) > 0.001;
+
+		// the curve
+		const curve = chart.draw(scope, {
+			label: 'What each threshold would serve, and how often wrongly',
+			height: 240,
+			unit: chart.percent,
+			top: 1,
+			x: {label: 'threshold', show: s => s.toFixed(3)},
+			series: [{label: 'served', c: 1, area: true, show: format.share}],
+			marks: () =>
+				[
+					what.now <= 1 && {at: what.now, label: 'in force ' + what.now.toFixed(3), c: 'text'},
+					differs() && {at: what.other, label: 'then ' + what.other.toFixed(3), c: 'c3', row: 1}
+				].filter(Boolean)
+		});
+		const wrongs = chart.draw(scope, {
+			label: 'Wrong answers at each threshold',
+			height: 170,
+			unit: chart.percent,
+			x: {label: 'threshold', show: s => s.toFixed(3)},
+			series: [
+				{label: 'wrong, expected', c: 3, show: format.share},
+				{label: 'bound', c: 6, show: format.share},
+				{label: 'budget', c: 5, dash: [4, 3], show: format.share}
+			],
+			marks: () =>
+				[
+					what.now <= 1 && {at: what.now, label: '', c: 'text'},
+					differs() && {at: what.other, label: '', c: 'c3'}
+				].filter(Boolean)
+		});
+		const noCurve = el('div');
+		const slider = el('input', {type: 'range', min: '-4', max: '-0.3', step: '0.01', 'aria-describedby': 'then'});
+		const sliderShows = el('output', {id: 'then', role: 'status'});
+		const sliderField = parts.field('Another budget of wrong answers', slider);
+		const curveCard = parts.cardWith(
+			'Threshold curve',
+			parts.meant('how it is learned', 'threshold'),
+			el('div.stack', noCurve, curve, wrongs, el('div.cols', sliderField, sliderShows))
+		);
+
+		// the histogram
+		const histogram = chart.draw(scope, {
+			label: 'Look-ups by the similarity of their nearest entry',
+			height: 200,
+			x: {label: 'similarity', show: s => s.toFixed(3)},
+			series: [
+				['hits', 1],
+				['misses', 5],
+				['held back by a guard', 3]
+			].map(([label, c]) => ({label, c, bars: true, stack: true})),
+			marks: () => (what.now <= 1 ? [{at: what.now, label: 'threshold', c: 'text'}] : [])
+		});
+		const verdicts = chart.draw(scope, {
+			label: 'Labels by similarity',
+			height: 130,
+			x: {label: 'similarity', show: s => s.toFixed(3)},
+			series: [
+				{label: 'right', c: 2, bars: true, stack: true},
+				{label: 'wrong', c: 6, bars: true, stack: true}
+			]
+		});
+		const noHistogram = el(
+			'div',
+			parts.empty(
+				'No look-up has come near an entry yet.',
+				'Ask twice in other words; the playground shows what happens.',
+				null
+			)
+		);
+		const guards = el('div'),
+			settings = el('div');
+
+		// the entries
+		const entries = parts.table({
+			caption: 'Entries that answered most',
+			key: row => row.id,
+			empty: parts.empty(
+				'The category holds no entry.',
+				'The gateway keeps each whole answer; by hand:',
+				'redis-cli SC.PUT ' + cache + ' CAT ' + name + ' HASH h1 TEXT "a question" VEC ... VALUE "an answer"'
+			),
+			columns: [
+				{
+					title: 'Question',
+					kind: 'text',
+					cell: row =>
+						el('button.plain.clip', {type: 'button', onclick: () => card(row)}, row.text || '(no text)')
+				},
+				{title: 'Hits', num: true, sort: row => row.hits, cell: row => format.count(row.hits)},
+				{title: 'Age', num: true, sort: row => row.age_ms, cell: row => format.duration(row.age_ms)},
+				{
+					title: 'Lives',
+					num: true,
+					cell: row =>
+						row.ttl_ms === -1 ? 'for ever' : row.ttl_ms < 0 ? 'stale' : format.duration(row.ttl_ms)
+				},
+				{title: 'Bytes', num: true, sort: row => row.bytes, cell: row => format.bytes(row.bytes)},
+				{title: '', cell: row => (row.pinned ? parts.chip('pinned', 'info') : null)}
+			]
+		});
+
+		async function change(row, action, said) {
+			try {
+				await scope.post('entry', {cache, id: row.id, action});
+				dom.fill(message, parts.note(said, 'good'));
+				await scope.tick();
+			} catch (error) {
+				dom.fill(message, parts.note(error.message, 'bad'));
+			}
+		}
+		const message = el('div');
+
+		function card(row) {
+			const box = el(
+				'dialog',
+				{'aria-label': 'Entry ' + row.id},
+				el(
+					'div',
+					el('div.row', el('h2', 'Entry ' + row.id), row.pinned ? parts.chip('pinned', 'info') : null),
+					el('pre', row.text || '(no text)'),
+					parts.pairs([
+						['Hits', format.count(row.hits)],
+						['Age', format.duration(row.age_ms)],
+						['Lives for', row.ttl_ms === -1 ? 'ever' : format.duration(row.ttl_ms)],
+						['Size', format.bytes(row.bytes)]
+					]),
+					el(
+						'div.row',
+						el(
+							'div.row.start',
+							el(
+								'button',
+								{
+									type: 'button',
+									disabled: !shell.me().write,
+									onclick: () => {
+										box.close();
+										change(
+											row,
+											row.pinned ? 'unpin' : 'pin',
+											row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'
+										);
+									}
+								},
+								row.pinned ? 'Unpin' : 'Pin'
+							),
+							el(
+								'button',
+								{
+									type: 'button',
+									disabled: !shell.me().write,
+									onclick: () => {
+										box.close();
+										change(
+											row,
+											'bad',
+											'Counted as wrong: it is not given again for the same request.'
+										);
+									}
+								},
+								'Answer is bad'
+							),
+							el(
+								'button.danger',
+								{
+									type: 'button',
+									disabled: !shell.me().write,
+									onclick: () => {
+										box.close();
+										parts.confirm(
+											'Delete entry ' + row.id + '? The next such question asks the model.',
+											'Delete',
+											() => change(row, 'delete', 'Entry ' + row.id + ' is deleted.')
+										);
+									}
+								},
+								'Delete'
+							)
+						),
+						el('button', {type: 'button', onclick: () => box.close()}, 'Close')
+					)
+				)
+			);
+			box.addEventListener('close', () => box.remove());
+			document.body.append(box);
+			box.showModal();
+		}
+
+		dom.fill(
+			body,
+			message,
+			figures,
+			curveCard,
+			el(
+				'div.cols',
+				parts.cardWith('Similarity of look-ups', 'by outcome', noHistogram, histogram, verdicts),
+				parts.card('Guards and settings', guards, settings)
+			),
+			parts.cardWith('Entries that answered most', 'the first 20', entries)
+		);
+
+		let asked = 0;
+		async function another() {
+			const risk = 10 ** Number(slider.value),
+				mine = ++asked;
+			slider.setAttribute('aria-valuetext', format.share(risk));
+			try {
+				const then = (await scope.get('category', {cache, category: name, risk: risk.toPrecision(3), top: 1}))
+					.risk;
+				if (mine !== asked) return;
+				what.other = then.threshold;
+				const at = parts.pointAt(then.points, then.threshold);
+				dom.fill(
+					sliderShows,
+					el(
+						'p',
+						'With a budget of ',
+						el('b', format.share(risk)),
+						then.threshold > 1
+							? ' nothing would be served by similarity: no threshold is safe with what is known.'
+							: [
+									' the threshold would be ',
+									el('b', format.similarity(then.threshold)),
+									at
+										? [
+												' and serve ',
+												el('b', format.share(at[1])),
+												' of the requests, ',
+												el('b', format.share(at[2])),
+												' wrongly (bound ',
+												format.share(at[3]),
+												').'
+											]
+										: '.'
+								]
+					),
+					el(
+						'p.muted.small',
+						'Nothing is changed by the slider. To set it: ',
+						el('code', 'SC.CAT.SET ' + cache + ' ' + name + ' RISK ' + risk.toPrecision(2))
+					)
+				);
+				curve.redraw();
+				wrongs.redraw();
+			} catch (error) {
+				if (!scope.signal.aborted) shell.failed(error);
+			}
+		}
+		slider.addEventListener('input', another);
+
+		let settingsSay = null;
+		await scope.poll(async () => {
+			const now = await scope.get('category', {cache, category: name, top: 20});
+			const {stats, tune} = now,
+				exact = now.settings.mode === 'exact' || now.settings.mode === 'off';
+			what.now = tune.threshold;
+			const risk = Number(now.settings.risk),
+				at = parts.pointAt(tune.points, tune.threshold);
+			if (what.budget === null) {
+				what.budget = risk > 0 ? risk : 0.02;
+				slider.value = Math.log10(what.budget);
+				if (!exact) another();
+			}
+			figures.set(
+				'threshold',
+				exact ? format.missing : format.similarity(tune.threshold),
+				exact
+					? 'mode ' + now.settings.mode
+					: now.settings.sim
+						? 'fixed by SIM'
+						: 'learned for RISK ' + now.settings.risk
+			);
+			figures.set(
+				'budget',
+				risk > 0 && at && tune.threshold <= 1 ? format.share(at[3] / risk) : format.missing,
+				risk > 0 ? 'of ' + format.share(risk) : 'no budget set'
+			);
+			figures.set(
+				'rate',
+				stats.requests ? format.share(stats.hit_rate) : format.missing,
+				'of ' + format.count(stats.requests) + ' requests'
+			);
+			figures.set('labels', format.count(stats.labels), 'since the start');
+			figures.set(
+				'wrong',
+				format.count(stats.false_hits),
+				stats.labels ? format.share(stats.false_hits / stats.labels) + ' of labels' : 'no labels'
+			);
+			figures.set('entries', format.count(stats.entries), format.bytes(stats.document_bytes));
+			figures.set(
+				'get',
+				stats.requests ? format.micros(stats.get_p50_us) : format.missing,
+				'p99 ' + (stats.requests ? format.micros(stats.get_p99_us) : format.missing)
+			);
+			curveCard.hidden = exact;
+			const points = [...tune.points].sort((a, b) => a[0] - b[0]);
+			const has = points.length > 1;
+			curve.hidden = wrongs.hidden = !has;
+			dom.fill(
+				noCurve,
+				has
+					? null
+					: parts.empty(
+							'There is no curve yet.',
+							'It is drawn from requests and labels. A judge gives labels by itself; you can give them in Labels:',
+							'quire-gateway ... --set judge=model --set judge-share=0.05'
+						)
+			);
+			sliderField.hidden = sliderShows.hidden = !has;
+			if (has) {
+				const xs = points.map(p => p[0]);
+				curve.set([xs, points.map(p => p[1])]);
+				wrongs.set([
+					xs,
+					points.map(p => p[2]),
+					points.map(p => p[3]),
+					points.map(() => (risk > 0 ? risk : null))
+				]);
+				curve.say('threshold in force ' + format.similarity(tune.threshold));
+			}
+			drawHistogram(now.hist);
+			const says = JSON.stringify([now.settings, stats.guarded, stats.vetoed]);
+			if (says !== settingsSay) {
+				settingsSay = says;
+				dom.fill(
+					guards,
+					pictures.bars('What guards did', [
+						[parts.meant('held back by a guard', 'guards'), stats.guarded, format.count(stats.guarded), 3],
+						["below the entry's own threshold", stats.vetoed, format.count(stats.vetoed), 5]
+					])
+				);
+				dom.fill(
+					settings,
+					el('h3', 'Settings'),
+					parts.pairs(Object.entries(now.settings).map(([key, value]) => [key, el('code', String(value))]))
+				);
+			}
+			entries.set(now.top);
+		});
+
+		function drawHistogram(bins) {
+			const has = bins.length > 0;
+			histogram.hidden = verdicts.hidden = !has;
+			noHistogram.hidden = has;
+			if (!has) return;
+			// bins of 0.0025 are too fine to see: four make one
+			const width = 0.01,
+				first = Math.floor(bins[0][0] / width + 1e-6),
+				last = Math.floor(bins[bins.length - 1][0] / width + 1e-6);
+			const columns = [[], [], [], [], [], []];
+			for (let i = Math.min(first, last - 12); i <= last; i++) {
+				columns[0].push(i * width + width / 2);
+				for (let k = 1; k < 6; k++) columns[k].push(0);
+			}
+			for (const bin of bins) {
+				const at = Math.floor(bin[0] / width + 1e-6) - Math.min(first, last - 12);
+				for (let k = 1; k < 6; k++) columns[k][at] += bin[k];
+			}
+			histogram.set([columns[0], columns[1], columns[2], columns[3]]);
+			verdicts.set([columns[0], columns[4], columns[5]]);
+			verdicts.hidden = ![...columns[4], ...columns[5]].some(Boolean);
+		}
+	}
+});

@@ -1,0 +1,281 @@
+// view_map.js - view 10: a sample of a set in the plane in which it differs most.
+'use strict';
+
+shell.view({
+	id: 'map',
+	key: '0',
+	title: 'Map',
+	lead: 'A sample of a vector set, in the two directions in which it differs most. (Caches do not give vectors away.)',
+	async open({scope, body, args, state, pick}) {
+		const sets = (await allSets(scope)).sets.filter(one => one.size > 0).map(one => one.name);
+		if (!sets.length) return dom.fill(body, parts.card('Begin here', noSet()));
+		const name = sets.includes(args[0]) ? args[0] : sets.includes(state.set) ? state.set : sets[0];
+		state.set = name;
+		pick.append(
+			parts.field(
+				'Set',
+				parts.select(sets, name, other => shell.go('map', other))
+			)
+		);
+		const said = el('p.muted', {role: 'status'}, 'The sample is read ...');
+		const canvas = el('canvas.map', {tabIndex: 0, role: 'img'});
+		const holder = el('div.plot', {style: 'height: min(62vh, 620px)'}, canvas);
+		const legend = el('ul.legend'),
+			chosen = el('div', {'aria-live': 'polite'});
+		const colourPick = el('div');
+		dom.fill(
+			body,
+			el('section.card', {'aria-label': 'Map'}, el('header', said, colourPick), holder, legend),
+			parts.cardWith('Element', 'click, or arrow keys on the map', chosen)
+		);
+
+		const got = await scope.get('map', {set: name, count: 2000});
+		const n = got.elements.length,
+			dim = got.dimensions;
+		if (n < 3) return dom.text(said, 'A map needs three elements; the set has ' + n + '.');
+		const rows = plane.decode(got.vectors);
+		for (let i = 0; i < n; i++) for (let k = 0; k < dim; k++) rows[i * dim + k] *= got.scale[i];
+		const flat = await plane.find(rows, n, dim, () => scope.signal.aborted);
+		dom.text(said, '');
+		dom.fill(
+			said,
+			format.count(n) + (n < got.size ? ' of ' + format.count(got.size) : '') + ' elements. The plane holds ',
+			el('b', format.share(flat.share)),
+			' of the ',
+			parts.meant('variance', 'variance'),
+			flat.share < 0.3 ? ': much of what is near in the set is far here, and the other way round.' : '.'
+		);
+
+		const attributes = got.elements.map(one => {
+			try {
+				const value = typeof one.attributes === 'string' ? JSON.parse(one.attributes) : one.attributes;
+				return value && typeof value === 'object' ? value : {};
+			} catch {
+				return {};
+			}
+		});
+		const names = [...new Set(attributes.flatMap(Object.keys))]
+			.filter(key => attributes.some(one => ['string', 'number', 'boolean'].includes(typeof one[key])))
+			.slice(0, 20);
+		state.colour = names.includes(state.colour)
+			? state.colour
+			: names.find(key => /tenant|categ|kind|type|label|class/i.test(key)) || names[0] || '';
+		let classes = [],
+			kinds = new Array(n).fill(1),
+			at = -1;
+		const colours = parts.select(
+			[['', 'one colour'], ...names.map(key => [key, 'colour by ' + key])],
+			state.colour,
+			value => {
+				state.colour = value;
+				classify();
+				draw();
+			}
+		);
+		colours.setAttribute('aria-label', 'Colour by');
+		dom.fill(colourPick, colours);
+
+		// Words: the five most frequent and the rest; numbers: five ranges of equal counts.
+		function classify() {
+			const key = state.colour;
+			classes = [];
+			kinds.fill(1);
+			if (key) {
+				const values = attributes.map(one => one[key]),
+					numbers = values.filter(value => typeof value === 'number');
+				if (numbers.length > n / 2 && new Set(numbers).size > 6) {
+					const sorted = [...numbers].sort((a, b) => a - b),
+						cuts = [0.2, 0.4, 0.6, 0.8].map(q => sorted[Math.floor(q * (sorted.length - 1))]);
+					classes = [0, 1, 2, 3, 4].map(i => [
+						i + 1,
+						format.digits(i ? cuts[i - 1] : sorted[0]) +
+							' to ' +
+							format.digits(i < 4 ? cuts[i] : sorted.at(-1))
+					]);
+					values.forEach((value, i) => {
+						kinds[i] = typeof value === 'number' ? 1 + cuts.filter(cut => value > cut).length : 6;
+					});
+				} else {
+					const count = new Map();
+					for (const value of values) count.set(String(value), (count.get(String(value)) || 0) + 1);
+					const top = [...count]
+						.sort((a, b) => b[1] - a[1])
+						.slice(0, 5)
+						.map(([value]) => value);
+					classes = top.map((value, i) => [
+						[1, 2, 3, 4, 6][i],
+						(value === 'undefined' ? 'without' : value) + ' (' + count.get(value) + ')'
+					]);
+					if (count.size > 5)
+						classes.push([
+							5,
+							'others (' +
+								[...count]
+									.filter(([value]) => !top.includes(value))
+									.reduce((sum, [, c]) => sum + c, 0) +
+								')'
+						]);
+					values.forEach((value, i) => {
+						const place = top.indexOf(String(value));
+						kinds[i] = place < 0 ? 5 : [1, 2, 3, 4, 6][place];
+					});
+				}
+			}
+			dom.fill(
+				legend,
+				classes.map(([kind, label]) => el('li', el('span.swatch.k' + kind), label))
+			);
+		}
+
+		const low = [Math.min(...flat.xs), Math.min(...flat.ys)],
+			high = [Math.max(...flat.xs), Math.max(...flat.ys)];
+		const spot = (i, box) => [
+			14 + ((flat.xs[i] - low[0]) / (high[0] - low[0] || 1)) * (box.width - 28),
+			14 + ((flat.ys[i] - low[1]) / (high[1] - low[1] || 1)) * (box.height - 28)
+		];
+
+		function draw() {
+			const box = holder.getBoundingClientRect(),
+				scale = devicePixelRatio || 1;
+			if (box.width < 20) return;
+			canvas.width = Math.round(box.width * scale);
+			canvas.height = Math.round(box.height * scale);
+			const ctx = canvas.getContext('2d');
+			ctx.scale(scale, scale);
+			ctx.fillStyle = chart.colour('bg');
+			ctx.fillRect(0, 0, box.width, box.height);
+			const inks = [0, 1, 2, 3, 4, 5, 6].map(c => (c ? chart.colour('c' + c) : ''));
+			const radius = n > 800 ? 2.6 : n > 200 ? 3.5 : 5;
+			ctx.globalAlpha = n > 800 ? 0.7 : 0.85;
+			for (let i = 0; i < n; i++) {
+				const [x, y] = spot(i, box);
+				ctx.fillStyle = inks[kinds[i]];
+				ctx.beginPath();
+				ctx.arc(x, y, radius, 0, 7);
+				ctx.fill();
+			}
+			ctx.globalAlpha = 1;
+			if (at >= 0) {
+				ctx.strokeStyle = chart.colour('text');
+				ctx.lineWidth = 1;
+				for (const j of near(at)) {
+					ctx.beginPath();
+					ctx.moveTo(...spot(at, box));
+					ctx.lineTo(...spot(j, box));
+					ctx.stroke();
+				}
+				const [x, y] = spot(at, box);
+				ctx.lineWidth = 2;
+				ctx.beginPath();
+				ctx.arc(x, y, radius + 4, 0, 7);
+				ctx.stroke();
+			}
+		}
+
+		// The five nearest of the sample, by their whole vectors.
+		function near(i) {
+			const found = [];
+			let own = 0;
+			for (let k = 0; k < dim; k++) own += rows[i * dim + k] ** 2;
+			for (let j = 0; j < n; j++)
+				if (j !== i) {
+					let dot = 0,
+						other = 0;
+					for (let k = 0; k < dim; k++) {
+						dot += rows[i * dim + k] * rows[j * dim + k];
+						other += rows[j * dim + k] ** 2;
+					}
+					found.push([dot / (Math.sqrt(own * other) || 1), j]);
+				}
+			cosines = found.sort((a, b) => b[0] - a[0]).slice(0, 5);
+			return cosines.map(([, j]) => j);
+		}
+		let cosines = [];
+
+		function choose(i) {
+			at = i;
+			draw();
+			const one = got.elements[i];
+			canvas.setAttribute('aria-label', 'Map of ' + n + ' elements; ' + one.element + ' is chosen');
+			dom.fill(
+				chosen,
+				parts.pairs([
+					['Element', one.element],
+					one.attributes
+						? [
+								'Attributes',
+								el(
+									'code',
+									typeof one.attributes === 'string' ? one.attributes : JSON.stringify(one.attributes)
+								)
+							]
+						: null,
+					[
+						'Nearest of the sample',
+						el(
+							'span',
+							cosines.map(([cosine, j], k) => [
+								k ? ', ' : '',
+								got.elements[j].element + ' ',
+								el('span.muted', format.similarity(cosine))
+							])
+						)
+					]
+				]),
+				el(
+					'div',
+					el(
+						'a.button',
+						{
+							href: '#/playground',
+							onclick: () => shell.keep('playground', {kind: 'set', set: name, query: one.element})
+						},
+						'Search by it in the playground'
+					)
+				)
+			);
+		}
+
+		scope.on(canvas, 'click', event => {
+			const box = holder.getBoundingClientRect(),
+				x = event.clientX - box.left,
+				y = event.clientY - box.top;
+			let best = -1,
+				least = 400;
+			for (let i = 0; i < n; i++) {
+				const [px, py] = spot(i, box),
+					away = (px - x) ** 2 + (py - y) ** 2;
+				if (away < least) [least, best] = [away, i];
+			}
+			if (best >= 0) choose(best);
+		});
+		scope.on(canvas, 'keydown', event => {
+			const way = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]}[event.key];
+			if (!way) return;
+			event.preventDefault();
+			if (at < 0) return choose(0);
+			const box = holder.getBoundingClientRect(),
+				[x, y] = spot(at, box);
+			let best = at,
+				least = Infinity;
+			for (let i = 0; i < n; i++) {
+				const [px, py] = spot(i, box),
+					along = (px - x) * way[0] + (py - y) * way[1],
+					across = Math.abs((px - x) * way[1]) + Math.abs((py - y) * way[0]);
+				if (along > 0.5 && along + 2 * across < least) [least, best] = [along + 2 * across, i];
+			}
+			choose(best);
+		});
+		const sized = new ResizeObserver(draw);
+		sized.observe(holder);
+		scope.end(() => sized.disconnect());
+		scope.on(document, 'theme', draw);
+		canvas.setAttribute(
+			'aria-label',
+			'Map of ' + n + ' elements; the plane holds ' + format.share(flat.share) + ' of the variance'
+		);
+		dom.fill(chosen, el('p.muted', 'None is chosen.'));
+		classify();
+		draw();
+	}
+});

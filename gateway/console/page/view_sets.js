@@ -1,0 +1,336 @@
+// view_sets.js - view 8: what vector sets are made of, what they hold in memory, how recall follows from effort.
+'use strict';
+
+shell.view({
+	id: 'sets',
+	key: '8',
+	title: 'Sets',
+	lead: 'Vector sets: segments, memory, recall, merges.',
+	async open({scope, body, args, state}) {
+		const figures = parts.figures([
+			['rows', 'Rows'],
+			['memory', 'In memory', 'memory'],
+			['disk', 'On the disk'],
+			['reads', 'Reads a search', 'reads'],
+			['rounds', 'Rounds a search', 'rounds'],
+			['merges', 'Merges', 'segments']
+		]);
+		const table = parts.table({
+			caption: 'Vector sets',
+			key: row => row.name,
+			empty: noSet(),
+			columns: [
+				{
+					title: 'Set',
+					kind: 'text',
+					sort: row => row.name,
+					cell: row =>
+						el(
+							'a',
+							{
+								href: shell.link('sets', row.name),
+								'aria-current': row.name === state.key ? 'true' : null
+							},
+							row.name
+						)
+				},
+				{title: 'Elements', num: true, sort: row => row.size, cell: row => format.count(row.size)},
+				{
+					title: 'Dimensions',
+					num: true,
+					cell: row => [
+						String(row['vector-dim']),
+						el('div.muted.small', row['vector-type'] + ' ' + row.metric)
+					]
+				},
+				{
+					title: 'Segments',
+					num: true,
+					meaning: 'segments',
+					cell: row => [
+						format.count(row.segments),
+						el('div.muted.small', row.segments ? row.index : 'none yet')
+					]
+				},
+				{title: 'Rows in memory', num: true, cell: row => format.count(row['memory-rows'])},
+				{title: 'Dead', num: true, meaning: 'dead-rows', cell: row => format.count(row['dead-rows'])},
+				{
+					title: 'Memory',
+					num: true,
+					meaning: 'memory',
+					sort: row => row['memory-bytes'] + row['resident-bytes'],
+					cell: row => [
+						format.bytes(row['memory-bytes'] + row['resident-bytes']),
+						row['memory-budget']
+							? el('div.muted.small', 'codes: budget ' + format.bytes(row['memory-budget']))
+							: null,
+						parts.meter(
+							[
+								[
+									row['memory-bytes'] /
+										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
+									'k2'
+								],
+								[
+									row['resident-bytes'] /
+										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
+									'k1'
+								],
+								[
+									row['cache-bytes'] /
+										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
+									'k4'
+								]
+							],
+							'rows in memory ' +
+								format.bytes(row['memory-bytes']) +
+								', codes of segments ' +
+								format.bytes(row['resident-bytes']) +
+								', hot blocks ' +
+								format.bytes(row['cache-bytes'])
+						)
+					]
+				},
+				{
+					title: 'Disk',
+					num: true,
+					sort: row => row['disk-bytes'],
+					cell: row => format.bytes(row['disk-bytes'])
+				},
+				{title: 'Merges', num: true, cell: row => format.count(row.merges)}
+			]
+		});
+		const detail = el('div');
+		dom.fill(
+			body,
+			figures,
+			parts.card(
+				'Vector sets',
+				table,
+				el(
+					'ul.legend',
+					[
+						['rows in memory', 2],
+						['codes of segments', 1],
+						['hot blocks', 4]
+					].map(([name, c]) => el('li', el('span.swatch.k' + c), name))
+				)
+			),
+			detail
+		);
+		let opened = null;
+		await scope.poll(async () => {
+			const now = await allSets(scope);
+			const sum = name => now.sets.reduce((total, one) => total + (one[name] || 0), 0);
+			figures.set('rows', format.count(sum('size')), format.count(sum('memory-rows')) + ' of them in memory');
+			const held = sum('memory-bytes') + sum('resident-bytes');
+			figures.set(
+				'memory',
+				format.bytes(held),
+				sum('memory-budget')
+					? 'budgets for codes: ' + format.bytes(sum('memory-budget'))
+					: 'sets have no budget of their own'
+			);
+			figures.set('disk', format.bytes(sum('disk-bytes')), format.bytes(sum('raw-bytes')) + ' as vectors');
+			const q = now.quire;
+			if (q && !q.error) {
+				figures.set(
+					'reads',
+					q.searches ? format.rate(q.reads_per_search) : format.missing,
+					'mean of ' + format.count(q.searches) + ' searches'
+				);
+				figures.set(
+					'rounds',
+					q.searches ? format.rate(q.rounds_per_search) : format.missing,
+					'waits for the disk'
+				);
+				figures.set(
+					'merges',
+					format.count(q.merges),
+					'seals: ' +
+						format.count(q.seals) +
+						'; ' +
+						(q.writers_wait ? q.writers_wait + ' writers wait for one' : 'no writer waits'),
+					q.writers_wait ? 'warn' : ''
+				);
+			}
+			const key = now.sets.some(one => one.name === args[0]) ? args[0] : now.sets[0]?.name;
+			state.key = key;
+			table.set(now.sets);
+			if (key !== undefined && opened !== key) {
+				opened = key;
+				await show(key);
+			}
+			if (key === undefined) dom.fill(detail);
+		});
+
+		async function show(key) {
+			const {info, memory, sample} = await scope.get('set', {set: key});
+			const recall = chart.draw(scope, {
+				label: 'Recall by effort',
+				unit: chart.percent,
+				height: 200,
+				top: 1,
+				x: {label: 'effort', show: v => String(Math.round(v))},
+				series: [{label: 'recall of 10', c: 1, area: true, show: format.share}]
+			});
+			const reads = chart.draw(scope, {
+				label: 'Blocks read by effort',
+				height: 130,
+				x: {label: 'effort', show: v => String(Math.round(v))},
+				series: [{label: 'blocks read a search', c: 3, show: format.rate}]
+			});
+			const curve = el('div.stack', {hidden: true}, recall, reads);
+			const said = el('div', {role: 'status'}),
+				measured = el('p.muted', {role: 'status'});
+			const work = (label, call) => {
+				const button = el(
+					'button',
+					{
+						type: 'button',
+						onclick: async () => {
+							button.disabled = true;
+							try {
+								await call();
+							} catch (error) {
+								if (!scope.signal.aborted) dom.fill(said, parts.note(error.message, 'bad'));
+							}
+							button.disabled = false;
+						}
+					},
+					label
+				);
+				return button;
+			};
+			const queries = (Array.isArray(sample) ? sample : []).slice(0, 8),
+				efforts = [10, 20, 40, 80, 160, 320];
+			const measure = work('Measure now', async () => {
+				const xs = [],
+					ys = [],
+					rs = [],
+					truth = [];
+				for (const element of queries)
+					truth.push(
+						new Set(
+							(
+								await scope.post('playground/set', {set: key, element, count: 10, truth: true})
+							).results.map(one => one.element)
+						)
+					);
+				for (const effort of efforts) {
+					let right = 0,
+						asked = 0,
+						read = 0;
+					for (const [i, element] of queries.entries()) {
+						const found = await scope.post('playground/set', {set: key, element, count: 10, effort});
+						right += found.results.filter(one => truth[i].has(one.element)).length;
+						asked += truth[i].size;
+						read += found.explain.reads;
+					}
+					xs.push(effort);
+					ys.push(right / asked);
+					rs.push(read / queries.length);
+					dom.text(
+						measured,
+						'Effort ' +
+							effort +
+							': recall ' +
+							format.share(ys.at(-1)) +
+							', ' +
+							format.rate(rs.at(-1)) +
+							' blocks a search.'
+					);
+				}
+				curve.hidden = false;
+				recall.set([xs, ys]);
+				reads.set([xs, rs]);
+				recall.say(xs.map((x, i) => 'effort ' + x + ' ' + format.share(ys[i])).join(', '));
+			});
+			const check = work('Check it (VCHECK)', async () => {
+				dom.fill(said, el('p.muted', 'Every byte of its segments is read ...'));
+				const found = await scope.post('set/check', {set: key});
+				dom.fill(
+					said,
+					found.findings
+						? [
+								parts.note(format.count(found.findings) + ' findings', 'bad'),
+								el(
+									'ul',
+									found.first.map(one => el('li', one))
+								)
+							]
+						: parts.note('Every byte is as it was written: no finding.', 'good')
+				);
+			});
+			const value = (name, one) =>
+				name.endsWith('bytes') || name === 'memory-budget'
+					? format.bytes(one)
+					: typeof one === 'number'
+						? format.count(one)
+						: String(one);
+			dom.fill(
+				detail,
+				el(
+					'div.cols',
+					parts.cardWith(
+						'Recall and effort of ' + key,
+						parts.meant('how much is found, and what it costs', 'recall'),
+						info.segments
+							? [
+									el(
+										'p',
+										queries.length +
+											' elements of the set are searched by at ' +
+											efforts.length +
+											' efforts and compared with the truth, which reads the whole set ' +
+											queries.length +
+											' times (' +
+											format.bytes(queries.length * info['disk-bytes']) +
+											' or less).'
+									),
+									el('div', measure),
+									measured,
+									curve
+								]
+							: parts.empty(
+									'Nothing of it is on the disk.',
+									'Its rows are in memory and are searched there. A segment is written when there are enough, or by hand:',
+									'redis-cli VSEAL ' + key
+								)
+					),
+					parts.card(
+						'What ' + key + ' is made of',
+						parts.pairs([
+							typeof memory === 'number' ? ['memory in all', format.bytes(memory), 'memory'] : null,
+							...Object.entries(info)
+								.filter(([, one]) => typeof one !== 'object')
+								.map(([name, one]) => [name, value(name, one)])
+						]),
+						info.attributes?.length
+							? parts.pairs([
+									['attributes', info.attributes.map(one => [one].flat().join(' ')).join(', ')]
+								])
+							: null,
+						el('div', check),
+						said
+					)
+				)
+			);
+		}
+	}
+});
+
+// All sets, page by page; those beyond a thousand are not listed.
+async function allSets(scope) {
+	const out = {sets: [], quire: null};
+	let cursor = '0';
+	do {
+		const page = await scope.get('sets', {cursor});
+		out.quire = page.quire;
+		out.sets.push(
+			...page.sets.filter(one => one.info && !one.info.error).map(one => ({...one.info, name: one.name}))
+		);
+		cursor = page.cursor;
+	} while (cursor !== '0' && out.sets.length < 1000);
+	return out;
+}

@@ -1,0 +1,156 @@
+// browser.mjs - Debian's Chromium for tests: pages that complain of errors and of other origins, and checks a line each.
+import {existsSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {join} from 'node:path';
+
+const require = createRequire(join(process.env.NODE_PATH, 'here.js'));
+const puppeteer = require('puppeteer-core');
+
+let failures = 0;
+export const failed = () => failures;
+
+export function check(name, right, seen) {
+    if (right) return console.log('ok - ' + name);
+    failures++;
+    console.log('FAIL - ' + name);
+    if (seen !== undefined)
+        for (const line of String(typeof seen === 'string' ? seen : JSON.stringify(seen))
+            .split('\n')
+            .slice(0, 12))
+            console.log('    | ' + line);
+}
+
+// Every check that was begun ends with a line, also where a step before it throws.
+export async function part(name, work) {
+    try {
+        await work();
+    } catch (error) {
+        check(name, false, error.stack || error);
+    }
+}
+
+export function chromium() {
+    return [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-headless-shell'].find(
+        path => path && existsSync(path)
+    );
+}
+
+// Chromium's sandbox starts neither for root nor where user namespaces are off, as in many containers; the only pages that
+// are opened are those of the gateway under test.
+export async function launch() {
+    const args = [
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-gpu',
+        '--no-first-run',
+        '--hide-scrollbars',
+        '--force-color-profile=srgb',
+        '--font-render-hinting=none',
+        '--disable-lcd-text',
+        '--disable-dev-shm-usage'
+    ];
+    const begin = more =>
+        puppeteer.launch({
+            executablePath: chromium(),
+            headless: true,
+            args: [...args, ...more],
+            protocolTimeout: 120000
+        });
+    if (process.getuid() === 0) return begin(['--no-sandbox']);
+    try {
+        return await begin([]);
+    } catch {
+        return begin(['--no-sandbox']);
+    }
+}
+
+// A page of the console. complaints: what it logged as an error, threw, or asked of another origin. expect(pattern) before
+// something that must complain.
+export async function open(browser, base, {width = 1280, height = 900, dark = false, route = '', headers} = {}) {
+    const page = await browser.newPage();
+    const complaints = [],
+        expected = [];
+    const origin = new URL(base).origin;
+    const complain = text => expected.some(pattern => pattern.test(text)) || complaints.push(text);
+    page.on(
+        'console',
+        message =>
+            ['error', 'warn'].includes(message.type()) &&
+            complain(message.type() + ': ' + message.text() + ' ' + (message.location()?.url || ''))
+    );
+    page.on('pageerror', error => complain('thrown: ' + (error.stack || error)));
+    page.on('request', request => {
+        const url = request.url();
+        if (!url.startsWith('data:') && !url.startsWith('blob:') && new URL(url).origin !== origin)
+            complaints.push('another origin: ' + url);
+    });
+    page.on('dialog', dialog => {
+        complaints.push('dialog: ' + dialog.message());
+        dialog.dismiss();
+    });
+    await page.setViewport({width, height, deviceScaleFactor: 1});
+    await page.emulateMediaFeatures([
+        {name: 'prefers-color-scheme', value: dark ? 'dark' : 'light'},
+        {name: 'prefers-reduced-motion', value: 'reduce'}
+    ]);
+    if (headers) await page.setExtraHTTPHeaders(headers);
+    await page.goto(base + (route ? '#/' + route : ''), {waitUntil: 'load'});
+    return {
+        page,
+        complaints,
+        expect: pattern => expected.push(pattern),
+        go: async to => {
+            await page.evaluate(hash => {
+                location.hash = hash;
+            }, '#/' + to);
+            await settled(page);
+        }
+    };
+}
+
+// The view has its data: its first answers came and it drew them.
+export async function settled(page, seconds = 30) {
+    await page.waitForFunction(() => document.querySelector('main')?.dataset.ready === 'yes', {
+        timeout: seconds * 1000,
+        polling: 30
+    });
+}
+
+// Waits until the function of the page is true; its last value.
+export async function until(page, test, arg, seconds = 30) {
+    try {
+        await page.waitForFunction(test, {timeout: seconds * 1000, polling: 50}, arg);
+        return true;
+    } catch {
+        return false;
+    }
+}
+
+export const text = (page, selector = 'main') => page.$eval(selector, node => node.innerText);
+
+// What reaches out of the page to the right, or is cut by a box that does not scroll.
+export function overflow(page) {
+    return page.evaluate(() => {
+        const out = [],
+            wide = document.documentElement.clientWidth;
+        if (document.documentElement.scrollWidth > wide)
+            out.push('the page is ' + document.documentElement.scrollWidth + ' wide in ' + wide);
+        for (const node of document.querySelectorAll('main *, header *')) {
+            if (node.closest('.scroll, .only-read, .skip, svg, .uplot, pre') || node.hidden) continue;
+            const box = node.getBoundingClientRect();
+            if (box.width > 0 && (box.right > wide + 1 || box.left < -1))
+                out.push(
+                    node.tagName + '.' + node.className + ' ' + Math.round(box.left) + '..' + Math.round(box.right)
+                );
+            const style = getComputedStyle(node);
+            if (
+                node.scrollWidth > node.clientWidth + 1 &&
+                style.overflowX === 'hidden' &&
+                node.clientWidth > 0 &&
+                !node.closest('.clip, .meter')
+            )
+                out.push('cut: ' + node.tagName + '.' + node.className + ' ' + node.textContent.slice(0, 40));
+        }
+        return out.slice(0, 8);
+    });
+}

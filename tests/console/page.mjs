@@ -1,0 +1,624 @@
+// page.mjs BUILD_DIR FOLDER - the console in Chromium, against a quire-gateway and a quire-server: views with and without
+// data, figures beside those of RESP, texts that look like markup, keys, rights, ten minutes of polling, widths and themes.
+import {readFileSync, readdirSync} from 'node:fs';
+import {join} from 'node:path';
+import {check, failed, launch, open, overflow, part, settled, text, until} from './browser.mjs';
+import {resp} from './resp.mjs';
+import {end, gateway, model, root, server} from './rig.mjs';
+import {evil, seedCache, seedSets} from './seed.mjs';
+import {askCache, press, views} from './views.mjs';
+
+const [build, folder] = process.argv.slice(2);
+const wide = [360, 1280, 1920];
+const console_ = ['--set', 'ui=yes'];
+let browser;
+
+// ---- what can be read without a browser ----
+
+function sources() {
+    const place = join(root, 'gateway/console/page');
+    const names = readFileSync(join(place, 'order.txt'), 'utf8').split('\n').filter(Boolean);
+    const forbidden =
+        /innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|\beval\(|new Function|setTimeout\(\s*['"]/;
+    const found = names.flatMap(name =>
+        readFileSync(join(place, name), 'utf8')
+            .split('\n')
+            .filter(line => forbidden.test(line))
+            .map(line => name + ': ' + line.slice(0, 100))
+    );
+    check('no source makes markup or code of a text', found.length === 0, found.join('\n'));
+    const there = readdirSync(place).filter(name => /\.(js|css)$/.test(name));
+    check(
+        'order.txt names every source',
+        there.every(name => names.includes(name)),
+        there.filter(name => !names.includes(name)).join(' ')
+    );
+    const readme = readFileSync(join(place, 'README.md'), 'utf8');
+    check(
+        'the README names every source',
+        there.every(name => readme.includes('`' + name + '`')),
+        there.filter(name => !readme.includes('`' + name + '`')).join(' ')
+    );
+    const anchors = file =>
+        new Set(
+            [...readFileSync(join(root, file), 'utf8').matchAll(/^#+ (.*)$/gm)].map(match =>
+                match[1]
+                    .toLowerCase()
+                    .replace(/[^\w\- ]/g, '')
+                    .replaceAll(' ', '-')
+            )
+        );
+    const links = [...readFileSync(join(place, 'meanings.js'), 'utf8').matchAll(/'(docs\/[^'#]+)(?:#([^']+))?'/g)];
+    const dead = links
+        .filter(([, file, anchor]) => anchor && !anchors(file).has(anchor))
+        .map(([, file, anchor]) => file + '#' + anchor);
+    check(
+        'each meaning leads to a heading of the docs',
+        links.length > 20 && dead.length === 0,
+        dead.join('\n') || links.length
+    );
+}
+
+async function delivery(base) {
+    const answer = await fetch(base + '/ui'),
+        html = await answer.text(),
+        policy = answer.headers.get('content-security-policy') || '';
+    check('the page is at most 200 KB', Buffer.byteLength(html) <= 200 * 1024, Buffer.byteLength(html));
+    console.log('# the page has ' + Buffer.byteLength(html) + ' bytes');
+    check(
+        'its Content-Security-Policy lets nothing in but its own',
+        /default-src 'none'/.test(policy) &&
+            /script-src 'sha256-/.test(policy) &&
+            /style-src 'sha256-/.test(policy) &&
+            /connect-src 'self'/.test(policy) &&
+            /frame-ancestors 'none'/.test(policy) &&
+            !/unsafe/.test(policy),
+        policy
+    );
+}
+
+// ---- what a page must keep in any state ----
+
+// Names for who does not see, letters that can be read, ids that are there once.
+function faults(page) {
+    return page.evaluate(() => {
+        const out = [],
+            ids = new Set();
+        const shown = node => node.getClientRects().length > 0;
+        for (const node of document.querySelectorAll('[id]')) {
+            if (ids.has(node.id)) out.push('id twice: ' + node.id);
+            ids.add(node.id);
+        }
+        for (const node of document.querySelectorAll(
+            'button, a[href], input, select, textarea, [role=img], canvas, dialog'
+        )) {
+            if (node.parentElement.closest('[role=img]')) continue; // one picture
+            const name =
+                node.getAttribute('aria-label') ||
+                node.textContent.trim() ||
+                [...(node.labels || [])]
+                    .map(one => one.textContent)
+                    .join('')
+                    .trim();
+            if (shown(node) && !name) out.push('no name: ' + node.outerHTML.slice(0, 100));
+        }
+        if (document.querySelectorAll('h1').length !== 1)
+            out.push('headings of the first rank: ' + document.querySelectorAll('h1').length);
+        const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+        const rgb = value => {
+            canvas.clearRect(0, 0, 1, 1);
+            canvas.fillStyle = value;
+            canvas.fillRect(0, 0, 1, 1);
+            return canvas.getImageData(0, 0, 1, 1).data;
+        };
+        const light = value =>
+            [0, 1, 2]
+                .map(i => value[i] / 255)
+                .map(v => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+                .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+        const seen = new Set();
+        for (const node of document.querySelectorAll('body *')) {
+            if (
+                node.closest('.skip, svg, .only-read, option, button:disabled') ||
+                !shown(node) ||
+                ![...node.childNodes].some(one => one.nodeType === 3 && one.data.trim())
+            )
+                continue;
+            const ink = getComputedStyle(node).color;
+            let below = node;
+            while (below && rgb(getComputedStyle(below).backgroundColor)[3] < 255) below = below.parentElement;
+            const ground = below ? getComputedStyle(below).backgroundColor : 'white';
+            if (seen.has(ink + ground)) continue;
+            seen.add(ink + ground);
+            const a = light(rgb(ink)),
+                b = light(rgb(ground)),
+                ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            if (ratio < 4.5)
+                out.push(
+                    'contrast ' +
+                        ratio.toFixed(2) +
+                        ': ' +
+                        node.tagName +
+                        '.' +
+                        node.className +
+                        ' "' +
+                        node.textContent.slice(0, 30) +
+                        '" ' +
+                        ink +
+                        ' on ' +
+                        ground
+                );
+        }
+        return out.slice(0, 8);
+    });
+}
+
+async function everyView(base, dark) {
+    const theme = dark ? 'dark' : 'light';
+    const {page, complaints, go} = await open(browser, base, {dark});
+    await settled(page);
+    for (const [name, route, act] of views)
+        await part(name + ', ' + theme, async () => {
+            await go(route);
+            if (act) await act(page);
+            const wrong = [];
+            for (const width of wide) {
+                await page.setViewport({width, height: 900, deviceScaleFactor: 1});
+                await page.evaluate(
+                    () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))
+                );
+                for (const one of await overflow(page)) wrong.push(width + ': ' + one);
+            }
+            await page.setViewport({width: 1280, height: 900, deviceScaleFactor: 1});
+            check(
+                name + ', ' + theme + ': nothing reaches out at 360, 1,280 and 1,920 px',
+                wrong.length === 0,
+                wrong.join('\n')
+            );
+            const found = await faults(page);
+            check(
+                name + ', ' + theme + ': everything has a name and can be read',
+                found.length === 0,
+                found.join('\n')
+            );
+            const markup = await page.evaluate(() => ({
+                hurt: window.hurt,
+                images: document.querySelectorAll('img, b[onclick], script:not(:last-of-type)').length
+            }));
+            check(
+                name + ', ' + theme + ': data is never markup',
+                markup.hurt === undefined && markup.images === 0,
+                markup
+            );
+            check(
+                name + ', ' + theme + ': no error, no other origin',
+                complaints.length === 0,
+                complaints.splice(0).join('\n')
+            );
+        });
+    await page.close();
+}
+
+async function nothingThere(base) {
+    const {page, complaints, go} = await open(browser, base);
+    await settled(page);
+    const first = ['overview', 'categories', 'category', 'labels', 'playground', 'requests', 'tenants', 'sets', 'map'];
+    for (const name of first)
+        await part(name + ' without data', async () => {
+            await go(name);
+            const said = await page.$$eval('main .empty pre', list =>
+                list
+                    .filter(one => one.getClientRects().length)
+                    .map(one => one.textContent)
+                    .join('\n')
+            );
+            check(
+                name + ' without data says what to do first',
+                /redis-cli|quire-gateway|curl/.test(said) && complaints.length === 0,
+                said + complaints.splice(0).join('\n')
+            );
+        });
+    await page.close();
+}
+
+// ---- figures ----
+
+const figure = (page, label) =>
+    page.evaluate(wanted => {
+        const div = [...document.querySelectorAll('.figures > div')].find(
+            one => one.querySelector('dt').textContent === wanted
+        );
+        return div
+            ? div.querySelector('dd.value').textContent.replaceAll(',', '') +
+                  ' ' +
+                  div.querySelector('dd.aside').textContent.replaceAll(',', '')
+            : 'there is no ' + wanted;
+    }, label);
+
+async function figures(base, resp_) {
+    const {page, complaints, go} = await open(browser, base);
+    await settled(page);
+    await part('figures', async () => {
+        const stats = await resp_.run('SC.STATS', 'shop');
+        await go('categories/shop');
+        const entries = await figure(page, 'Entries'),
+            requests = await figure(page, 'Requests');
+        check(
+            'entries, requests and misses are those of SC.STATS',
+            entries.startsWith(stats.entries + ' ') && requests.startsWith(stats.requests + ' ' + stats.misses),
+            [entries, requests, stats.entries, stats.requests]
+        );
+        const row = await page.evaluate(
+            () =>
+                [...document.querySelectorAll('tbody tr')].find(
+                    one => one.textContent.startsWith('faq') && !one.textContent.startsWith('faq.')
+                )?.innerText
+        );
+        const faq = await resp_.run('SC.STATS', 'shop', 'CAT', 'faq');
+        check(
+            'the row of a category, too',
+            row?.includes(faq.threshold.toFixed(3)) && row.includes((faq.hit_rate * 100).toFixed(1)),
+            row
+        );
+        await go('category/shop/faq');
+        const tune = await resp_.run('SC.TUNE', 'shop', 'faq'),
+            shown = await figure(page, 'Threshold');
+        check('the threshold is that of SC.TUNE', shown.startsWith(tune.threshold.toFixed(3)), [shown, tune.threshold]);
+        await go('sets/items');
+        const info = await resp_.run('VINFO', 'items');
+        const set = await page.evaluate(() =>
+            [...document.querySelectorAll('tbody tr')]
+                .find(one => one.textContent.startsWith('items'))
+                .innerText.replaceAll(',', '')
+        );
+        check(
+            'elements and segments are those of VINFO',
+            set.includes(String(info.size)) && set.includes(info.index),
+            set
+        );
+        await go('overview');
+        const all = await resp_.run('INFO', 'cache'),
+            number = /cache_entries:(\d+)/.exec(all)[1];
+        check(
+            'entries of the overview are those of INFO',
+            (await figure(page, 'Entries')).startsWith(number + ' '),
+            await figure(page, 'Entries')
+        );
+        check('figures: no error', complaints.length === 0, complaints.join('\n'));
+    });
+    await page.close();
+}
+
+// ---- what one does ----
+
+async function hands(base, resp_) {
+    const {page, complaints, go} = await open(browser, base);
+    await settled(page);
+    const focused = () =>
+        page.evaluate(
+            () => document.activeElement.textContent || document.activeElement.name || document.activeElement.tagName
+        );
+
+    await part('the playground by keys', async () => {
+        await page.keyboard.press('Tab');
+        check('the first stop of Tab leads past the navigation', /Skip/.test(await focused()), await focused());
+        await page.keyboard.press('5');
+        await until(page, () => document.querySelector('h1')?.textContent === 'Playground');
+        await settled(page);
+        check(
+            'a digit opens its view, and its heading has the focus',
+            (await focused()) === 'Playground',
+            await focused()
+        );
+        await until(page, () => document.querySelector('[name=text]'));
+        await page.keyboard.press('/');
+        const stops = [];
+        for (let i = 0; i < 12 && stops.at(-1) !== 'text'; i++) {
+            stops.push(await page.evaluate(() => document.activeElement.name));
+            if (stops.at(-1) !== 'text') await page.keyboard.press('Tab');
+        }
+        await page.keyboard.type('How do I reset my password?');
+        await page.keyboard.press('Tab');
+        await page.keyboard.type('shop'); // the cache
+        await until(page, () => [...document.querySelectorAll('main form option')].some(one => one.value === 'faq'));
+        for (let i = 0; i < 8 && !/^Ask/.test(await focused()); i++) await page.keyboard.press('Tab');
+        check(
+            '/ and Tab lead through the form to its button',
+            stops.at(-1) === 'text' && /^Ask/.test(await focused()),
+            stops.join(' ') + ' ' + (await focused())
+        );
+        await page.keyboard.press('Enter');
+        check(
+            'Enter asks, and the answer says what would have to change',
+            await until(page, () => document.querySelector('main').innerText.includes('What would have to change')),
+            await text(page)
+        );
+        await page.evaluate(() => document.activeElement.blur());
+        await page.keyboard.press('?');
+        const keys = await until(page, () =>
+            document.querySelector('dialog[open]')?.textContent.includes('Labels: good, bad')
+        );
+        await page.keyboard.press('Escape');
+        check(
+            '? lists the keys, Escape closes',
+            keys && (await until(page, () => !document.querySelector('dialog'))),
+            await text(page, 'body')
+        );
+        await page.keyboard.press('t');
+        check('t switches the theme', (await page.$eval(':root', node => node.dataset.theme)) === 'dark');
+        await page.keyboard.press('t');
+    });
+
+    await part('an exact question', async () => {
+        await askCache(page, {cache: 'shop', category: 'faq', text: evil, scope: 'tenant=acme'});
+        const said = await text(page);
+        check(
+            'a text that looks like markup is asked and shown as it is',
+            said.includes('onerror') &&
+                (await page.evaluate(() => window.hurt === undefined && !document.querySelector('img'))),
+            said
+        );
+    });
+
+    await part('labels', async () => {
+        const before = (await resp_.run('SC.STATS', 'shop')).labels;
+        await go('labels/shop');
+        const pair = await text(page);
+        check(
+            'a pair is shown, without the guess',
+            /Asked now/.test(pair) && !/would have said (good|bad)/.test(pair),
+            pair
+        );
+        await page.keyboard.press('g');
+        await until(page, () => /is good\./.test(document.querySelector('main').innerText));
+        await page.keyboard.press('b');
+        await until(page, () => /is bad\./.test(document.querySelector('main').innerText));
+        check(
+            'after a choice the guess is there',
+            /would have said (good|bad)/.test(await text(page)),
+            await text(page)
+        );
+        check('G and B are labels of the server', (await resp_.run('SC.STATS', 'shop')).labels === before + 2, [
+            before,
+            (await resp_.run('SC.STATS', 'shop')).labels
+        ]);
+    });
+
+    await part('an entry', async () => {
+        await go('category/shop/faq');
+        const [top] = await resp_.run('SC.TOP', 'shop', 'faq', 1),
+            pinned = async () => (await resp_.run('SC.TOP', 'shop', 'faq', 1))[0].pinned;
+        const opened = () => page.evaluate(() => document.querySelector('tbody button').click());
+        await opened();
+        await page.evaluate(() =>
+            [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Pin').click()
+        );
+        await until(page, () => /is pinned/.test(document.querySelector('main').innerText));
+        check('an entry can be pinned', Boolean(await pinned()), top);
+        await until(page, () => document.querySelector('tbody tr').textContent.includes('pinned'));
+        await opened();
+        await page.evaluate(() =>
+            [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Delete').click()
+        );
+        const still = (await resp_.run('SC.STATS', 'shop')).entries;
+        await page.evaluate(() =>
+            [...document.querySelectorAll('dialog[open] button')].find(one => one.textContent === 'Delete').click()
+        );
+        await until(page, () => /is deleted/.test(document.querySelector('main').innerText));
+        check('and deleted, after a question', (await resp_.run('SC.STATS', 'shop')).entries === still - 1, still);
+        check(
+            'the slider has changed nothing',
+            (await resp_.run('SC.CAT.GET', 'shop', 'faq')).risk === '0.05',
+            await resp_.run('SC.CAT.GET', 'shop', 'faq')
+        );
+    });
+    await part('a narrow page', async () => {
+        await page.setViewport({width: 360, height: 700, deviceScaleFactor: 1});
+        const shown = () => page.$eval('nav', node => node.getClientRects().length > 0);
+        const closed = await shown();
+        await page.click('.menu');
+        const opened = await shown();
+        await page.click('nav a[data-view=tenants]');
+        await until(page, () => document.querySelector('h1').textContent === 'Tenants');
+        check('a narrow page has its navigation behind a button', !closed && opened && !(await shown()), [
+            closed,
+            opened
+        ]);
+    });
+    check('hands: no error, no other origin', complaints.length === 0, complaints.join('\n'));
+    await page.close();
+}
+
+// ---- time ----
+
+// The page's two seconds pass in a few milliseconds, so that ten minutes are 300 polls.
+async function polling(base, route) {
+    const page = await browser.newPage();
+    await page.evaluateOnNewDocument(() => {
+        const real = window.setTimeout,
+            asked = window.fetch;
+        window.polls = 0;
+        window.calls = 0;
+        window.setTimeout = (call, ms, ...rest) => real(call, ms === 2000 ? (window.polls++, 2) : ms, ...rest);
+        window.fetch = (...what) => (window.calls++, asked(...what));
+    });
+    await page.goto(base + '/ui#/' + route, {waitUntil: 'load'});
+    await settled(page);
+    const client = await page.createCDPSession();
+    const measure = async () => {
+        for (let i = 0; i < 3; i++) await client.send('HeapProfiler.collectGarbage'); // nodes outlive the first by what refers to them
+        const m = await page.metrics(),
+            rows = await page.evaluate(() => document.querySelectorAll('tr, li, dd').length);
+        return {nodes: m.Nodes, rows, listeners: m.JSEventListeners, heap: m.JSHeapUsedSize};
+    };
+    const polled = n => until(page, wanted => window.polls >= wanted, n, 120);
+    // one node or row that is forgotten in each poll would be 300
+    await polled(60); // two minutes: what is kept up to a bound is there
+    const before = await measure(),
+        done = await polled(360),
+        after = await measure();
+    check(
+        'ten minutes of ' + route + ' make nothing grow',
+        done &&
+            after.nodes < before.nodes + 250 &&
+            after.rows <= before.rows + 15 &&
+            after.listeners <= before.listeners + 5 &&
+            after.heap < before.heap * 1.15 + 400000,
+        {done, before, after}
+    );
+
+    await page.evaluate(() => {
+        Object.defineProperty(document, 'hidden', {value: true, configurable: true});
+        document.dispatchEvent(new Event('visibilitychange'));
+    });
+    await until(page, () => {
+        // what was under way ends
+        const [last, now] = [window.seen, window.calls];
+        window.seen = now;
+        return last === now;
+    });
+    const calls = await page.evaluate(() => window.calls);
+    await new Promise(later => setTimeout(later, 250));
+    check('a page that is not seen asks nothing (' + route + ')', (await page.evaluate(() => window.calls)) === calls);
+    await page.evaluate(() => {
+        delete document.hidden;
+        document.dispatchEvent(new Event('visibilitychange'));
+    });
+    check('and goes on when it is seen', await until(page, was => window.calls > was, calls));
+    await page.close();
+}
+
+// ---- rights ----
+
+async function rights(base) {
+    const {page, complaints, expect} = await open(browser, base);
+    expect(/401|403/);
+    await until(page, () => document.querySelector('form.login'));
+    check('without a credential the page asks for one', (await page.$('form.login')) !== null, await text(page));
+    const enter = async secret => {
+        await page.$eval('[name=secret]', node => {
+            node.value = '';
+        });
+        await page.type('[name=secret]', secret);
+        await page.keyboard.press('Enter');
+    };
+    await enter('wrong');
+    check(
+        'a wrong one is refused with a sentence',
+        await until(
+            page,
+            () => document.querySelector('form.login [role=alert]:not([hidden])')?.textContent.length > 10
+        ),
+        await text(page)
+    );
+    await enter('right horse');
+    check(
+        'the right one opens the view',
+        await until(page, () => document.querySelector('h1')?.textContent === 'Overview'),
+        await text(page)
+    );
+    await settled(page);
+    const kept = await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie]);
+    check('it is kept nowhere', kept.join() === '0,0,', kept);
+    await page.reload();
+    check('a reload forgets it', await until(page, () => document.querySelector('form.login')), await text(page));
+    check('rights: no other error', complaints.length === 0, complaints.join('\n'));
+    await page.close();
+}
+
+async function lookingOnly(base) {
+    const {page, complaints, go} = await open(browser, base, {route: 'category/shop/faq'});
+    await settled(page);
+    await page.evaluate(() => document.querySelector('tbody button').click());
+    const off = await page.$$eval('dialog button', list =>
+        list
+            .filter(one => one.disabled)
+            .map(one => one.textContent)
+            .join(' ')
+    );
+    check(
+        'with ui=read the buttons that change something are off',
+        /^(Pin|Unpin) Answer is bad Delete$/.test(off),
+        off
+    );
+    await go('labels/shop');
+    check(
+        'and nothing is taken to be judged',
+        /look, but not judge/.test(await text(page)) && complaints.length === 0,
+        (await text(page)) + complaints.join()
+    );
+    await page.close();
+}
+
+async function main() {
+    sources();
+    const starting = launch();
+    starting.catch(() => {}); // it is waited for below
+    const full = await server(build, join(folder, 'full'));
+    const resp_ = await resp(full.port);
+    await seedCache(resp_, {name: 'shop'});
+    await seedSets(resp_);
+    const stand = await model();
+    const one = await gateway(
+        build,
+        join(folder, 'full'),
+        full.port,
+        ...console_,
+        '--upstream',
+        'http://127.0.0.1:' + stand.port,
+        '--set',
+        'log-texts=true'
+    );
+    await part('requests through the gateway', async () => {
+        for (const question of ['hello', 'hello', evil, 'fail with 429']) {
+            await (
+                await fetch(one.url + '/v1/chat/completions', {
+                    method: 'POST',
+                    headers: {'Content-Type': 'application/json', Authorization: 'Bearer sk-page'},
+                    body: JSON.stringify({model: 'stand-in', messages: [{role: 'user', content: question}]})
+                })
+            ).text();
+        }
+    });
+    browser = await starting;
+    await part('questions in the requests', async () => {
+        const {page, complaints} = await open(browser, one.url + '/ui', {route: 'requests'});
+        await settled(page);
+        const ready = await page.evaluate(() => performance.getEntriesByType('navigation')[0].loadEventEnd);
+        console.log('# the page was loaded after ' + Math.round(ready) + ' ms');
+        const said = await text(page);
+        check(
+            'requests show what was asked, as text',
+            said.includes('<img src=x onerror') &&
+                said.includes('exact') &&
+                said.includes('429') &&
+                complaints.length === 0,
+            said.slice(0, 800) + complaints.join()
+        );
+        await page.close();
+    });
+    await delivery(one.url);
+    await everyView(one.url + '/ui', false);
+    await everyView(one.url + '/ui', true);
+    await figures(one.url + '/ui', resp_);
+    await hands(one.url + '/ui', resp_);
+    await part('polling', () => polling(one.url, 'overview'));
+    await part('polling', () => polling(one.url, 'server'));
+
+    const bare = await server(build, join(folder, 'bare'));
+    const empty = await gateway(build, join(folder, 'bare'), bare.port, ...console_, '--console');
+    await nothingThere(empty.url + '/ui');
+
+    const reading = await gateway(build, join(folder, 'reading'), full.port, '--console', '--set', 'ui=read');
+    await part('looking only', () => lookingOnly(reading.url + '/ui'));
+
+    const closed = await server(build, join(folder, 'closed'), '--requirepass', 'right horse');
+    const guarded = await gateway(build, join(folder, 'closed'), closed.port, ...console_, '--console');
+    await part('rights', () => rights(guarded.url + '/ui'));
+    resp_.close();
+}
+
+await part('the programs and the browser', main);
+await browser?.close();
+await end();
+process.exit(failed() ? 1 : 0);
