@@ -87,8 +87,7 @@ static enum quire_metric metric_of(const struct schema_vector *what)
 }
 
 /* Slots hold what documents hold, so that a vector is at distance 0 from itself. The page graph is what comes closest
- * to the graphs that HNSW and SVS-VAMANA name; FLAT has every row read, whatever the segments are (vectors_search.c),
- * and takes them as the store makes them best. */
+ * to the graphs that HNSW and SVS-VAMANA name; FLAT takes the segments as the store makes them best. */
 int vectors_config(const struct schema_vector *what, struct collection_config *out, struct quire_error *err)
 {
     static const enum quire_slot slots[] = {[QUIRE_TYPE_F32] = QUIRE_SLOT_F32,

@@ -18,9 +18,6 @@
  *   start   vectors_open, then vectors_put for every document that is there (nothing is written of one whose row is
  *           found), then vectors_loaded.
  *
- * A field of ALGORITHM FLAT answers exactly, and reads all vectors that may be answered for it; others as well as
- * `recall` asks.
- *
  * Thread-safe, but that writes of one `struct vectors` come one after the other (the index's write lock sees to it),
  * and that a search stays on its lane. Lock order: the caller's locks, the room's own, the collection's.
  */

@@ -8,8 +8,6 @@
  * A range is a search for the nearest, repeated for more of them until the farthest is beyond the radius. What is
  * beyond it for certain is not read.
  *
- * A field of ALGORITHM FLAT compares all vectors that a query may answer, as RediSearch does: all are read.
- *
  * The distance that is answered is computed once more, in doubles from the vector as it is stored: a vector is at
  * distance 0 from itself, and what several segments and memtables answer is in one measure. Of a search for very many
  * the distance is the search's own, which is a float.
@@ -26,13 +24,12 @@
 /* Asked for where the caller names none: more than a vector set's, since among a set plans go by estimates of how its
  * documents lie, and miss more where these lie together. It costs a read or none. */
 #define RECALL_DEFAULT 0.97f
+#define RECALL_FLAT    0.99f /* of what promises exact answers elsewhere */
 /* Of a field of so few documents, and bytes of vectors, all are compared: that takes less than a millisecond. */
 #define EXACT_DOCUMENTS 1024u
 #define EXACT_BYTES     (4u << 20)
 #define RANGE_FIRST     64u /* that a range begins with */
 #define RANGE_TIMES     4u
-#define RANGE_FIRST_ALL 4096u /* where each round compares all */
-#define RANGE_TIMES_ALL 16u
 #define RANGE_SLACK     0.01f /* by such a part of the radius distances by the index may be off */
 #define MEASURED_MAX    4096u /* that many distances, or fewer, are computed once more */
 
@@ -184,7 +181,7 @@ static void on_round(struct collection_search *inner)
     }
     int rc;
     if (wants_more(w)) {
-        uint64_t k = (uint64_t)inner->options.k * (w->exact ? RANGE_TIMES_ALL : RANGE_TIMES);
+        uint64_t k = (uint64_t)inner->options.k * RANGE_TIMES;
         rc = begin_round(w, k < QUIRE_K_MAX ? (uint32_t)k : QUIRE_K_MAX, &err);
         if (rc == 0)
             return;
@@ -232,7 +229,7 @@ static int enter(struct vectors_work *w, struct quire_error *err)
     if (rc == 0)
         vectors_table_search_begins(&v->table, &w->ticket);
     uint64_t bytes = (uint64_t)v->table.n_documents * vectors_bytes(&v->what);
-    w->exact = v->what.algorithm == SCHEMA_FLAT || (v->table.n_documents <= EXACT_DOCUMENTS && bytes <= EXACT_BYTES);
+    w->exact = v->table.n_documents <= EXACT_DOCUMENTS && bytes <= EXACT_BYTES;
     w->restricted = rc == 0 && allowed && w->numbers.n < v->table.n_documents;
     pthread_mutex_unlock(&v->lock);
     return rc;
@@ -268,7 +265,8 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
                                           .may_hold = search->may_hold ? may_hold : NULL};
     quire_search_options_init(&w->inner.options);
     w->inner.options.effort = search->ef;
-    w->inner.options.recall = search->recall > 0 ? search->recall : RECALL_DEFAULT;
+    float recall = v->what.algorithm == SCHEMA_FLAT ? RECALL_FLAT : RECALL_DEFAULT;
+    w->inner.options.recall = search->recall > 0 ? search->recall : recall;
     w->inner.options.reads_max = search->reads_max;
     w->inner.options.exact = w->exact;
     if (search->is_range && isfinite(search->radius)) {
@@ -279,7 +277,7 @@ int vectors_search_start(struct searcher *searcher, struct vectors_search *searc
     search->work = w;
     search->code = 0;
     search->n = 0;
-    rc = begin_round(w, !search->is_range ? search->k : w->exact ? RANGE_FIRST_ALL : RANGE_FIRST, err);
+    rc = begin_round(w, !search->is_range ? search->k : w->exact ? EXACT_DOCUMENTS : RANGE_FIRST, err);
     if (rc == 0)
         return 0;
     pthread_mutex_lock(&v->lock);

@@ -267,7 +267,7 @@ int main(int argc, char **argv)
                                             {"metric", required_argument, NULL, 'm'},
                                             {0}};
     static const double shares[] = {-1, 1, .5, .2, .1, .05, .01, .001, .0001};
-    struct bench b = {.what = {.algorithm = SCHEMA_HNSW, .metric = SCHEMA_COSINE}};
+    struct bench b = {.what = {.metric = SCHEMA_COSINE}};
     static const float recalls[] = {.9f, .97f, .98f, .99f};
     uint32_t n_rows = UINT32_MAX, n_queries = 200;
     struct quire_error err = {0};

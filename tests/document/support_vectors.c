@@ -18,7 +18,7 @@
 
 struct schema_vector world_field(enum schema_metric metric, enum schema_element element)
 {
-    return (struct schema_vector){.algorithm = SCHEMA_HNSW, .metric = metric, .element = element, .dim = WORLD_DIM};
+    return (struct schema_vector){.metric = metric, .element = element, .dim = WORLD_DIM};
 }
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */

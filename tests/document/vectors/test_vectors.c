@@ -249,68 +249,6 @@ static void ranges_have_all_within(void **state)
     end(w);
 }
 
-/* ---- FLAT -------------------------------------------------------------------------------------------------------- */
-
-/* All of the nearest, and all within a radius, whatever lies where. */
-static void check_flat(struct world *w, const char *when)
-{
-    static struct world_answer a;
-    static uint32_t ids[4096];
-    static double distances[4096];
-    uint8_t query[8 * WORLD_DIM];
-    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        double recall = world_recall(w, shares[i], 10, SANITIZED_SIZE(40, 10), 31 + i);
-        if (recall < 1)
-            fail_msg("%s: recall %.4f of a share of %g", when, recall, shares[i]);
-    }
-    for (uint32_t i = 0; i < 10; i++) {
-        roaring_bitmap_t *set = i % 2 == 0 ? NULL : world_set(w, .5, i);
-        world_vector(w, 6000 + i, 1, query);
-        uint32_t n = world_truth(w, query, set, 400, 1e9, ids, distances); /* the radius of the 400th */
-        double radius = n > 0 ? distances[n - 1] * 1.000001 : 1;
-        n = world_truth(w, query, set, 4096, radius, ids, distances);
-        world_search(w, query, set, 4096, radius, &a);
-        if (a.code < 0 || a.n != n)
-            fail_msg("%s: %u of the %u within %g", when, a.n, n, radius);
-        if (set)
-            roaring_bitmap_free(set);
-    }
-}
-
-static void flat_is_exact_for(enum schema_metric metric, enum schema_element element)
-{
-    struct schema_vector what = world_field(metric, element);
-    what.algorithm = SCHEMA_FLAT;
-    struct world *w = begin(&what, DOCUMENTS);
-    struct vectors_stats stats;
-    put_range(w, 0, 2000, 1);
-    check_flat(w, "in memory");
-    seal(w);
-    check_flat(w, "sealed");
-    put_range(w, 1500, 1200, 2);
-    remove_range(w, 0, 2700, 7);
-    check_flat(w, "sealed and in memory");
-    seal(w);
-    put_range(w, 2700, 300, 1);
-    remove_range(w, 1, 2700, 5);
-    check_flat(w, "two segments");
-    compact(w);
-    check_flat(w, "merged");
-    assert_int_equal(world_open((world_close(w), w)), 0);
-    check_flat(w, "after a restart");
-    vectors_get_stats(w->vectors, &stats);
-    assert_true(stats.segments > 0 && stats.documents > 1500); /* more than are compared anyway */
-    end(w);
-}
-
-static void flat_is_exact(void **state)
-{
-    (void)state;
-    flat_is_exact_for(SCHEMA_COSINE, SCHEMA_FLOAT32);
-    flat_is_exact_for(SCHEMA_L2, SCHEMA_INT8);
-    flat_is_exact_for(SCHEMA_IP, SCHEMA_FLOAT16);
-}
-
 /* Segments that hold none of the nearest, and one that holds all of them. */
 static void neighbours_in_one_segment(void **state)
 {
@@ -582,7 +520,6 @@ int main(void)
         cmocka_unit_test(other_elements),
         cmocka_unit_test(rows_that_get_longer),
         cmocka_unit_test(ranges_have_all_within),
-        cmocka_unit_test(flat_is_exact),
         cmocka_unit_test(neighbours_in_one_segment),
         cmocka_unit_test(another_id_costs_no_write),
         cmocka_unit_test(what_changes_during_a_search),
