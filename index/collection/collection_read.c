@@ -2,7 +2,7 @@
  * collection_read.c - the vector of one element of a numbered collection.
  *
  * Where its row is, is known in memory: in a memtable by its name, in a part by its number (part_numbers.h). It is
- * looked up under the collection's lock; the row itself never changes, and the view keeps its part. So unlike a fetch
+ * looked up under the collection's lock; the row itself never changes, and the view keeps both. So unlike a fetch
  * (collection_fetch.c) a read is of one moment, never begins again, and asks for one block.
  */
 #include "index/collection/collection_priv.h"
@@ -22,7 +22,7 @@ static struct memtable *find_table(const struct collection *c, const void *name,
     return NULL;
 }
 
-/* Where it is: in a memtable, or in a part of *view, which is a reference then; NULL both: nowhere. Inside an epoch. */
+/* Where it is: in a memtable, or in a part, of *view, which is a reference then; NULL both: nowhere. Inside an epoch. */
 static struct memtable *locate(struct collection *c, const struct collection_read *read, uint32_t *row,
                                struct part **part, struct view **view)
 {
@@ -35,7 +35,7 @@ static struct memtable *locate(struct collection *c, const struct collection_rea
         if (*row != ROW_NONE)
             *part = c->view->parts[i - 1];
     }
-    if (*part)
+    if (table || *part)
         *view = view_ref(c->view);
     pthread_mutex_unlock(&c->lock);
     return table;
@@ -53,14 +53,18 @@ static bool take_vector(const struct collection *c, const struct memtable *table
 bool collection_read_now(struct collection *c, const void *name, uint32_t name_bytes, float *vector)
 {
     struct epochs *epochs = c->host->epochs;
+    struct view *view = NULL;
     uint32_t row;
     assert(c->config.numbered);
     unsigned epoch = epoch_enter(epochs);
     pthread_mutex_lock(&c->lock);
     const struct memtable *table = find_table(c, name, name_bytes, &row);
+    if (table)
+        view = view_ref(c->view); /* keeps the memtable, which may be sealed meanwhile */
     pthread_mutex_unlock(&c->lock);
     bool taken = table && take_vector(c, table, row, vector);
     epoch_exit(epochs, epoch);
+    view_unref(view);
     return taken;
 }
 
@@ -110,6 +114,7 @@ int collection_read_start(struct searcher *searcher, struct collection_read *rea
             collection_unref(c);
         }
     } else if (table && !taken) {
+        view_unref(read->view);
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a vector");
     } else {
         collection_ref(c);
