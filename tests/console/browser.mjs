@@ -64,12 +64,12 @@ export async function launch() {
     }
 }
 
-// A page of the console. complaints: what it logged as an error, threw, or asked of another origin. expect(pattern) before
-// something that must complain.
-export async function open(browser, base, {width = 1280, height = 900, dark = false, route = '', headers} = {}) {
+// A page of the console. complaints: what it logged as an error, threw, or asked of another origin. expected: patterns of
+// complaints that belong to the test.
+export async function open(browser, base, options = {}) {
+    const {width = 1280, height = 900, dark = false, route = '', headers, expected = []} = options;
     const page = await browser.newPage();
-    const complaints = [],
-        expected = [];
+    const complaints = [];
     const origin = new URL(base).origin;
     const complain = text => expected.some(pattern => pattern.test(text)) || complaints.push(text);
     page.on(
@@ -98,7 +98,6 @@ export async function open(browser, base, {width = 1280, height = 900, dark = fa
     return {
         page,
         complaints,
-        expect: pattern => expected.push(pattern),
         go: async to => {
             await page.evaluate(hash => {
                 location.hash = hash;

@@ -491,8 +491,7 @@ async function polling(base, route) {
 // ---- rights ----
 
 async function rights(base) {
-    const {page, complaints, expect} = await open(browser, base);
-    expect(/401|403/);
+    const {page, complaints} = await open(browser, base, {expected: [/401|403/]});
     await until(page, () => document.querySelector('form.login'));
     check('without a credential the page asks for one', (await page.$('form.login')) !== null, await text(page));
     const enter = async secret => {
