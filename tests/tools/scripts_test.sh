@@ -92,7 +92,11 @@ if [[ -f /usr/share/wordnet/data.noun ]] && command -v redis-cli >/dev/null; the
     port=$(sed -n 's/^The server goes on at 127.0.0.1:\([0-9]*\) .*/\1/p' "$work/out")
     pid=$(sed -n 's/.*(process \([0-9]*\), .*/\1/p' "$work/out")
     data=$(sed -n 's/.*, data \([^,]*\), log .*/\1/p' "$work/out")
-    server_pids+=("${pid:-0}")
+    page=$(sed -n 's/^Look at it (process [0-9]*): //p' "$work/out")
+    page_pid=$(sed -n 's/^Look at it (process \([0-9]*\)):.*/\1/p' "$work/out")
+    server_pids+=("${pid:-0}" "${page_pid:-0}")
+    check "its page is there" test "$(curl -s -o /dev/null -w '%{http_code}' "$page")" = 200
+    check "and shows its sets" grep -q glosses <(curl -s "${page}/api/sets")
     check "it answers" test "$(redis-cli -p "$port" VCARD glosses)" = 1000
     check "its questions say what kind of model answers" grep -q "lexical model" "$work/out"
     exits "another quickstart with other rows" 0 "^server stopped cleanly" "${quickstart[@]}" --rows 1100
@@ -101,6 +105,7 @@ if [[ -f /usr/share/wordnet/data.noun ]] && command -v redis-cli >/dev/null; the
     check "and writes them to the disk" test "$(redis-cli -p "$port" SAVE)" = OK
     check "and seals them" test "$(redis-cli -p "$port" VSEAL fresh)" = OK
     check "what the second has made is gone" test "$(find "$work/quickstart" -name 'data-*' | wc -l)" = 1
+    kill "$page_pid" 2>/dev/null
     redis-cli -p "$port" SHUTDOWN >/dev/null 2>&1
     while [[ $pid ]] && kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
     exits "the first server's folder is sound afterwards" 0 "^findings *0" "$build/quire" verify "$data"
