@@ -22,7 +22,7 @@ static struct memtable *find_table(const struct collection *c, const void *name,
     return NULL;
 }
 
-/* Where it is: in a memtable, or in a part, of *view, which is a reference then; NULL both: nowhere. Inside an epoch. */
+/* Where it is: in a memtable, or in a part, of *view, which is a reference then; NULL both: nowhere. In an epoch. */
 static struct memtable *locate(struct collection *c, const struct collection_read *read, uint32_t *row,
                                struct part **part, struct view **view)
 {
