@@ -159,6 +159,20 @@ shell.view({
 		const message = el('div');
 
 		function card(row) {
+			// a button that closes the card and does something to the entry
+			const act = (label, run, kind = 'button') =>
+				el(
+					kind,
+					{
+						type: 'button',
+						disabled: !shell.me().write,
+						onclick: () => {
+							box.close();
+							run();
+						}
+					},
+					label
+				);
 			const box = el(
 				'dialog',
 				{'aria-label': 'Entry ' + row.id},
@@ -176,53 +190,25 @@ shell.view({
 						'div.row',
 						el(
 							'div.row.start',
-							el(
-								'button',
-								{
-									type: 'button',
-									disabled: !shell.me().write,
-									onclick: () => {
-										box.close();
-										change(
-											row,
-											row.pinned ? 'unpin' : 'pin',
-											row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'
-										);
-									}
-								},
-								row.pinned ? 'Unpin' : 'Pin'
+							act(row.pinned ? 'Unpin' : 'Pin', () =>
+								change(
+									row,
+									row.pinned ? 'unpin' : 'pin',
+									row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'
+								)
 							),
-							el(
-								'button',
-								{
-									type: 'button',
-									disabled: !shell.me().write,
-									onclick: () => {
-										box.close();
-										change(
-											row,
-											'bad',
-											'Counted as wrong: it is not given again for the same request.'
-										);
-									}
-								},
-								'Answer is bad'
+							act('Answer is bad', () =>
+								change(row, 'bad', 'Counted as wrong: it is not given again for the same request.')
 							),
-							el(
-								'button.danger',
-								{
-									type: 'button',
-									disabled: !shell.me().write,
-									onclick: () => {
-										box.close();
-										parts.confirm(
-											'Delete entry ' + row.id + '? The next such question asks the model.',
-											'Delete',
-											() => change(row, 'delete', 'Entry ' + row.id + ' is deleted.')
-										);
-									}
-								},
-								'Delete'
+							act(
+								'Delete',
+								() =>
+									parts.confirm(
+										'Delete entry ' + row.id + '? The next such question asks the model.',
+										'Delete',
+										() => change(row, 'delete', 'Entry ' + row.id + ' is deleted.')
+									),
+								'button.danger'
 							)
 						),
 						el('button', {type: 'button', onclick: () => box.close()}, 'Close')
