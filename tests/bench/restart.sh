@@ -3,8 +3,8 @@
 # collection correctly: with an empty log, and with a tail of PUTS (50000) writes in it after kill -9. Lines of JSON.
 #
 # The set is an index built offline and taken over by VLOAD; BASE of a million rows takes a minute or two to build. The
-# first correct answer is that of the first query of QUERIES: nine of the ten of TRUTH, asked again and again from the
-# start on. Caches of the operating system are warm. Environment: PUTS, ROUNDS (3), INDEX (a built index of BASE: not
+# first correct answer is that of the first ten queries of QUERIES: nine tenths of TRUTH's ten, asked again and again from
+# the start on. Caches of the operating system are warm. Environment: PUTS, ROUNDS (3), INDEX (a built index of BASE: not
 # built again).
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
