@@ -44,13 +44,25 @@ static const struct row rows[] = {
     {0, 1u << ASK_MESSAGES, POLICY_EXACT, true, "messages: exact only"},
 };
 
+static struct policy_gate bypass(const char *reason)
+{
+    return (struct policy_gate){.look = POLICY_BYPASS, .reason = reason};
+}
+
+static struct policy_gate exact(struct policy_gate gate, const char *reason)
+{
+    gate.look = POLICY_EXACT;
+    gate.reason = reason;
+    return gate;
+}
+
 struct policy_gate policy_gate_ask(const struct ask *ask, const struct policy_gate_options *options)
 {
-    struct policy_gate gate = {POLICY_NEAR, true, NULL};
+    struct policy_gate gate = {POLICY_NEAR, true, false, NULL};
     if (ask->odd)
-        return (struct policy_gate){POLICY_BYPASS, false, ask->odd};
+        return bypass(ask->odd);
     if (!isnan(ask->temperature) && ask->temperature > options->temperature_max)
-        return (struct policy_gate){POLICY_BYPASS, false, "the temperature is above the setting temperature-max"};
+        return bypass("the temperature is above the setting temperature-max");
     /* bypass wins over exact, and an answer is kept only if all rows agree */
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *row = &rows[i];
@@ -58,6 +70,10 @@ struct policy_gate policy_gate_ask(const struct ask *ask, const struct policy_ga
             continue;
         if (row->features && !(ask->features & row->features))
             continue;
+        if (row->features == ASK_TOOLS && options->near_tools) {
+            gate.tools = true;
+            continue;
+        }
         if (!gate.reason) {
             gate.look = row->look;
             gate.reason = row->reason;
@@ -65,9 +81,9 @@ struct policy_gate policy_gate_ask(const struct ask *ask, const struct policy_ga
         gate.keep = gate.keep && (row->keep || (row->features == ASK_N && options->keep_n));
     }
     if (gate.look == POLICY_NEAR && ask->user_turns > options->turns)
-        gate = (struct policy_gate){POLICY_EXACT, true, "more user messages than the setting turns: exact only"};
+        gate = exact(gate, "more user messages than the setting turns: exact only");
     if (gate.look == POLICY_NEAR && !ask->question.data)
-        gate = (struct policy_gate){POLICY_EXACT, true, "no text of a user at its end: exact only"};
+        gate = exact(gate, "no text of a user at its end: exact only");
     return gate;
 }
 
@@ -76,12 +92,12 @@ struct policy_gate policy_gate_narrow(struct policy_gate gate, const struct poli
     if (gate.look == POLICY_BYPASS)
         return gate;
     if (controls->off)
-        return (struct policy_gate){POLICY_BYPASS, false, "X-Quire-Control: off"};
+        return bypass("X-Quire-Control: off");
     if (controls->no_store)
-        return (struct policy_gate){POLICY_BYPASS, false, "the request says no-store"};
+        return bypass("the request says no-store");
     if (gate.look == POLICY_NEAR && controls->exact)
-        return (struct policy_gate){POLICY_EXACT, gate.keep, "the request says exact"};
+        return exact(gate, "the request says exact");
     if (gate.look == POLICY_NEAR && controls->key[0])
-        return (struct policy_gate){POLICY_EXACT, gate.keep, "X-Quire-Key: exact only"};
+        return exact(gate, "X-Quire-Key: exact only");
     return gate;
 }

@@ -20,11 +20,13 @@ struct policy_gate_options {
     double temperature_max; /* above it: bypass. Not given counts as fit: who asks a cache wants repeats */
     uint32_t turns;         /* user messages up to which nearness counts */
     bool keep_n;            /* answers with several choices are kept */
+    bool near_tools;        /* there are categories where a request that offers tools may be answered by nearness */
 };
 
 struct policy_gate {
     enum policy_look look;
     bool keep;
+    bool tools;         /* tools are offered: near only in a category that allows it */
     const char *reason; /* why not by nearness, or not at all: a sentence; NULL with POLICY_NEAR. Static storage */
 };
 

@@ -116,8 +116,11 @@ static bool is_type(const struct fields *fields, const char *type)
 
 static void begin_answer(struct errand *e)
 {
-    const struct answer_options options = {
-        .kind = e->asked.kind, .n = e->asked.n, .tools = e->flow->settings->keep_tools, .items = e->asked.items};
+    /* a call of a tool answers this very request, and none in other words */
+    const struct answer_options options = {.kind = e->asked.kind,
+                                           .n = e->asked.n,
+                                           .tools = e->flow->settings->keep_tools && !e->asked.near,
+                                           .items = e->asked.items};
     answer_begin(&e->answer, &options, &e->flow->answer_json);
 }
 

@@ -115,6 +115,14 @@ static const char *not_near(const struct flow *flow, const struct sc_category *c
     return NULL;
 }
 
+static bool lists_category(const struct settings_list *list, const char *name)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i], "*") == 0 || strcmp(list->items[i], name) == 0)
+            return true;
+    return false;
+}
+
 /* False: the request was refused. choice->category.name "": there is none to use. */
 static bool choose_category(struct turn *turn, struct policy_gate *gate, const struct ask *ask, struct choice *choice)
 {
@@ -147,6 +155,8 @@ static bool choose_category(struct turn *turn, struct policy_gate *gate, const s
     }
     category = sc_setup_category(flow->setup, name, strlen(name));
     why = not_near(flow, category);
+    if (!why && gate->tools && !lists_category(&flow->settings->near_tools, name))
+        why = "tools are offered: exact only (setting near-tools)";
     if (!why && ask->question.bytes > (size_t)flow->settings->embed_text_max)
         why = "the question is longer than the encoder's window (setting embed-text-max)";
     if (gate->look == POLICY_NEAR && why) {
@@ -617,7 +627,8 @@ void flow_body_ready(struct turn *turn)
         return;
     gate = policy_gate_ask(&flow->ask, &(struct policy_gate_options){.temperature_max = flow->settings->temperature_max,
                                                                      .turns = (uint32_t)flow->settings->turns,
-                                                                     .keep_n = flow->settings->keep_n});
+                                                                     .keep_n = flow->settings->keep_n,
+                                                                     .near_tools = flow->settings->near_tools.n > 0});
     gate = policy_gate_narrow(gate, &turn->controls);
     if (gate.look == POLICY_BYPASS) {
         bypass(turn, gate.reason);

@@ -153,6 +153,28 @@ def near_questions_hit_with_vectors_and_a_fixed_similarity(w):
 
 
 @check
+def questions_with_tools_are_near_where_a_category_allows_it(w):
+    def tool(name):
+        return [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}]
+    near, other = "what is the capital of france", "tell me what the capital of france is please"
+    g = w.near(near_tools=["*"], keep_tools=True)
+    accepted(g)
+    equal(keep(g, near, tools=tool("f")).cache, "miss")
+    equal(chat(g.port, other, tools=tool("f")).cache, "hit")
+    equal(chat(g.port, other, tools=tool("g")).cache, "miss")
+    equal(chat(g.port, other).cache, "miss")
+    for _ in range(2):  # an answer that calls a tool is none to other words, nor kept where there are any
+        equal(chat(g.port, "call the tool for the harbour", tools=tool("f")).cache, "miss")
+    equal(chat(g.port, "please call the tool for the harbour", tools=tool("f")).cache, "miss")
+    g = w.near(near_tools=["another"])
+    accepted(g)
+    equal(keep(g, near, tools=tool("f")).cache, "miss")
+    a = chat(g.port, other, tools=tool("f"))
+    equal(a.cache, "miss")
+    equal(chat(g.port, near, tools=tool("f")).cache, "exact")
+
+
+@check
 def an_empty_group_is_not_embedded_before_the_model_is_asked(w):
     g = w.near()
     accepted(g)

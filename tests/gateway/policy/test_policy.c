@@ -117,6 +117,14 @@ static void test_gates(void **state)
     assert_int_equal(gate_of(ASK_RESPONSES, 0, NAN, 1).look, POLICY_EXACT);
     assert_int_equal(gate_of(ASK_MESSAGES, 0, NAN, 1).look, POLICY_EXACT);
     assert_int_equal(gate_of(ASK_EMBEDDINGS, 0, NAN, 0).look, POLICY_EXACT);
+    struct ask tools = {.kind = ASK_CHAT, .features = ASK_TOOLS, .temperature = NAN, .question = {"why", 3}};
+    struct policy_gate_options near_tools = gates;
+    near_tools.near_tools = true;
+    g = policy_gate_ask(&tools, &near_tools);
+    assert_true(g.look == POLICY_NEAR && g.keep && g.tools && !g.reason);
+    tools.features |= ASK_LAST_TOOL;
+    g = policy_gate_ask(&tools, &near_tools);
+    assert_true(g.look == POLICY_EXACT && g.keep && g.reason);
     g = policy_gate_ask(&odd, &gates);
     assert_true(g.look == POLICY_BYPASS && !g.keep && strcmp(g.reason, "a name twice") == 0);
 }
