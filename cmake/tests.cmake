@@ -162,6 +162,8 @@ set_tests_properties(crash/kill_loop PROPERTIES LABELS slow)
 add_library(slow_sync MODULE tests/crash/slow_sync.c) # goes in front of the server: its syncs take longer
 target_link_libraries(slow_sync PRIVATE ${CMAKE_DL_LIBS})
 quire_compile_options(slow_sync)
+add_library(fixed_random MODULE tests/opencl/fixed_random.c) # two builds get segments of the same number
+quire_compile_options(fixed_random)
 quire_script(crash/slow_sync tests/crash/slow_sync.sh 120)
 quire_script(crash/damage tests/crash/damage.sh 600)
 foreach(name gateway/clients gateway/console gateway/flow gateway/http e2e/clients tools/stop tools/top crash/slow_sync)
