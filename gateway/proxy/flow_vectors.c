@@ -223,10 +223,10 @@ static void answer_joined(struct vectors_work *work, const struct answer *fresh,
     char *body = NULL;
     size_t bytes = 0;
     uint64_t tokens = fresh_tokens;
-    uint32_t asked = 0;
+    struct answer_place place = {0};
     for (uint32_t i = 0; vectors && i < work->n; i++) {
         const struct item *item = &work->items[i];
-        vectors[i] = item->vector ? (struct strict_text){item->vector, item->bytes} : answer_vector(fresh, asked++);
+        vectors[i] = item->vector ? (struct strict_text){item->vector, item->bytes} : answer_vector(fresh, &place);
         tokens += item->vector ? item->tokens : 0;
         turn->tokens_saved += item->vector ? item->tokens : 0;
     }
@@ -246,11 +246,13 @@ static void put_fresh(struct vectors_work *work, const struct answer *answer)
 {
     uint32_t missing = work->n - work->found, asked = 0;
     uint64_t tokens = answer->has_usage ? answer->prompt_tokens : 0;
+    struct answer_place place = {0};
     for (uint32_t i = 0; i < work->n; i++)
         if (!work->items[i].vector) {
             /* parts that add up to the whole */
             uint64_t share = tokens * (asked + 1) / missing - tokens * asked / missing;
-            struct strict_text vector = answer_vector(answer, asked++);
+            struct strict_text vector = answer_vector(answer, &place);
+            asked++;
             if (vector.data && work->keep)
                 put(&work->items[i], vector, share);
         }

@@ -295,6 +295,25 @@ def many_embeddings_are_looked_up_as_well(w):
 
 
 @check
+def bodies_with_very_many_values_are_passed_on_unread(w):
+    g = w.gateway()
+    accepted(g)
+    for path, few, many in (("/v1/embeddings", [7] * 190000, [7] * 200000),
+                            ("/v1/completions", [15339] * 150000, [[1]] * 40000)):
+        name = "input" if path.endswith("embeddings") else "prompt"
+        for value, wanted in ((few, ["miss", "exact"]), (many, ["bypass", "bypass"])):
+            body = json.dumps({"model": "stand-in:say=yes", name: value}, separators=(",", ":"))
+            expect(len(body) < 1 << 20)
+            seen = [ask(g.port, path, body, key="sk-one")]
+            if wanted[1] == "exact":
+                fields = {"Cache-Control": "only-if-cached"}
+                expect(until(lambda: ask(g.port, path, body, key="sk-one", headers=fields).cache == "exact"), "not kept")
+            seen.append(ask(g.port, path, body, key="sk-one"))
+            equal((path, [a.cache for a in seen]), (path, wanted))
+            expect(wanted[1] == "exact" or "more than" in seen[0].reason, seen[0].reason)
+
+
+@check
 def responses_and_messages_are_exact(w):
     g = w.gateway()
     accepted(g)
