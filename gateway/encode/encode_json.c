@@ -40,10 +40,14 @@ bool encode_json_request(struct evbuffer *out, const char *model, const char *pr
 /* One row into `vector`; false: it is no list of dim finite numbers, or all are zero. */
 static bool read_vector(const struct strict *json, uint32_t list, uint32_t dim, float *vector)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, numbers = strict_begin(list), at = 0;
+    struct strict_text number;
     bool any = false;
-    for (uint32_t i = strict_begin(list); i < strict_end(json, list); i = strict_next(json, i)) {
-        float x = (float)strict_double(json, i);
+    if (numbers == strict_end(json, list) || strict_kind(json, numbers) != STRICT_NUMBERS ||
+        strict_next(json, numbers) != strict_end(json, list))
+        return false;
+    while ((number = strict_numbers(json, numbers, &at)).data) {
+        float x = (float)strict_number_double(number.data, number.bytes);
         if (n == dim || !isfinite(x))
             return false;
         vector[n++] = x;

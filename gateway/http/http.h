@@ -17,7 +17,8 @@
  * http_abort only `done` is called, and only reading calls are allowed until then.
  *
  * Of one connection one request is with an owner at a time; those that came behind it (pipelining) wait, and are
- * answered in order. A client that closes its sending side counts as gone. An answer that ends before the request's
+ * answered in order. HTTP/1.0 is kept open where it asks for it (Connection: keep-alive) and the answer has a length. A
+ * client that closes its sending side counts as gone. An answer that ends before the request's
  * body has been read closes the connection after it.
  *
  * Limits: see struct http_options. What breaks them is answered here (400, 408, 413, 431, 501, 505) by

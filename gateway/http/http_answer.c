@@ -110,6 +110,8 @@ bool http_answer_write_head(struct http_connection *c, int status, const struct 
     }
     if (ok && close)
         ok = add_field(c->out, "Connection", "close");
+    else if (ok && c->request && c->request->is_http10)
+        ok = add_field(c->out, "Connection", "keep-alive"); /* it would take silence for close */
     return ok && evbuffer_add(c->out, "\r\n", 2) == 0;
 }
 

@@ -300,7 +300,8 @@ static void take_head(struct http_connection *c, struct http_request *r)
     r->is_http10 = c->parser.http_minor == 0;
     r->is_head = c->parser.method == HTTP_HEAD;
     r->expects = fields_get(&r->fields, "Expect") != NULL && !r->is_http10 && r->length != 0;
-    r->close_after = r->is_http10 || fields_has_word(&r->fields, "Connection", "close") || c->server->draining;
+    r->close_after = fields_has_word(&r->fields, "Connection", "close") || c->server->draining ||
+                     (r->is_http10 && !fields_has_word(&r->fields, "Connection", "keep-alive"));
     free(r->part);
     r->part = NULL;
     r->part_capacity = 0;

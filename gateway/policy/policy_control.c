@@ -2,7 +2,7 @@
  * policy_control.c - the words of a request about the cache.
  *
  * Cache-Control is HTTP's and comes from libraries that know nothing of us: what is not understood there is ignored,
- * as RFC 9111 wants it. X-Quire-* comes from somebody who means us: what is not understood is an error that says so,
+ * as RFC 9111 wants it, and so is what the setting `controls` does not allow. X-Quire-* comes from somebody who means us: what is not understood is an error that says so,
  * since a word that silently does nothing would look like a cache that does not work. Where both are given, the
  * stricter holds: flags add up, the shorter time and the higher similarity count.
  */
@@ -136,19 +136,28 @@ static void shorter(int64_t *ms, int64_t seconds)
         *ms = seconds * 1000;
 }
 
-static void cache_control(struct policy_controls *controls, struct piece rest)
+static void cache_control(struct policy_controls *controls, unsigned allow, struct piece rest)
 {
     struct piece one, word, value;
     while (next_piece(&rest, &one)) {
         part(one, &word, &value);
-        if (is(word, "no-cache"))
+        switch (policy_control_bit(word.data, word.bytes) & allow) {
+        case POLICY_ALLOW_NO_CACHE:
             controls->no_cache = true;
-        else if (is(word, "no-store"))
+            break;
+        case POLICY_ALLOW_NO_STORE:
             controls->no_store = true;
-        else if (is(word, "only-if-cached"))
+            break;
+        case POLICY_ALLOW_ONLY_IF_CACHED:
             controls->only_if_cached = true;
-        else if (is(word, "max-age") && seconds_of(value) >= 0)
-            shorter(&controls->max_age_ms, seconds_of(value));
+            break;
+        case POLICY_ALLOW_MAX_AGE:
+            if (seconds_of(value) >= 0)
+                shorter(&controls->max_age_ms, seconds_of(value));
+            break;
+        default: /* HTTP's other words, and ours, which do not belong here */
+            break;
+        }
     }
 }
 
@@ -250,7 +259,7 @@ int policy_control_field(struct policy_controls *controls, unsigned allow, const
 {
     struct piece field = {name, name_bytes}, text = trimmed((struct piece){value, value_bytes});
     if (is(field, "cache-control")) {
-        cache_control(controls, text);
+        cache_control(controls, allow, text);
         return 0;
     }
     if (name_bytes < 8 || strncasecmp(name, "x-quire-", 8) != 0)

@@ -55,8 +55,8 @@ void policy_control_init(struct policy_controls *controls);
 void policy_control_fini(struct policy_controls *controls);
 
 /* One header field of a request; those that are no control do nothing. `allow`: POLICY_ALLOW_...; what is not allowed
- * is an error. QUIRE_EINVALID names the field, its value and what may stand there; QUIRE_ELIMIT; QUIRE_ENOMEM. Unknown
- * words of Cache-Control are no errors, as HTTP wants it. */
+ * is an error. QUIRE_EINVALID names the field, its value and what may stand there; QUIRE_ELIMIT; QUIRE_ENOMEM. Words of
+ * Cache-Control that are unknown or not allowed are no errors, as HTTP wants it: they do nothing. */
 int policy_control_field(struct policy_controls *controls, unsigned allow, const char *name, size_t name_bytes,
                          const char *value, size_t value_bytes, struct quire_error *err);
 

@@ -428,6 +428,7 @@ int flow_create(struct event_base *base, const struct settings *settings, struct
     flow->base = base;
     flow->upstreams = upstreams;
     flow->telemetry = telemetry;
+    flow->json.nodes_max = FLOW_VALUES_MAX;
     evtimer_assign(&flow->first_vector_timer, base, ask_first_vector, flow);
     rc = flow_reload(flow, settings, err);
     if (rc == 0)

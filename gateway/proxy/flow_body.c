@@ -46,6 +46,43 @@ static void shorter(int64_t *ms, double seconds)
         *ms = given;
 }
 
+/* LiteLLM's object. It means us, so what is not allowed there is an error, as in X-Quire-Control. False: the request was
+ * refused. */
+static bool read_cache_object(struct turn *turn, const struct ask_cache *given)
+{
+    struct policy_controls *c = &turn->controls;
+    const struct strict_text space = given->name_space;
+    const struct {
+        const char *name;
+        unsigned bit;
+        bool given;
+    } words[] = {{"no-cache", POLICY_ALLOW_NO_CACHE, given->no_cache},
+                 {"no-store", POLICY_ALLOW_NO_STORE, given->no_store},
+                 {"ttl", POLICY_ALLOW_TTL, given->ttl_s >= 0},
+                 {"s-maxage", POLICY_ALLOW_MAX_AGE, given->s_maxage_s >= 0}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].given && !(turn->flow->allow & words[i].bit)) {
+            flow_turn_refuse(turn, 400, "bad_control", "cache.%s is not allowed here (setting controls)",
+                             words[i].name);
+            return false;
+        }
+    c->no_cache = c->no_cache || given->no_cache;
+    c->no_store = c->no_store || given->no_store;
+    shorter(&c->ttl_ms, given->ttl_s);
+    shorter(&c->max_age_ms, given->s_maxage_s);
+    if (!space.data || space.bytes == 0)
+        return true;
+    if (space.bytes > POLICY_NAME_BYTES_MAX || memchr(space.data, 0, space.bytes)) {
+        flow_turn_refuse(turn, 400, "bad_control", "cache.namespace has %zu bytes%s: give 1 to %u, none of them 0",
+                         space.bytes, memchr(space.data, 0, space.bytes) ? ", one of them 0" : "",
+                         POLICY_NAME_BYTES_MAX);
+        return false;
+    }
+    memcpy(c->space, space.data, space.bytes);
+    c->space[space.bytes] = 0;
+    return true;
+}
+
 /* Header fields and LiteLLM's object. False: the request was refused. */
 static bool read_controls(struct turn *turn, const struct ask *ask)
 {
@@ -60,21 +97,12 @@ static bool read_controls(struct turn *turn, const struct ask *ask)
             return false;
         }
     }
-    if (!ask->cache.given)
-        return true;
-    c->no_cache = c->no_cache || ask->cache.no_cache;
-    c->no_store = c->no_store || ask->cache.no_store;
-    shorter(&c->ttl_ms, ask->cache.ttl_s);
-    shorter(&c->max_age_ms, ask->cache.s_maxage_s);
-    if (!ask->cache.name_space.data || ask->cache.name_space.bytes == 0)
-        return true;
-    if (ask->cache.name_space.bytes > POLICY_NAME_BYTES_MAX) {
-        flow_turn_refuse(turn, 400, "bad_control", "cache.namespace has %zu bytes: at most %u",
-                         ask->cache.name_space.bytes, POLICY_NAME_BYTES_MAX);
+    if (ask->cache.given && !read_cache_object(turn, &ask->cache))
         return false;
+    if (c->max_age_ms == 0) { /* nothing is as new as that */
+        c->no_cache = true;
+        c->max_age_ms = -1;
     }
-    memcpy(c->space, ask->cache.name_space.data, ask->cache.name_space.bytes);
-    c->space[ask->cache.name_space.bytes] = 0;
     return true;
 }
 
@@ -342,6 +370,11 @@ static struct strict_text user_of(const struct turn *turn, const struct ask *ask
     return value ? (struct strict_text){value, strlen(value)} : (struct strict_text){NULL, 0};
 }
 
+bool flow_body_walls(const struct turn *turn, const struct ask *ask, char **user, char **salt)
+{
+    return copy_text(user, user_of(turn, ask), SALT_BYTES_MAX) && copy_text(salt, ask->cache_salt, SALT_BYTES_MAX);
+}
+
 bool flow_body_fields(const struct turn *turn, struct fields *out)
 {
     const struct fields *in = http_fields(turn->r);
@@ -419,8 +452,7 @@ static bool fill_question(struct turn *turn, const struct ask *ask, const struct
         asked->text[ask->question.bytes] = 0;
         asked->text_bytes = ask->question.bytes;
     }
-    return copy_text(&asked->user, user_of(turn, ask), SALT_BYTES_MAX) &&
-           copy_text(&asked->salt, ask->cache_salt, SALT_BYTES_MAX);
+    return flow_body_walls(turn, ask, &asked->user, &asked->salt);
 }
 
 /* What goes upstream, which a request that joins does not need. */
@@ -546,8 +578,8 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     if (ready && !choose_category(turn, &gate, ask, &choice))
         return;
     reason = gate.reason;
-    if (turn->kind == ASK_EMBEDDINGS && ready && *choice.category.name && !turn->controls.no_cache) {
-        flow_vectors_begin(turn, ask, &keys, gate.keep);
+    if (turn->kind == ASK_EMBEDDINGS && ready && *choice.category.name) {
+        flow_vectors_begin(turn, ask, &keys, gate.keep && turn->controls.ttl_ms != 0);
         return;
     }
     if (!fill_question(turn, ask, &keys, &choice, &question)) {
@@ -558,14 +590,14 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     }
     question.accepted = flow_body_accepted(turn);
     question.look = question.keep = ready && *choice.category.name;
-    question.keep = question.keep && gate.keep;
+    question.keep = question.keep && gate.keep && turn->controls.ttl_ms != 0;
     question.keep = question.keep && !(question.text && flow_keep_never(flow, question.text, question.text_bytes));
     if (!question.look) {
         cache = "down";
         reason = ready ? "there is no category for exact answers: see exact-category" : why;
     } else if (turn->controls.no_cache) {
         question.look = false;
-        reason = "the request says no-cache";
+        reason = "the request says no-cache, or max-age=0";
     } else if (!question.accepted) {
         reason = "the upstream has not accepted this credential lately";
     }

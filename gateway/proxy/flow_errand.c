@@ -224,6 +224,10 @@ void flow_errand_note(struct errand *e, const struct sc_get *get)
         fields_print(fields, "X-Quire-Threshold", "%.4f", get->threshold);
     if (details && get->guard.data)
         fields_add_bytes(fields, "X-Quire-Guard", 13, get->guard.data, get->guard.bytes);
+    if (get->status == SC_MISS && !e->asked.near && *head->reason) {
+        head->cache = "miss"; /* why nothing near was looked for says more than that nothing near was found */
+        return;
+    }
     flow_errand_say(e, sc_reply_status_name(get->status), "%.*s",
                     (int)(get->reason.bytes > 200 ? 200 : get->reason.bytes), get->reason.data ? get->reason.data : "");
 }

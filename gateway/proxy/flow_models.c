@@ -127,7 +127,8 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
     if (work->status == 200) {
         policy_accepted_add(flow->accepted, turn->caller.credential, clock_us() / 1000,
                             (uint64_t)flow->settings->auth_ttl);
-        keep(flow->models, work->key, work->body);
+        if (!fields_get(&work->fields, "Content-Encoding")) /* which a kept list does not say */
+            keep(flow->models, work->key, work->body);
     } else if (work->status == 401 || work->status == 403) {
         policy_accepted_forget(flow->accepted, turn->caller.credential);
     }

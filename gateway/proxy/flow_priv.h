@@ -24,7 +24,12 @@
 #include "gateway/upstream/upstream.h"
 #include <event2/event_struct.h>
 
-#define FLOW_SECRET_BYTES  32u
+#define FLOW_SECRET_BYTES 32u
+#define FLOW_VALUES_MAX                                                                                                \
+    65536u /* of a body that is read, lists of numbers one each: so long the loop serves nobody else */
+#define FLOW_VALUES_MAX                                                                                                \
+    65536u /* of a body that is read, numbers in a list being one: as long as it is read and hashed
+                                    the loop serves nobody else */
 #define FLOW_REASON_BYTES  240u
 #define FLOW_FLIGHTS_MAX   100000u
 #define FLOW_ACCEPTED_MAX  100000u
@@ -75,7 +80,7 @@ struct flow {
     unsigned allow, masks;     /* of the settings */
     struct policy_rule *rules; /* point into the settings */
     /* used within one call, never across two */
-    struct strict json;
+    struct strict json; /* of a request's body, FLOW_VALUES_MAX values at most */
     struct ask ask;
     struct canonical *canonical;
     struct replay replay;
@@ -314,6 +319,9 @@ void flow_body_ready(struct turn *turn);
 bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err);
+/* What keeps answers apart within a tenant, owned by the caller then, also after a failure: the user (setting user-scope)
+ * and the body's cache_salt. NULL: none; false without memory. */
+bool flow_body_walls(const struct turn *turn, const struct ask *ask, char **user, char **salt);
 /* The header fields as they go on; false without memory. */
 bool flow_body_fields(const struct turn *turn, struct fields *out);
 /* X-Stainless-Timeout in ms; 0: not given. */

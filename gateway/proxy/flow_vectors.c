@@ -43,8 +43,8 @@ struct vectors_work {
     struct fields fields;
     struct item *items;
     uint32_t n, waiting, found;
-    char compat[2 * CANONICAL_HASH_BYTES + 1];
-    bool keep, down, begun, passing; /* passing: too large to be kept */
+    char compat[2 * CANONICAL_HASH_BYTES + 1], *user, *salt; /* these are owned; NULL: none */
+    bool keep, down, begun, passing;                         /* passing: too large to be kept */
     int status;
     int64_t length;
     uint64_t began_us, upstream_began_us;
@@ -66,6 +66,8 @@ static void free_work(struct vectors_work *work)
         evbuffer_free(work->answer);
     fields_fini(&work->fields);
     free(work->items);
+    free(work->user);
+    free(work->salt);
     free(work);
 }
 
@@ -97,6 +99,14 @@ static unsigned name_item(const struct item *item, const char *command, const ch
     if (*turn->controls.space) {
         words[n++] = "ns";
         words[n++] = turn->controls.space;
+    }
+    if (item->work->user) {
+        words[n++] = "user";
+        words[n++] = item->work->user;
+    }
+    if (item->work->salt) {
+        words[n++] = "salt";
+        words[n++] = item->work->salt;
     }
     words[n++] = "HASH";
     words[n++] = item->hash;
@@ -213,10 +223,10 @@ static void answer_joined(struct vectors_work *work, const struct answer *fresh,
     char *body = NULL;
     size_t bytes = 0;
     uint64_t tokens = fresh_tokens;
-    uint32_t asked = 0;
+    struct answer_place place = {0};
     for (uint32_t i = 0; vectors && i < work->n; i++) {
         const struct item *item = &work->items[i];
-        vectors[i] = item->vector ? (struct strict_text){item->vector, item->bytes} : answer_vector(fresh, asked++);
+        vectors[i] = item->vector ? (struct strict_text){item->vector, item->bytes} : answer_vector(fresh, &place);
         tokens += item->vector ? item->tokens : 0;
         turn->tokens_saved += item->vector ? item->tokens : 0;
     }
@@ -236,11 +246,13 @@ static void put_fresh(struct vectors_work *work, const struct answer *answer)
 {
     uint32_t missing = work->n - work->found, asked = 0;
     uint64_t tokens = answer->has_usage ? answer->prompt_tokens : 0;
+    struct answer_place place = {0};
     for (uint32_t i = 0; i < work->n; i++)
         if (!work->items[i].vector) {
             /* parts that add up to the whole */
             uint64_t share = tokens * (asked + 1) / missing - tokens * asked / missing;
-            struct strict_text vector = answer_vector(answer, asked++);
+            struct strict_text vector = answer_vector(answer, &place);
+            asked++;
             if (vector.data && work->keep)
                 put(&work->items[i], vector, share);
         }
@@ -418,14 +430,14 @@ static void all_looked_up(struct vectors_work *work)
         free_work(work);
         return;
     }
+    if (!work->down)
+        flow_turn_say(turn, "miss", "%u of %u texts are kept", work->found, work->n);
     if (turn->controls.only_if_cached) {
         flow_turn_refuse(turn, 504, "not_cached", "the request says only-if-cached, and the cache has %u of %u vectors",
                          work->found, work->n);
         free_work(work);
         return;
     }
-    if (!work->down)
-        flow_turn_say(turn, "miss", "%u of %u texts are kept", work->found, work->n);
     ask_upstream(work);
 }
 
@@ -434,10 +446,10 @@ void flow_vectors_begin(struct turn *turn, const struct ask *ask, const struct c
     struct flow *flow = turn->flow;
     struct vectors_work *work = calloc(1, sizeof *work);
     struct quire_error err = {0};
-    bool accepted =
-        turn->caller.in_key_file || policy_accepted_has(flow->accepted, turn->caller.credential, clock_us() / 1000);
+    bool accepted = flow_body_accepted(turn), look = accepted && !turn->controls.no_cache;
     bool ok =
         work && ask->items > 0 && ask->items <= ITEMS_MAX && (work->items = calloc(ask->items, sizeof *work->items));
+    ok = ok && flow_body_walls(turn, ask, &work->user, &work->salt);
     for (uint32_t i = 0; ok && i < ask->items; i++) {
         uint8_t hash[CANONICAL_HASH_BYTES];
         work->items[i].work = work;
@@ -445,7 +457,11 @@ void flow_vectors_begin(struct turn *turn, const struct ask *ask, const struct c
         to_hex(hash, work->items[i].hash);
     }
     if (!ok) {
-        free(work ? work->items : NULL);
+        if (work) {
+            free(work->items);
+            free(work->user);
+            free(work->salt);
+        }
         free(work);
         flow_turn_say(turn, "bypass", ask->items > ITEMS_MAX ? "more than %u texts" : "no memory for %u texts",
                       ITEMS_MAX);
@@ -459,11 +475,14 @@ void flow_vectors_begin(struct turn *turn, const struct ask *ask, const struct c
     to_hex(keys->compat, work->compat);
     turn->work = work;
     turn->gone = on_gone;
-    for (uint32_t i = 0; i < work->n && accepted; i++)
+    for (uint32_t i = 0; i < work->n && look; i++)
         look_up(&work->items[i]);
     work->begun = true;
     if (work->waiting == 0) {
-        flow_turn_say(turn, "miss", accepted ? "no memory" : "the upstream has not accepted this credential lately");
+        flow_turn_say(turn, "miss",
+                      look       ? "no memory"
+                      : accepted ? "the request says no-cache, or max-age=0"
+                                 : "the upstream has not accepted this credential lately");
         work->down = true; /* what was said stays */
         all_looked_up(work);
     }

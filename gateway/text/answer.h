@@ -63,8 +63,13 @@ enum answer_verdict answer_end(struct answer *answer);
 /* A whole answer as JSON, in place of events. Leaves answer->json at it. */
 enum answer_verdict answer_json(struct answer *answer, const char *body, size_t bytes);
 
-/* The vector of an item of an embeddings answer that answer_json keeps, as it stands there: a list, or a string with
- * its quotes. data NULL: there is none of this index. */
-struct strict_text answer_vector(const struct answer *answer, uint32_t item);
+/* Where a walk through the vectors of an answer is; zeroed before the first. */
+struct answer_place {
+    uint32_t node, index;
+};
+
+/* The next vector of an embeddings answer that answer_json keeps, in the order of the items, as it stands there: a list,
+ * or a string with its quotes. data NULL: there is none left. */
+struct strict_text answer_vector(const struct answer *answer, struct answer_place *place);
 
 #endif

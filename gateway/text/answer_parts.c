@@ -332,16 +332,16 @@ void answer_vectors(struct answer *answer)
         answer_refuse(answer, "the answer has another number of vectors than was asked for");
 }
 
-struct strict_text answer_vector(const struct answer *answer, uint32_t item)
+struct strict_text answer_vector(const struct answer *answer, struct answer_place *place)
 {
     const struct strict *json = answer->json;
-    uint32_t data = vectors_of(json), at = 0;
-    for (uint32_t i = data ? strict_begin(data) : 0; data && i < strict_end(json, data); i = strict_next(json, i))
-        if (at++ == item) {
-            uint32_t vector = vector_of(json, i, item);
-            if (!vector)
-                break;
-            return strict_raw(json, vector);
-        }
-    return (struct strict_text){.data = NULL};
+    uint32_t data = vectors_of(json);
+    if (place->node == 0 && data)
+        place->node = strict_begin(data);
+    if (!data || place->node >= strict_end(json, data))
+        return (struct strict_text){.data = NULL};
+    uint32_t vector = vector_of(json, place->node, place->index);
+    place->node = strict_next(json, place->node);
+    place->index++;
+    return vector ? strict_raw(json, vector) : (struct strict_text){.data = NULL};
 }

@@ -232,7 +232,7 @@ static bool is_tokens(const struct strict *json, uint32_t list)
     if (strict_kind(json, list) != STRICT_LIST || json->nodes[list].n == 0)
         return false;
     for (uint32_t i = strict_begin(list); i < strict_end(json, list); i = strict_next(json, i))
-        if (strict_kind(json, i) != STRICT_NUMBER)
+        if (strict_kind(json, i) != STRICT_NUMBERS)
             return false;
     return true;
 }
@@ -260,7 +260,13 @@ void ask_read_input(struct ask *ask)
 uint32_t ask_item(const struct ask *ask, uint32_t item)
 {
     assert(item < ask->items);
-    uint32_t node = ask->input_is_one ? ask->node_input : strict_begin(ask->node_input);
+    if (ask->input_is_one)
+        return ask->node_input;
+    uint32_t node = strict_begin(ask->node_input), nodes = strict_end(ask->json, ask->node_input) - node;
+    if (nodes == ask->items) /* texts, a node each */
+        return node + item;
+    if (nodes == 2 * ask->items) /* lists of tokens: each has one node, that of its numbers */
+        return node + 2 * item;
     for (uint32_t i = 0; i < item; i++)
         node = strict_next(ask->json, node);
     return node;

@@ -111,6 +111,17 @@ static void put(struct canonical *c, const char *data, size_t bytes)
     c->n_piece += (uint32_t)bytes;
 }
 
+/* Mostly a byte or two: a call of memcpy for each would be most of the work. */
+static void put_few(struct canonical *c, const char *data, size_t bytes)
+{
+    if (c->keep_text || bytes > 8 || c->n_piece + bytes > sizeof c->piece) {
+        put(c, data, bytes);
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++)
+        c->piece[c->n_piece++] = data[i];
+}
+
 static void put_text(struct canonical *c, const char *text)
 {
     put(c, text, strlen(text));
@@ -186,24 +197,45 @@ static bool is_plain_number(const char *text, size_t bytes)
     size_t digits = 0;
     while (digits < bytes && text[digits] >= '0' && text[digits] <= '9')
         digits++;
-    return digits == bytes && text[bytes - 1] != '0';
+    return digits == bytes && (bytes == 1 || text[bytes - 1] != '0');
 }
 
-static void put_number(struct canonical *c, uint32_t node)
+static void put_number(struct canonical *c, const char *text, size_t bytes)
 {
     struct strict_number number;
-    const char *text = c->json->text + c->json->nodes[node].at;
-    size_t bytes = c->json->nodes[node].bytes;
     if (is_plain_number(text, bytes)) {
         put(c, text, bytes);
         return;
     }
     strict_number(text, bytes, &number);
     if (number.negative)
-        put(c, "-", 1);
-    put(c, number.first, number.first_bytes);
-    put(c, number.second, number.second_bytes);
-    put(c, number.tail, number.tail_bytes);
+        put_few(c, "-", 1);
+    put_few(c, number.first, number.first_bytes);
+    put_few(c, number.second, number.second_bytes);
+    put_few(c, number.tail, number.tail_bytes);
+}
+
+/* Numbers of a list with a comma between. What is spelled so already goes in one piece, up to the next that is not. */
+static void put_numbers(struct canonical *c, uint32_t node)
+{
+    const char *text = c->json->text + c->json->nodes[node].at, *end = text + c->json->nodes[node].bytes, *from = text;
+    struct strict_text number;
+    uint32_t at = 0;
+    while ((number = strict_numbers(c->json, node, &at)).data) {
+        const char *behind = number.data + number.bytes;
+        bool joined = behind == end || (*behind == ',' && !strict_parts_numbers(behind[1]));
+        if (joined && is_plain_number(number.data, number.bytes))
+            continue;
+        if (from < number.data)
+            put_few(c, from, (size_t)(number.data - from));
+        put_number(c, number.data, number.bytes);
+        from = behind;
+        while (from < end && strict_parts_numbers(*from))
+            from++;
+        if (from < end)
+            put_few(c, ",", 1);
+    }
+    put(c, from, (size_t)(end - from));
 }
 
 static void put_id(struct canonical *c, uint32_t node)
@@ -407,7 +439,10 @@ static void put_value(struct canonical *c, uint32_t node, enum place place, bool
         put(c, "true", 4);
         break;
     case STRICT_NUMBER:
-        put_number(c, node);
+        put_number(c, c->json->text + c->json->nodes[node].at, c->json->nodes[node].bytes);
+        break;
+    case STRICT_NUMBERS:
+        put_numbers(c, node);
         break;
     case STRICT_STRING:
         if (masked)

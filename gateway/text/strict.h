@@ -16,7 +16,8 @@
  *
  * A reader is used for one text after the other and keeps a little memory between them. Memory is bounded by the text:
  * 24 bytes for each value (twice that while the array grows), 4 for each name, and the strings that are spelled anew;
- * so a list of 1 MiB of digits takes 12 MiB, and a chat a tenth of its size. One thread at a time.
+ * a chat takes a tenth of its size. Numbers that follow each other in a list are one node, so that lists of tokens and
+ * vectors take none that counts; of the rest an owner may allow `nodes_max`. One thread at a time.
  */
 #ifndef QUIRE_GATEWAY_TEXT_STRICT_H
 #define QUIRE_GATEWAY_TEXT_STRICT_H
@@ -27,7 +28,16 @@
 #define STRICT_BYTES_MAX (64u << 20)
 #define STRICT_ROOT      0u /* the node of the whole text; as a result of strict_member: there is none */
 
-enum strict_kind { STRICT_NULL, STRICT_FALSE, STRICT_TRUE, STRICT_NUMBER, STRICT_STRING, STRICT_LIST, STRICT_OBJECT };
+enum strict_kind {
+    STRICT_NULL,
+    STRICT_FALSE,
+    STRICT_TRUE,
+    STRICT_NUMBER, /* not in a list */
+    STRICT_STRING,
+    STRICT_LIST,
+    STRICT_OBJECT,
+    STRICT_NUMBERS, /* in a list: one or more that follow each other, see strict_numbers */
+};
 
 /* Bytes that belong to somebody else; data NULL: there are none. */
 struct strict_text {
@@ -40,7 +50,8 @@ struct strict_text {
 struct strict_node {
     uint32_t at, bytes; /* where it stands in the text: strings without their quotes, all else whole */
     uint32_t canon;     /* of a string: its canonical spelling, see strict_spelling; of an object: see `order` */
-    uint32_t n;         /* of a string: bytes of that spelling; of a list or an object: elements or members */
+    uint32_t n;         /* of a string: bytes of that spelling; of a list or an object: elements or members; of numbers:
+                         * how many, each an element */
     uint32_t next;      /* the node after this one and all that is in it */
     uint8_t kind;       /* enum strict_kind */
     uint8_t flags;      /* strict.c's */
@@ -52,6 +63,9 @@ struct strict {
     size_t text_bytes;
     struct strict_node *nodes;
     uint32_t n_nodes, nodes_capacity;
+    uint32_t
+        nodes_max; /* the owner's: texts with more, or three times as many numbers in lists, are refused with QUIRE_ELIMIT;
+                         * 0: all are read */
     uint32_t *order; /* of each object the nodes of its names, sorted by their canonical spelling */
     uint32_t n_order, order_capacity;
     char *spelled; /* canonical spellings of strings that the text spells differently */
@@ -78,7 +92,7 @@ struct strict_text strict_spelling(const struct strict *json, uint32_t node);
 /* Any UTF-8 as a JSON string with its quotes, into `out`, which has room for 6 * bytes + 2. Returns its bytes; 0: that
  * is no UTF-8. */
 size_t strict_quote(const char *text, size_t bytes, char *out);
-/* A number as a double, rounded; NAN of other nodes. Too large: infinity. */
+/* A number as a double, rounded; NAN of other nodes, also of STRICT_NUMBERS. Too large: infinity. */
 double strict_double(const struct strict *json, uint32_t node);
 /* A whole number of 0..max in any spelling (1, 1.0, 10e-1); false of all others. */
 bool strict_whole(const struct strict *json, uint32_t node, uint64_t max, uint64_t *value);
@@ -124,5 +138,15 @@ struct strict_number {
 
 /* Of a number that strict_read has accepted. */
 void strict_number(const char *text, size_t bytes, struct strict_number *out);
+double strict_number_double(const char *text, size_t bytes);
+
+/* Whether a byte within a node STRICT_NUMBERS is a comma or white space, and no number's. */
+static inline bool strict_parts_numbers(char c)
+{
+    return c == ',' || (unsigned char)c <= ' ';
+}
+
+/* The numbers of a node STRICT_NUMBERS, one after the other: *at is 0 before the first; data NULL: there is none left. */
+struct strict_text strict_numbers(const struct strict *json, uint32_t node, uint32_t *at);
 
 #endif

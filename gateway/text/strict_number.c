@@ -4,7 +4,6 @@
  */
 #include "gateway/text/strict_priv.h"
 #include <assert.h>
-#include <stdio.h>
 
 enum { EXPONENT_DIGITS_MAX = 15 };
 
@@ -25,10 +24,32 @@ static int64_t exponent_of(const char *text, size_t bytes)
     return negative ? -x : x;
 }
 
+/* "e" and x, which is not 0, into `out`; its bytes. Not by snprintf: a list may have a hundred thousand of them. */
+static size_t spell_exponent(int64_t x, char out[24])
+{
+    char digits[20];
+    size_t n = 0, bytes = 0;
+    uint64_t left = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+    for (; left > 0; left /= 10)
+        digits[n++] = (char)('0' + left % 10);
+    out[bytes++] = 'e';
+    if (x < 0)
+        out[bytes++] = '-';
+    while (n > 0)
+        out[bytes++] = digits[--n];
+    assert(bytes < 24);
+    out[bytes] = 0;
+    return bytes;
+}
+
 void strict_number(const char *text, size_t bytes, struct strict_number *out)
 {
     size_t at = text[0] == '-', whole = digits_from(text, at, bytes), point = at + whole, fraction = 0;
-    *out = (struct strict_number){.negative = text[0] == '-', .first = text + at, .first_bytes = whole};
+    out->negative = text[0] == '-';
+    out->first = text + at;
+    out->first_bytes = whole;
+    out->tail_bytes = 0;
+    out->tail[0] = 0;
     if (point < bytes && text[point] == '.')
         fraction = digits_from(text, point + 1, bytes);
     out->second = text + point + (fraction > 0);
@@ -57,8 +78,7 @@ void strict_number(const char *text, size_t bytes, struct strict_number *out)
         return;
     }
     if (exponent != 0)
-        out->tail_bytes = (size_t)snprintf(out->tail, sizeof out->tail, "e%lld", (long long)exponent);
-    assert(out->tail_bytes < sizeof out->tail);
+        out->tail_bytes = spell_exponent(exponent, out->tail);
 }
 
 /* Whether the canonical spelling has an exponent with more digits than are read. */

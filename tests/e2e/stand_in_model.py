@@ -151,8 +151,8 @@ class Model(BaseHTTPRequestHandler):
     # ---- requests ----
 
     def do_GET(self):
-        self.steer = {}
         path = self.path.partition("?")[0]
+        self.steer = words_of(control["words"].get(path))
         with lock:
             seen = {"/calls": dict(calls), "/requests": list(requests),
                     "/state": {"paths": dict(paths), **{n: state[n] for n in ("streams", "gone", "served")}}}.get(path)

@@ -78,8 +78,9 @@ static void check_body(const struct answer_options *options, const struct replay
     answer_begin(&answer, options, &json);
     enum answer_verdict verdict = answer_json(&answer, bytes, n);
     require((verdict == ANSWER_KEEP) == (answer.refused == NULL));
+    struct answer_place place = {0};
     for (uint32_t i = 0; verdict == ANSWER_KEEP && options->kind == ASK_EMBEDDINGS && i < 3; i++) {
-        struct strict_text vector = answer_vector(&answer, i);
+        struct strict_text vector = answer_vector(&answer, &place);
         require(vector.data || i > 0);
         require(!vector.data || (vector.data > bytes && vector.data + vector.bytes < bytes + n));
     }

@@ -194,10 +194,26 @@ def nearness_is_off_by_default_and_says_so(w):
     accepted(g)
     a = chat(g.port, "what is the capital of spain")
     equal((a.cache, a.header("X-Quire-Category")), ("miss", "exact"))
-    chat(g.port, "what is the capital of spain")
+    expect("nearness is off" in a.reason and "similarity" in a.reason, "the header says: " + a.reason)
     g2 = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.02)  # learns nothing without a judge
     accepted(g2)
-    equal(chat(g2.port, "what is the capital of spain").header("X-Quire-Category"), "exact")
+    a = chat(g2.port, "what is the capital of spain")
+    equal(a.header("X-Quire-Category"), "exact")
+    expect("judge" in a.reason, "the header says: " + a.reason)
+
+
+@check
+def why_nothing_near_was_looked_for_is_said(w):
+    g = w.near()
+    accepted(g)
+    for more, word in (({"seed": 1}, "seed"), ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+                       ({"logprobs": True}, "logprobs"), ({"response_format": {"type": "json_object"}}, "response_format")):
+        for _ in range(2):  # also where another has the lease of the first
+            a = chat(g.port, "say why %s" % word, headers={"Cache-Control": "max-age=1000"}, **more)
+            expect(a.cache == "exact" or word in a.reason, "%s: %s" % (word, a.reason))
+        equal(keep(g, "why %s" % word, **more).header("X-Quire-Category"), "exact")
+    a = chat(g.port, "say why", headers={"X-Quire-Control": "exact"})
+    expect("exact" in a.reason, a.reason)
 
 
 @check
@@ -226,6 +242,35 @@ def embeddings_are_looked_up_text_by_text(w):
     equal(w.model.get("/state")["paths"], before)
     equal(embed("a cow", encoding_format="base64").cache, "miss")
 
+    def cached(**more):
+        return embed_with({"Cache-Control": "only-if-cached"}, **more)
+
+    def embed_with(headers, text="a hen", **more):
+        return ask(g.port, "/v1/embeddings", {"model": "encoder", "input": text, **more}, key="sk-one", headers=headers)
+    none = cached()
+    equal((none.status, none.cache), (504, "miss"))
+    for headers in ({"Cache-Control": "no-cache"}, {"Cache-Control": "max-age=0"}):
+        w.model.reset()
+        fresh = embed_with(headers)
+        equal((fresh.cache, "no-cache" in fresh.reason, w.model.asked("embed: a hen")), ("miss", True, 1))
+        expect(until(lambda: cached().cache == "exact"), "asked anew with %s, and not kept" % headers)
+    equal(embed_with({}, "a pig", cache={"ttl": 0}).cache, "miss")
+    equal((embed_with({}, "a pig").cache, cached(cache_salt="s").cache), ("miss", "miss"))
+
+
+@check
+def users_of_one_key_are_kept_apart_where_that_is_set(w):
+    g = w.gateway(user_scope="user")
+    accepted(g)
+    for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "who am I"}]}),
+                       ("/v1/embeddings", {"input": "who am I"})):
+        def say(user, **headers):
+            return ask(g.port, path, {"model": "stand-in", "user": user, **body}, key="sk-one",
+                       headers={name.replace("_", "-"): value for name, value in headers.items()}).cache
+        equal((path, say("anna")), (path, "miss"))
+        expect(until(lambda: say("anna", Cache_Control="only-if-cached") == "exact"), "not kept")
+        equal((path, say("bert"), say("anna")), (path, "miss", "exact"))
+
 
 @check
 def many_embeddings_are_looked_up_as_well(w):
@@ -247,6 +292,25 @@ def many_embeddings_are_looked_up_as_well(w):
     large = ask(g.port, "/v1/embeddings", {"model": "encoder:dim=4096", "input": ["a %d" % i for i in range(1000)]}, key="sk-one")
     expect(len(large.body) > 64 << 20, "%d bytes are not enough for this" % len(large.body))
     equal(len(large.json()["data"]), 1000)
+
+
+@check
+def bodies_with_very_many_values_are_passed_on_unread(w):
+    g = w.gateway()
+    accepted(g)
+    for path, few, many in (("/v1/embeddings", [7] * 190000, [7] * 200000),
+                            ("/v1/completions", [15339] * 150000, [[1]] * 40000)):
+        name = "input" if path.endswith("embeddings") else "prompt"
+        for value, wanted in ((few, ["miss", "exact"]), (many, ["bypass", "bypass"])):
+            body = json.dumps({"model": "stand-in:say=yes", name: value}, separators=(",", ":"))
+            expect(len(body) < 1 << 20)
+            seen = [ask(g.port, path, body, key="sk-one")]
+            if wanted[1] == "exact":
+                fields = {"Cache-Control": "only-if-cached"}
+                expect(until(lambda: ask(g.port, path, body, key="sk-one", headers=fields).cache == "exact"), "not kept")
+            seen.append(ask(g.port, path, body, key="sk-one"))
+            equal((path, [a.cache for a in seen]), (path, wanted))
+            expect(wanted[1] == "exact" or "more than" in seen[0].reason, seen[0].reason)
 
 
 @check
@@ -272,6 +336,10 @@ def the_list_of_models_is_kept_per_credential(w):
     equal([ask(g.port, "/v1/models", method="GET", key=key).cache for key in ("sk-one", "sk-one", "sk-two")],
           ["miss", "exact", "miss"])
     equal(ask(g.port, "/v1/models", method="GET", key="wrong").status, 401)
+    w.model.control(words={"/v1/models": "gzip"})
+    for _ in range(2):  # compressed, though nobody asked for it: passed on as it is, and never as if it were not
+        a = ask(g.port, "/v1/models", method="GET", key="sk-gzip")
+        equal((a.cache, a.header("Content-Encoding"), a.body[:2]), ("miss", "gzip", b"\x1f\x8b"))
 
 
 # ---- what is not kept ------------------------------------------------------------------------------------------------
@@ -586,6 +654,11 @@ def controls_of_a_request(w):
     expect("answer 2" in a.text())
     expect(until(lambda: "answer 2" in say().text()))
     equal(say(Cache_Control="no-store").cache, "bypass")
+    a = say(Cache_Control="max-age=0")  # as browsers send it when a page is loaded again
+    equal((a.cache, "max-age=0" in a.reason), ("miss", True))
+    expect("answer 4" in a.text(), a.text())
+    expect(until(lambda: "answer 4" in say().text()), "not kept")
+    equal(say(Cache_Control="max-age=0, only-if-cached").status, 504)
     time.sleep(1.1)  # it is older than that now, however long this takes
     equal(say(Cache_Control="max-age=1").cache, "miss")
     a = say("never asked", Cache_Control="only-if-cached")
@@ -607,6 +680,29 @@ def litellms_object_is_read_and_taken_out(w):
     equal(chat(g.port, "the object", cache={"no-store": True}).cache, "bypass")
     sent = [json.loads(base64.b64decode(r["body"])) for r in w.model.get("/requests") if r.get("body")]
     expect(sent and not any("cache" in body for body in sent), "cache went upstream")
+    for seconds in (0, 0.0001):
+        equal(chat(g.port, "the object", cache={"namespace": "x", "s-maxage": seconds}).cache, "miss")
+        for _ in range(2):
+            equal(chat(g.port, "not kept %s" % seconds, cache={"ttl": seconds}).cache, "miss")
+    a = chat(g.port, "the object", cache={"namespace": "x\0y"})  # which is not "x"
+    equal((a.status, a.json()["error"]["code"]), (400, "bad_control"))
+
+
+@check
+def words_that_the_settings_do_not_allow_do_nothing(w):
+    g = w.gateway(controls=["exact"])
+    accepted(g)
+    keep_it = chat(g.port, "as often as you like")
+    equal(keep_it.cache, "miss")
+    expect(until(lambda: chat(g.port, "as often as you like").cache == "exact"))
+    for words in ("no-cache", "no-store", "max-age=0", "only-if-cached"):
+        equal((words, chat(g.port, "as often as you like", headers={"Cache-Control": words}).cache), (words, "exact"))
+    equal(chat(g.port, "never asked", headers={"Cache-Control": "only-if-cached"}).status, 200)
+    for cache in ({"no-cache": True}, {"no-store": True}, {"ttl": 5}, {"s-maxage": 5}):
+        a = chat(g.port, "as often as you like", cache=cache)
+        equal((a.status, "controls" in a.json()["error"]["message"]), (400, True))
+    equal(chat(g.port, "as often as you like", cache={"no-cache": False, "namespace": "n"}).status, 200)
+    equal(chat(g.port, "as often as you like", headers={"X-Quire-Control": "off"}).status, 400)
 
 
 # ---- together --------------------------------------------------------------------------------------------------------

@@ -180,6 +180,47 @@ static void test_framing(void **state)
     close_setup(s);
 }
 
+#define OLD(line, more) line " HTTP/1.0\r\n" more "\r\n"
+
+/* HTTP/1.0 keeps a connection where it asks for that and can see where the answer ends. */
+static void test_http10_keep_alive(void **state)
+{
+    (void)state;
+    struct setup *s = open_setup();
+    loop_open(&s->loop);
+    int client = loop_connect(&s->loop);
+    for (int i = 0; i < 3; i++) {
+        assert_false(ask(s, client, OLD("GET /plain", "Connection: Keep-Alive\r\n")));
+        assert_non_null(strstr(s->loop.text, "Content-Length: 6\r\n"));
+        assert_non_null(strstr(s->loop.text, "Connection: keep-alive\r\n"));
+        assert_string_equal(body(s), "/plain");
+    }
+    assert_false(ask(s, client, OLD("POST /plain", "Connection: keep-alive\r\n")));
+    assert_false(ask(s, client, OLD("HEAD /chunks", "Connection: keep-alive\r\n")));
+    assert_null(strstr(s->loop.text, "Transfer-Encoding"));
+    assert_false(ask(s, client, OLD("GET /empty", "Connection: keep-alive\r\n")));
+    assert_true(ask(s, client, OLD("GET /chunks", "Connection: keep-alive\r\n")));
+    assert_null(strstr(s->loop.text, "Connection: keep-alive"));
+    assert_non_null(strstr(s->loop.text, "Connection: close\r\n"));
+    assert_string_equal(body(s), "abc0123456789");
+    close(client);
+    static const char *const closed[] = {OLD("GET /plain", ""), OLD("GET /plain", "Connection: keep-alive, close\r\n"),
+                                         OLD("GET /plain", "Connection: x\r\n")};
+    for (size_t i = 0; i < sizeof closed / sizeof *closed; i++) {
+        client = loop_connect(&s->loop);
+        assert_true(ask(s, client, closed[i]));
+        assert_null(strstr(s->loop.text, "Connection: keep-alive"));
+        assert_string_equal(body(s), "/plain");
+        close(client);
+    }
+    client = loop_connect(&s->loop); /* and several that come together are answered in order */
+    assert_true(ask(s, client, OLD("GET /1", "Connection: keep-alive\r\n") OLD("GET /2", "") OLD("GET /3", "")));
+    assert_string_equal(strrchr(s->loop.text, '/'), "/2");
+    assert_non_null(strstr(s->loop.text, "\r\n\r\n/1HTTP/1.1 200"));
+    close(client);
+    close_setup(s);
+}
+
 /* What is broken must not look whole. */
 static void test_broken_answers(void **state)
 {
@@ -467,16 +508,12 @@ static void test_bodies(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_framing),
-                                       cmocka_unit_test(test_broken_answers),
-                                       cmocka_unit_test(test_slow_reader),
-                                       cmocka_unit_test(test_write_timeout),
-                                       cmocka_unit_test(test_stalled_loop),
-                                       cmocka_unit_test(test_streamed_body),
-                                       cmocka_unit_test(test_answer_before_body),
-                                       cmocka_unit_test(test_client_leaves),
-                                       cmocka_unit_test(test_timeouts),
-                                       cmocka_unit_test(test_drain_and_crowd),
-                                       cmocka_unit_test(test_bodies)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_framing),         cmocka_unit_test(test_http10_keep_alive),
+        cmocka_unit_test(test_broken_answers),  cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_write_timeout),   cmocka_unit_test(test_stalled_loop),
+        cmocka_unit_test(test_streamed_body),   cmocka_unit_test(test_answer_before_body),
+        cmocka_unit_test(test_client_leaves),   cmocka_unit_test(test_timeouts),
+        cmocka_unit_test(test_drain_and_crowd), cmocka_unit_test(test_bodies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

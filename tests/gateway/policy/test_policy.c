@@ -35,8 +35,11 @@ static void test_controls(void **state)
     struct quire_error err;
     (void)state;
     policy_control_init(&c);
-    assert_int_equal(field(&c, 0, "Cache-Control", "no-cache, private, max-age=60, foo=\"a b\"", &err), 0);
-    assert_true(c.no_cache && !c.no_store && c.max_age_ms == 60000);
+    const char *const http = "no-cache, private, max-age=60, foo=\"a b\", off, sim=0.1, max-age=x";
+    assert_int_equal(field(&c, 0, "Cache-Control", http, &err), 0);
+    assert_true(!c.no_cache && c.max_age_ms == -1); /* the setting controls allows none */
+    assert_int_equal(field(&c, POLICY_ALLOW_ALL, "Cache-Control", http, &err), 0);
+    assert_true(c.no_cache && !c.no_store && c.max_age_ms == 60000 && !c.off && c.sim == -1);
     assert_int_equal(quire_control(&c, "max-age=90 , ttl=3600,exact , sim=0.95", &err), 0);
     assert_int_equal(c.max_age_ms, 60000); /* the shorter holds */
     assert_true(c.ttl_ms == 3600000 && c.exact && fabs(c.sim - 0.95) < 1e-12);

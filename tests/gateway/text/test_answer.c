@@ -366,8 +366,11 @@ static void vectors(void **state)
                    "{\"data\":[{\"index\":0,\"embedding\":[1, "
                    "2.50]},{\"index\":1,\"embedding\":\"QUJD\"}],\"usage\":{\"prompt_tokens\":8,\"total_tokens\":8}}"),
         ANSWER_KEEP, "");
-    assert_true(text_says(answer_vector(&answer, 0), "[1, 2.50]") && text_says(answer_vector(&answer, 1), "\"QUJD\""));
-    assert_null(answer_vector(&answer, 2).data);
+    struct answer_place place = {0};
+    assert_true(text_says(answer_vector(&answer, &place), "[1, 2.50]"));
+    assert_true(text_says(answer_vector(&answer, &place), "\"QUJD\""));
+    assert_null(answer_vector(&answer, &place).data);
+    assert_null(answer_vector(&answer, &place).data);
     assert_int_equal(answer.prompt_tokens, 8);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_verdict(judge_json(&two, others[i]), ANSWER_NOT, others[i]);

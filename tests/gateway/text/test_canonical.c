@@ -120,6 +120,34 @@ static void other_requests(void **state)
                 "{\"prompt\":\"a\",\"max_completion_tokens\":5}", OTHER);
 }
 
+/* Lists of numbers, of which runs are written in one piece. */
+static void lists_of_numbers(void **state)
+{
+    (void)state;
+    static const char *const same[] = {"[0,10,7,20,3]",      "[0,10, 7,20,3]",     " [ 0 , 10 , 7 , 20 , 3 ] ",
+                                       "[0,1e1,7.0,2E1,3]",  "[-0,10,7,20,30e-1]", "[0.0,100e-1,7,20.00,3]",
+                                       "[0\n,\t10,\r7,20,3]"};
+    struct strict json = {0};
+    static const char *const others[] = {"[0,10,7,20]",       "[0,10,7,20,3,3]", "[0,10,7,203]",
+                                         "[0,1,0,7,20,3]",    "[0,10,7,2,3]",    "[0,10,[7,20],3]",
+                                         "[0,10,\"7\",20,3]", "[0,10,7,20,-3]",  "[0,10,7,20,null,3]"};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char *text;
+        size_t bytes;
+        assert_int_equal(strict_read(&json, same[i], strlen(same[i]), NULL), 0);
+        assert_int_equal(canonical_json(&json, &text, &bytes, NULL), 0);
+        assert_true(bytes == 15 && memcmp(text, "[0,1e1,7,2e1,3]", 15) == 0);
+        free(text);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char one[200], two[200];
+        snprintf(one, sizeof one, "{\"prompt\":\"a\",\"x\":%s}", same[i % 3]);
+        snprintf(two, sizeof two, "{\"prompt\":\"a\",\"x\":%s}", others[i]);
+        assert_pair(ASK_COMPLETIONS, one, two, OTHER);
+    }
+    strict_fini(&json);
+}
+
 static void questions(void **state)
 {
     (void)state;
@@ -362,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forms_of_one_request),
         cmocka_unit_test(other_requests),
+        cmocka_unit_test(lists_of_numbers),
         cmocka_unit_test(questions),
         cmocka_unit_test(ids_of_calls),
         cmocka_unit_test(many_ids),

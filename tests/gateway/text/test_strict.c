@@ -244,23 +244,26 @@ static void values_of_numbers(void **state)
 {
     (void)state;
     uint64_t x = 7;
-    assert_reads("[1.0,10e-1,2,0.7,1e400,-1,18446744073709551615,18446744073709551616,1e19,1e20,\"1\",-0.0,0."
-                 "69999999999999996]");
-    assert_true(strict_whole(&json, 1, 1, &x) && x == 1);
+    assert_reads("{\"a\":1.0,\"b\":10e-1,\"c\":2,\"d\":0.7,\"e\":1e400,\"f\":-1,\"g\":18446744073709551615,"
+                 "\"h\":18446744073709551616,\"i\":1e19,\"j\":1e20,\"k\":\"1\",\"l\":-0.0,"
+                 "\"m\":0.69999999999999996}");
     assert_true(strict_whole(&json, 2, 1, &x) && x == 1);
-    assert_false(strict_whole(&json, 3, 1, &x));
-    assert_true(strict_double(&json, 4) == 0.7);
-    assert_true(isinf(strict_double(&json, 5)));
-    assert_false(strict_whole(&json, 6, UINT64_MAX, &x));
-    assert_true(strict_double(&json, 6) == -1);
-    assert_true(strict_whole(&json, 7, UINT64_MAX, &x) && x == UINT64_MAX);
-    assert_false(strict_whole(&json, 8, UINT64_MAX, &x));
-    assert_true(strict_whole(&json, 9, UINT64_MAX, &x) && x == 10000000000000000000u);
-    assert_false(strict_whole(&json, 10, UINT64_MAX, &x));
-    assert_false(strict_whole(&json, 11, 9, &x));
-    assert_true(isnan(strict_double(&json, 11)));
-    assert_true(strict_whole(&json, 12, 0, &x) && x == 0);
-    assert_true(strict_double(&json, 13) == 0.7);
+    assert_true(strict_whole(&json, 4, 1, &x) && x == 1);
+    assert_false(strict_whole(&json, 6, 1, &x));
+    assert_true(strict_double(&json, 8) == 0.7);
+    assert_true(isinf(strict_double(&json, 10)));
+    assert_false(strict_whole(&json, 12, UINT64_MAX, &x));
+    assert_true(strict_double(&json, 12) == -1);
+    assert_true(strict_whole(&json, 14, UINT64_MAX, &x) && x == UINT64_MAX);
+    assert_false(strict_whole(&json, 16, UINT64_MAX, &x));
+    assert_true(strict_whole(&json, 18, UINT64_MAX, &x) && x == 10000000000000000000u);
+    assert_false(strict_whole(&json, 20, UINT64_MAX, &x));
+    assert_false(strict_whole(&json, 22, 9, &x));
+    assert_true(isnan(strict_double(&json, 22)));
+    assert_true(strict_whole(&json, 24, 0, &x) && x == 0);
+    assert_true(strict_double(&json, 26) == 0.7);
+    assert_reads("[1]");
+    assert_true(isnan(strict_double(&json, 1)) && !strict_whole(&json, 1, 9, &x)); /* STRICT_NUMBERS */
     strict_fini(&json);
 }
 
@@ -275,34 +278,96 @@ static void quoting(void **state)
     assert_int_equal(strict_quote("", 0, out), 2);
 }
 
-/* A large text's memory is not kept; the reader's figures stay within what its header says. */
+static char *list_of(const char *element, size_t bytes, size_t *n)
+{
+    char *text = malloc(bytes + 64);
+    assert_non_null(text);
+    *n = (size_t)sprintf(text, "[%s", element);
+    while (*n < bytes)
+        *n += (size_t)sprintf(text + *n, ",%s", element);
+    text[(*n)++] = ']';
+    return text;
+}
+
+/* A large text's memory is not kept, and numbers take none. */
 static void memory(void **state)
 {
     (void)state;
-    enum { N = 1 << 20 };
-    char *text = malloc(N);
-    assert_non_null(text);
-    memset(text, '[', 1);
-    for (size_t i = 1; i < N - 1; i += 2)
-        memcpy(text + i, "1,", 2);
-    text[N - 2] = '1';
-    text[N - 1] = ']';
-    assert_int_equal(strict_read(&json, text, N, NULL), 0);
-    assert_int_equal(json.nodes[0].n, N / 2 - 1 + (N % 2));
-    assert_true(json.nodes_capacity * sizeof *json.nodes <= 24u * N);
+    size_t n;
+    char *text = list_of("1", 1 << 20, &n);
+    assert_int_equal(strict_read(&json, text, n, NULL), 0);
+    assert_int_equal(json.nodes[0].n, n / 2);
+    assert_int_equal(json.n_nodes, 2);
+    free(text);
+    text = list_of("\"\"", 1 << 20, &n);
+    assert_int_equal(strict_read(&json, text, n, NULL), 0);
+    assert_int_equal(json.nodes[0].n, n / 3);
+    assert_true(json.nodes_capacity * sizeof *json.nodes <= 24 * n);
     assert_reads("[]");
     assert_true(json.nodes_capacity * sizeof *json.nodes <= 65536);
     free(text);
     strict_fini(&json);
 }
 
+/* An owner may bound the values of a text; a list of numbers is one. */
+static void values_are_bounded(void **state)
+{
+    (void)state;
+    struct strict few = {.nodes_max = 100};
+    struct quire_error err;
+    size_t n;
+    for (size_t values = 97; values < 102; values++) {
+        char text[1000] = "[1", *end = text + 2;
+        for (size_t i = 2; i < values; i++)
+            end += sprintf(end, ",%s", i % 2 ? "null" : "{}");
+        *end++ = ']';
+        assert_int_equal(strict_read(&few, text, (size_t)(end - text), &err), values <= 100 ? 0 : QUIRE_ELIMIT);
+    }
+    assert_non_null(strstr(err.message, "more than 100 values at byte"));
+    for (size_t numbers = 299; numbers < 303; numbers++) { /* two lists count together */
+        char *list = list_of("7", 2 * (numbers - 1), &n), text[1000];
+        int bytes = snprintf(text, sizeof text, "[%.*s,[8]]", (int)n, list);
+        assert_int_equal(strict_read(&few, text, (size_t)bytes, &err), numbers <= 300 ? 0 : QUIRE_ELIMIT);
+        if (numbers <= 300)
+            assert_int_equal(few.nodes[strict_begin(STRICT_ROOT)].n, numbers - 1);
+        free(list);
+    }
+    assert_non_null(strstr(err.message, "more than 300 numbers in lists"));
+    strict_fini(&few);
+}
+
+static void lists_of_numbers(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {"1", "-2.5", "0", "10", "1E+2"};
+    assert_reads("[1,-2.5 , 0,\n10\t,1E+2]");
+    uint32_t at = 0, node = strict_begin(STRICT_ROOT);
+    assert_true(strict_kind(&json, node) == STRICT_NUMBERS && json.nodes[node].n == 5 && json.nodes[0].n == 5);
+    for (size_t i = 0; i < 5; i++) {
+        struct strict_text number = strict_numbers(&json, node, &at);
+        assert_true(number.bytes == strlen(wanted[i]) && memcmp(number.data, wanted[i], number.bytes) == 0);
+        assert_true(strict_number_double(number.data, number.bytes) == strtod(wanted[i], NULL));
+    }
+    assert_null(strict_numbers(&json, node, &at).data);
+    assert_int_equal(strict_next(&json, node), strict_end(&json, STRICT_ROOT));
+    assert_reads("[ 1 , 2 ,\"x\", 3 , [4,5],{\"a\":6},7,8 ]");
+    assert_int_equal(json.nodes[0].n, 8);
+    assert_int_equal(json.n_nodes, 1 + 1 + 1 + 1 + 2 + 3 + 1);
+    assert_int_equal(strict_kind(&json, strict_member(&json, strict_begin(STRICT_ROOT) + 5, "a")), STRICT_NUMBER);
+    static const char *const wrong[] = {"[1,]",  "[1,,2]", "[1 2]", "[1,2",  "[1,-]", "[1,02]", "[1,2.]", "[1}",
+                                        "[1,2}", "[1,2]]", "[,1]",  "[1;2]", "[-,1]", "[1,+2]", "[1,2,"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_refuses(wrong[i], QUIRE_EPARSE);
+    strict_fini(&json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_json), cmocka_unit_test(names_twice),       cmocka_unit_test(many_names),
-        cmocka_unit_test(depth),        cmocka_unit_test(messages),          cmocka_unit_test(members),
-        cmocka_unit_test(numbers),      cmocka_unit_test(values_of_numbers), cmocka_unit_test(quoting),
-        cmocka_unit_test(memory),
+        cmocka_unit_test(what_is_json), cmocka_unit_test(names_twice),        cmocka_unit_test(many_names),
+        cmocka_unit_test(depth),        cmocka_unit_test(messages),           cmocka_unit_test(members),
+        cmocka_unit_test(numbers),      cmocka_unit_test(values_of_numbers),  cmocka_unit_test(quoting),
+        cmocka_unit_test(memory),       cmocka_unit_test(values_are_bounded), cmocka_unit_test(lists_of_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
