@@ -1,6 +1,7 @@
 # page.cmake - puts the console's page together: cmake -DFOLDER=gateway/console/page -DOUTPUT=page.html -P page.cmake
 # order.txt names the styles and scripts in their order; they take the places of <!-- style --> and <!-- script --> in
-# index.html. A copy by gzip -9n goes to OUTPUT.gz.
+# index.html. Blanks at the begin of lines, lines that begin with // and those that are empty are left out of our own files
+# (no text of theirs goes over more than one line; the vendor's stay as they are). A copy by gzip -9n goes to OUTPUT.gz.
 set(most 204800) # bytes
 file(STRINGS ${FOLDER}/order.txt names)
 set(style "")
@@ -10,6 +11,11 @@ foreach(name IN LISTS names)
     continue()
   endif()
   file(READ "${FOLDER}/${name}" text)
+  if(NOT name MATCHES "^vendor/")
+    string(REGEX REPLACE "\n[ \t]+" "\n" text "\n${text}")
+    string(REGEX REPLACE "\n//[^\n]*" "" text "${text}")
+    string(REGEX REPLACE "\n\n+" "\n" text "${text}")
+  endif()
   if(name MATCHES "\\.css$")
     string(APPEND style "${text}")
   elseif(name MATCHES "\\.js$")

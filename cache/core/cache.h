@@ -258,6 +258,16 @@ int cache_info(struct cache *cache, uint64_t id, struct cache_entry_info *out, s
 /* The n entries of a category that were hit the most, most first; returns how many. Looks at every entry. */
 int cache_top(struct cache *cache, struct quire_bytes category, struct cache_entry_info *out, uint32_t n,
               struct quire_error *err);
+/* At most n entries that have a vector, chosen at random, each with the same chance, of a category or (data NULL) of
+ * all, and their unit vectors: n x dim bytes, of which number i is about vectors[i] * step. Looks at every entry and may
+ * read a block for each that is on the disk. Returns how many. */
+struct cache_sampled {
+    struct cache_entry_info info;
+    char scope[256]; /* as "tenant=acme user=7", cut */
+    float step;
+};
+int cache_sample(struct cache *cache, struct quire_bytes category, struct cache_sampled *out, int8_t *vectors,
+                 uint32_t n, struct quire_error *err);
 /* Entries from a cursor on (0: the first); *next 0: that was the last. Every entry that is there from begin to end is
  * given once. Returns how many (<= room). */
 int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *out, uint32_t capacity, uint64_t *next,

@@ -309,6 +309,8 @@ void cache_entry_link_exact(struct cache *cache, uint32_t row);
 void cache_entry_unlink_exact(struct cache *cache, uint32_t row);
 int cache_entries_reserve(struct cache *cache, uint32_t n);                       /* rows 0 .. n-1 have memory (lock) */
 double cache_entry_saved(const struct cache *cache, const struct cache_entry *e); /* USD per byte, for EVICT cost */
+/* What is known of a living one. (lock) */
+void cache_entry_describe(const struct cache *cache, uint32_t row, struct cache_entry_info *out);
 /* Expires at ms since BASE_MS; the rest of the word stays. (lock) */
 void cache_entry_set_expire(struct cache_entry *e, uint64_t expire);
 uint64_t cache_now(const struct cache *cache); /* ms since BASE_MS */
@@ -340,6 +342,8 @@ uint32_t groups_link(struct cache *cache, struct cache_scratch *scratch, uint32_
 void groups_free(struct cache *cache);
 /* i-th pair of canonical bytes; false behind the last. */
 bool group_scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct quire_pair *pair);
+/* As "tenant=acme user=7", cut to the room. */
+void group_scope_text(const struct scope *scope, char *out, size_t room);
 
 /* ---- categories: cache_category.c -------------------------------------------------------------------------------- */
 

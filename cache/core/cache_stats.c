@@ -137,8 +137,7 @@ int cache_get_histogram(struct cache *cache, struct quire_bytes category, struct
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 
-/* (lock) */
-static void describe(const struct cache *cache, uint32_t row, struct cache_entry_info *out)
+void cache_entry_describe(const struct cache *cache, uint32_t row, struct cache_entry_info *out)
 {
     const struct cache_entry *e = cache_entry_at(cache, row);
     uint64_t word = cache_entry_word(cache, row), expire = word & EXPIRE_NEVER;
@@ -158,7 +157,7 @@ int cache_info(struct cache *cache, uint64_t id, struct cache_entry_info *out, s
     pthread_mutex_lock(&cache->lock);
     uint32_t row = cache_entry_find(cache, id);
     if (row != UINT32_MAX)
-        describe(cache, row, out);
+        cache_entry_describe(cache, row, out);
     pthread_mutex_unlock(&cache->lock);
     return row != UINT32_MAX ? 0 : error_set(err, QUIRE_ENOTFOUND, "no entry %016llx", (unsigned long long)id);
 }
@@ -173,7 +172,7 @@ int cache_top(struct cache *cache, struct quire_bytes category, struct cache_ent
         struct cache_entry_info info;
         if ((cache_entry_word(cache, row) & ENTRY_LIVE) &&
             cache->groups[cache_entry_at(cache, row)->group]->category == number) {
-            describe(cache, row, &info);
+            cache_entry_describe(cache, row, &info);
             assert(kept <= n && n > 0);
             if (kept != n || info.hits > out[n - 1].hits) {
                 uint32_t at = kept < n ? kept++ : n - 1;
@@ -201,7 +200,7 @@ int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *ou
     uint64_t row = cursor, looked = 0;
     for (; row < cache->n_rows && n < capacity && looked < LOOK_BATCH; row++, looked++)
         if (cache_entry_word(cache, (uint32_t)row) & ENTRY_LIVE)
-            describe(cache, (uint32_t)row, &out[n++]);
+            cache_entry_describe(cache, (uint32_t)row, &out[n++]);
     *next = row < cache->n_rows ? row : 0;
     pthread_mutex_unlock(&cache->lock);
     return (int)n;
@@ -220,13 +219,7 @@ uint32_t cache_top_scopes(struct cache *cache, struct cache_scope_stats *out, ui
             uint32_t at = n < capacity ? n++ : capacity - 1;
             for (; at > 0 && out[at - 1].entries < scope->entries; at--)
                 out[at] = out[at - 1];
-            struct quire_pair pair;
-            size_t used = 0, most = sizeof out[at].text;
-            out[at].text[0] = 0;
-            for (uint32_t p = 0; group_scope_pair(scope->bytes, scope->n_bytes, &p, &pair) && used < most;)
-                used += (size_t)snprintf(out[at].text + used, most - used, "%s%.*s=%.*s", used ? " " : "",
-                                         (int)pair.key.n_bytes, (const char *)pair.key.data, (int)pair.value.n_bytes,
-                                         (const char *)pair.value.data);
+            group_scope_text(scope, out[at].text, sizeof out[at].text);
             out[at].entries = scope->entries;
             out[at].requests = scope->requests;
             out[at].hits = scope->hits;

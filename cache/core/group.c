@@ -14,6 +14,7 @@
 #include "io/array.h"
 #include "io/error.h"
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -31,6 +32,16 @@ bool group_scope_pair(const uint8_t *bytes, uint32_t n, uint32_t *at, struct qui
     *pair = (struct quire_pair){{text, sizes[0]}, {text + sizes[0], sizes[1]}};
     *at += (uint32_t)sizeof sizes + sizes[0] + sizes[1];
     return true;
+}
+
+void group_scope_text(const struct scope *scope, char *out, size_t room)
+{
+    struct quire_pair pair;
+    size_t used = 0;
+    out[0] = 0;
+    for (uint32_t at = 0; group_scope_pair(scope->bytes, scope->n_bytes, &at, &pair) && used < room;)
+        used += (size_t)snprintf(out + used, room - used, "%s%.*s=%.*s", used ? " " : "", (int)pair.key.n_bytes,
+                                 (const char *)pair.key.data, (int)pair.value.n_bytes, (const char *)pair.value.data);
 }
 
 static bool has_key(const struct quire_pair *const *pairs, uint32_t n, struct quire_bytes key)

@@ -147,11 +147,14 @@ static bool add_member(json_t *map, json_t *key, json_t *value, bool pairs)
     return json_is_string(key) && json_object_set_nocheck(map, json_string_value(key), value) == 0;
 }
 
-static json_t *read_map(struct reader *in, uint64_t n, bool pairs, unsigned depth)
+static json_t *read_map(struct reader *in, uint64_t n, unsigned how, unsigned depth)
 {
+    bool pairs = how & CONSOLE_PAIRS;
     json_t *map = pairs ? json_array() : json_object();
     for (uint64_t i = 0; i < n; i++) {
-        json_t *key = read_key(in, depth), *value = read_value(in, 0, depth);
+        json_t *key = read_key(in, depth);
+        bool bytes = (how & CONSOLE_BYTES) && json_is_string(key) && strcmp(json_string_value(key), "vector") == 0;
+        json_t *value = read_value(in, bytes ? CONSOLE_BYTES : 0, depth);
         if (i >= CONSOLE_ITEMS_MAX)
             *in->truncated = true;
         else if (map && !(key && value && add_member(map, key, value, pairs))) {
@@ -226,7 +229,7 @@ static json_t *read_value(struct reader *in, unsigned how, unsigned depth)
     case '>':
         return line.number < 0 ? json_null() : read_array(in, (uint64_t)line.number, how, depth + 1);
     case '%':
-        return line.number < 0 ? json_null() : read_map(in, (uint64_t)line.number, how & CONSOLE_PAIRS, depth + 1);
+        return line.number < 0 ? json_null() : read_map(in, (uint64_t)line.number, how & (CONSOLE_PAIRS | CONSOLE_BYTES), depth + 1);
     case '$':
     case '=':
     case '!':

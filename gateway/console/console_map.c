@@ -1,8 +1,9 @@
 /*
- * console_map.c - a sample of a set's vectors, for a picture of it.
+ * console_map.c - a sample of a set's or of a cache's vectors, for a picture of it.
  *
- * The names of the sample come first, then their vectors and attributes, a few at a time, so that neither the server's
- * loop nor this one is held up. A number becomes a byte: the picture has fewer points than that.
+ * Of a set the names of the sample come first, then their vectors and attributes, a few at a time, so that neither the
+ * server's loop nor this one is held up. A number becomes a byte: the picture has fewer points than that. Of a cache all
+ * come at once, in bytes already (SC.SAMPLE).
  */
 #include "gateway/console/console_priv.h"
 #include <assert.h>
@@ -134,11 +135,78 @@ static void begin_sample(struct console_job *job)
     ask_more(job);
 }
 
+/* ---- a cache ---- */
+
+static void take_sample(struct console_job *job)
+{
+    json_t *sample = json_incref(json_object_get(job->root, "sample")), *elements = json_array(), *one;
+    size_t dimensions = job->numbers[DIMENSIONS], n = json_array_size(sample), i;
+    json_object_set_new(job->root, "elements", elements);
+    job->work[SCALES] = json_array();
+    job->blob = malloc(n * dimensions + 1);
+    if (!job->blob || !job->work[SCALES])
+        console_job_refuse(job, 503, "busy", "no memory for the sample");
+    json_array_foreach(sample, i, one)
+    {
+        unsigned char *row = (unsigned char *)job->blob + job->blob_bytes;
+        if (job->failed || console_json_bytes(json_object_get(one, "vector"), row, dimensions) != dimensions)
+            continue;
+        job->blob_bytes += dimensions;
+        json_array_append(job->work[SCALES], json_object_get(one, "step"));
+        json_object_del(one, "vector");
+        json_object_del(one, "step");
+        json_array_append(elements, one);
+    }
+    json_decref(sample);
+    if (!job->failed)
+        answer_map(job);
+}
+
+static void ask_sample(struct console_job *job)
+{
+    json_t *info = json_object_get(job->root, "info");
+    const char *cache = console_job_text(job, "cache", ""), *category = console_job_text(job, "category", NULL);
+    json_int_t dimensions = json_integer_value(json_object_get(info, "dim"));
+    char count[24];
+    if (dimensions < 1 || dimensions > DIMENSIONS_MAX) {
+        console_job_refuse(job, 409, "too_large", "the cache has %lld dimensions; a map is made of up to %u",
+                           (long long)dimensions, DIMENSIONS_MAX);
+        return;
+    }
+    uint64_t most = BYTES_MAX / (uint64_t)dimensions, n = job->numbers[ASKED];
+    job->truncated |= n > most;
+    job->numbers[DIMENSIONS] = (uint64_t)dimensions;
+    snprintf(count, sizeof count, "%llu", (unsigned long long)(n < most ? n : most));
+    json_object_set_new(job->root, "dimensions", json_integer(dimensions));
+    json_object_set(job->root, "size", json_object_get(info, "entries"));
+    json_object_del(job->root, "info");
+    job->next = take_sample;
+    if (category)
+        console_job_ask(job, NULL, "sample", CONSOLE_MUST | CONSOLE_BYTES, "SC.SAMPLE", cache, "CAT", category, "COUNT",
+                        count, NULL);
+    else
+        console_job_ask(job, NULL, "sample", CONSOLE_MUST | CONSOLE_BYTES, "SC.SAMPLE", cache, "COUNT", count, NULL);
+}
+
+static void begin_cache(struct console_job *job, const char *cache, uint64_t n)
+{
+    const char *category = console_job_text(job, "category", NULL);
+    json_object_set_new(job->root, "cache", console_json_text(cache, strlen(cache)));
+    json_object_set_new(job->root, "category", category ? console_json_text(category, strlen(category)) : json_null());
+    job->numbers[ASKED] = n;
+    job->next = ask_sample;
+    console_job_ask(job, NULL, "info", CONSOLE_MUST, "SC.INFO", cache, NULL);
+}
+
 void console_map_begin(struct console_job *job)
 {
-    const char *set = console_job_text(job, "set", "");
+    const char *set = console_job_text(job, "set", NULL), *cache = console_job_text(job, "cache", NULL);
     int64_t n;
     char count[24];
+    if (!set == !cache || (set && console_job_param(job, "category"))) {
+        console_job_refuse(job, 400, "bad_request", "give set, or cache with or without category");
+        return;
+    }
     if (job->console->n_maps == CONSOLE_MAPS_MAX) {
         console_job_refuse(job, 503, "busy", "%u maps are being made: ask again in a second", CONSOLE_MAPS_MAX);
         return;
@@ -147,6 +215,10 @@ void console_map_begin(struct console_job *job)
     job->console->n_maps++;
     if (!console_job_number(job, "count", SAMPLE_MAX, 1, SAMPLE_MAX, &n))
         return;
+    if (cache) {
+        begin_cache(job, cache, (uint64_t)n);
+        return;
+    }
     snprintf(count, sizeof count, "%lld", (long long)n);
     json_object_set_new(job->root, "set", console_json_text(set, strlen(set)));
     job->next = begin_sample;

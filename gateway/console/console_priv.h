@@ -48,7 +48,8 @@ enum {
     CONSOLE_INFO = 2,    /* a text of INFO becomes an object of sections */
     CONSOLE_SECTION = 4, /* with CONSOLE_INFO: the fields of the one section, without it */
     CONSOLE_CLIENTS = 8, /* a text of CLIENT LIST becomes an array of objects */
-    CONSOLE_BYTES = 16,  /* bulks in an array become texts of a character for each byte, U+0000 to U+00FF */
+    CONSOLE_BYTES = 16,  /* bulks in an array, of a map in it those named "vector", become texts of a character for each
+                          * byte, U+0000 to U+00FF */
 };
 /* A whole reply of RESP3. *truncated is set where a text or an array was cut. */
 json_t *console_json(const char *bytes, size_t n, unsigned how, bool *truncated);
@@ -157,7 +158,7 @@ bool console_fields(struct fields *fields, const char *type);
 /* ---- views ---- */
 extern const struct console_view console_views[]; /* console_views.c; ends with an empty one */
 extern const struct console_view console_acts[];  /* console_acts.c; likewise */
-void console_map_begin(struct console_job *job);
+void console_map_begin(struct console_job *job); /* of a set, or of a cache */
 void console_play_cache_begin(struct console_job *job);
 void console_play_set_begin(struct console_job *job);
 void console_server_begin(struct console_job *job);

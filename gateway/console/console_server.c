@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOW_MAX "64"
+#define SLOW_MAX  "64"
+#define LINES_MAX "200" /* of the log */
 
 static json_t *at(const json_t *array, size_t i)
 {
@@ -103,4 +104,5 @@ void console_server_begin(struct console_job *job)
     console_job_ask(job, NULL, "histogram", 0, "LATENCY", "HISTOGRAM", NULL);
     console_job_ask(job, NULL, "clients", CONSOLE_CLIENTS, "CLIENT", "LIST", NULL);
     console_job_ask(job, NULL, "settings", 0, "CONFIG", "GET", "*", NULL);
+    console_job_ask(job, NULL, "log", 0, "LOGTAIL", LINES_MAX, NULL);
 }

@@ -308,6 +308,7 @@ static void begin_set(struct console_job *job)
     console_job_ask(job, NULL, "memory", 0, "MEMORY", "USAGE", set, NULL);
     console_job_ask(job, NULL, "tenants", 0, "VTENANTS", set, NULL);
     console_job_ask(job, NULL, "sample", 0, "VRANDMEMBER", set, "10", NULL);
+    console_job_ask(job, NULL, "segments", 0, "VSEGMENTS", set, NULL);
 }
 
 const struct console_view console_views[] = {
@@ -323,5 +324,5 @@ const struct console_view console_views[] = {
     {"GET", "/ui/api/sets", "cursor", 0, begin_sets},
     {"GET", "/ui/api/set", "set!", 0, begin_set},
     {"GET", "/ui/api/server", "", 0, console_server_begin},
-    {"GET", "/ui/api/map", "set! count", 0, console_map_begin},
+    {"GET", "/ui/api/map", "set cache category count", 0, console_map_begin},
     {NULL, NULL, NULL, 0, NULL}};

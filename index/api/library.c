@@ -134,19 +134,7 @@ void quire_get_info(const struct quire_index *index, struct quire_info *out)
 
 uint32_t quire_calibration(const struct quire_index *index, struct quire_calibration_point *points, uint32_t capacity)
 {
-    const struct segment *s = index->segment;
-    float factor = segment_effort_factor(s);
-    uint32_t n = s->n_calibration + s->n_estimates;
-    for (uint32_t i = 0; i < capacity && i < n; i++) {
-        const struct calibration_point *p = &s->calibration[i]; /* the others lie behind */
-        points[i] = (struct quire_calibration_point){.k = p->k,
-                                                     .effort = (uint32_t)ceilf((float)p->effort * factor),
-                                                     .recall = p->recall,
-                                                     .reads = p->reads,
-                                                     .distance = i < s->n_calibration ? QUIRE_DISTANCE_EXACT
-                                                                                      : QUIRE_DISTANCE_ESTIMATE};
-    }
-    return n;
+    return segment_calibration(index->segment, points, capacity);
 }
 
 void quire_search_options_init(struct quire_search_options *options)

@@ -87,5 +87,9 @@ struct scanned_row {
 int segment_scan(struct segment *segment, const uint8_t *dead,
                  int (*visit)(void *context, const struct scanned_row *row),
                  void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err);
+/* The same of n rows, ascending, whether they are dead or not: reads their blocks only, one at a time. */
+int segment_scan_rows(struct segment *segment, const uint32_t *rows, uint32_t n,
+                      int (*visit)(void *context, const struct scanned_row *row),
+                      void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * segment_scan.c - all living rows of a segment, forward and blocking: for merges, checks and repairs.
+ * segment_scan.c - all living rows of a segment, forward and blocking: for merges, checks and repairs; or some of them.
  *
  * Blocks are read a megabyte at a time and each is checked like those of a search. Attributes lie in the order of
  * rows, so their index and heap are read through windows that only move forward. Long keys lie in the order of the
@@ -38,6 +38,8 @@ struct window {
 struct scan {
     struct segment *s;
     const uint8_t *dead;
+    const uint32_t *rows; /* those that are wanted, ascending; NULL: all that are not dead */
+    uint32_t n_rows, at_row;
     int (*visit)(void *context, const struct scanned_row *row);
     int (*visit_view)(void *context, const struct block_view *view); /* or NULL */
     void (*damaged)(void *context, const char *sentence);
@@ -230,6 +232,16 @@ static int visit_slot(struct scan *scan, const struct block_view *view, uint32_t
     return scan->visit(scan->context, &row);
 }
 
+/* Of rows that are asked for in ascending order. */
+static bool is_wanted(struct scan *scan, uint32_t row)
+{
+    if (!scan->rows)
+        return !scan->dead || !bitmap_has(scan->dead, row);
+    while (scan->at_row < scan->n_rows && scan->rows[scan->at_row] < row)
+        scan->at_row++;
+    return scan->at_row < scan->n_rows && scan->rows[scan->at_row] == row;
+}
+
 static int visit_block(struct scan *scan, const uint8_t *bytes, uint32_t number)
 {
     const struct segment *s = scan->s;
@@ -246,7 +258,7 @@ static int visit_block(struct scan *scan, const uint8_t *bytes, uint32_t number)
     }
     rc = scan->visit_view ? scan->visit_view(scan->context, &view) : 0;
     for (uint32_t slot = 0; rc == 0 && slot < view.n_slots; slot++)
-        if (!scan->dead || !bitmap_has(scan->dead, view.first_row + slot))
+        if (is_wanted(scan, view.first_row + slot))
             rc = visit_slot(scan, &view, slot);
     return rc;
 }
@@ -294,35 +306,45 @@ static int visit_all(struct scan *scan)
     return rc;
 }
 
-int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
-                        int (*visit)(void *context, const struct scanned_row *row),
-                        int (*visit_view)(void *context, const struct block_view *view),
-                        void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
+/* The blocks of the rows that are wanted, each once. */
+static int visit_some(struct scan *scan)
+{
+    const struct segment_params *p = &scan->s->params;
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < scan->n_rows;) {
+        uint32_t block = scan->rows[i] / p->slots_per_block;
+        rc = block < p->n_blocks ? visit_singly(scan, block, 1) : 0;
+        while (i < scan->n_rows && scan->rows[i] / p->slots_per_block == block)
+            i++;
+    }
+    return rc;
+}
+
+/* Makes what is needed, and runs the scan. */
+static int run(struct scan *wanted, struct segment *segment)
 {
     const struct segment *s = segment;
     const struct segment_params *p = &s->params;
     uint64_t index_bytes = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE * (uint64_t)PAGE_BYTES;
-    struct scan scan = {
-        .s = segment,
-        .dead = dead,
-        .visit = visit,
-        .visit_view = visit_view,
-        .damaged = damaged,
-        .context = context,
-        .err = err,
-        .blocks = memory_aligned(SECTION_ALIGN, p->block_bytes > READ_BYTES ? p->block_bytes : READ_BYTES),
-        .keys = {.file = s->keys, .base = s->heap_at, .section_bytes = s->heap_bytes, .least = KEY_WINDOW},
-        .attribute_index = {s->attributes, s->attribute_index_at, index_bytes, .least = INDEX_WINDOW},
-        .attribute_heap = {s->attributes, s->attribute_heap_at, s->attribute_heap_bytes, .least = HEAP_WINDOW},
-        .rotated = malloc(sizeof(float) * p->code_dim),
-        .vector = malloc(sizeof(float) * p->code_dim),
-        .page = UINT64_MAX};
-    scan.keys.whole = s->heap_bytes <= KEYS_WHOLE_MAX;
-    if (err)
-        memset(err, 0, sizeof *err);
-    int rc = scan.blocks && scan.rotated && scan.vector
-                 ? visit_all(&scan)
-                 : error_set(err, QUIRE_ENOMEM, "no memory to read %s", s->info.path);
+    struct scan scan = *wanted;
+    scan.s = segment;
+    scan.blocks = memory_aligned(SECTION_ALIGN, p->block_bytes > READ_BYTES ? p->block_bytes : READ_BYTES);
+    scan.keys = (struct window){
+        .file = s->keys, .base = s->heap_at, .section_bytes = s->heap_bytes, .least = KEY_WINDOW};
+    scan.attribute_index =
+        (struct window){s->attributes, s->attribute_index_at, index_bytes, .least = INDEX_WINDOW};
+    scan.attribute_heap =
+        (struct window){s->attributes, s->attribute_heap_at, s->attribute_heap_bytes, .least = HEAP_WINDOW};
+    scan.rotated = malloc(sizeof(float) * p->code_dim);
+    scan.vector = malloc(sizeof(float) * p->code_dim);
+    scan.page = UINT64_MAX;
+    scan.keys.whole = !scan.rows && s->heap_bytes <= KEYS_WHOLE_MAX;
+    if (scan.err)
+        memset(scan.err, 0, sizeof *scan.err);
+    int rc = !scan.blocks || !scan.rotated || !scan.vector
+                 ? error_set(scan.err, QUIRE_ENOMEM, "no memory to read %s", s->info.path)
+             : scan.rows ? visit_some(&scan)
+                         : visit_all(&scan);
     memory_free(scan.blocks);
     memory_free(scan.keys.buffer);
     memory_free(scan.attribute_index.buffer);
@@ -332,9 +354,32 @@ int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
     return rc;
 }
 
+int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
+                        int (*visit)(void *context, const struct scanned_row *row),
+                        int (*visit_view)(void *context, const struct block_view *view),
+                        void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
+{
+    struct scan scan = {.dead = dead,
+                        .visit = visit,
+                        .visit_view = visit_view,
+                        .damaged = damaged,
+                        .context = context,
+                        .err = err};
+    return run(&scan, segment);
+}
+
 int segment_scan(struct segment *segment, const uint8_t *dead,
                  int (*visit)(void *context, const struct scanned_row *row),
                  void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
 {
     return segment_scan_blocks(segment, dead, visit, NULL, damaged, context, err);
+}
+
+int segment_scan_rows(struct segment *segment, const uint32_t *rows, uint32_t n,
+                      int (*visit)(void *context, const struct scanned_row *row),
+                      void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
+{
+    struct scan scan = {
+        .rows = rows, .n_rows = n, .visit = visit, .damaged = damaged, .context = context, .err = err};
+    return n ? run(&scan, segment) : 0;
 }

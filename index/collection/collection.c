@@ -960,3 +960,17 @@ void collection_get_stats(const struct collection *constant, struct collection_s
     out->merges = atomic_load_explicit(&c->n_merges, memory_order_relaxed);
     view_unref(view);
 }
+
+void collection_each_segment(const struct collection *constant,
+                             void (*visit)(void *context, const struct collection_segment *segment), void *context)
+{
+    struct view *view = collection_view((struct collection *)constant); /* as above */
+    for (uint32_t i = 0; i < view->n_parts; i++) {
+        const struct part *part = view->parts[i];
+        struct collection_segment one = {
+            part->uid, part->segment, atomic_load_explicit(&part->n_dead, memory_order_relaxed), part_bytes(part)};
+        if (one.segment)
+            visit(context, &one);
+    }
+    view_unref(view);
+}

@@ -362,4 +362,14 @@ struct collection_stats {
 };
 void collection_get_stats(const struct collection *collection, struct collection_stats *out);
 
+/* A segment of it; `segment` is valid during the call. Those of a collection that is unavailable are
+ * not visited. */
+struct collection_segment {
+    uint64_t uid; /* no two of a folder have the same, nor had */
+    const struct segment *segment;
+    uint64_t dead_rows, resident_bytes;
+};
+void collection_each_segment(const struct collection *collection,
+                             void (*visit)(void *context, const struct collection_segment *segment), void *context);
+
 #endif

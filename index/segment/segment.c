@@ -736,6 +736,22 @@ uint32_t segment_effort(const struct segment *s, float recall, uint32_t k, bool 
     return effort < (float)UINT32_MAX / 2 ? (uint32_t)ceilf(effort) : UINT32_MAX / 2;
 }
 
+uint32_t segment_calibration(const struct segment *s, struct quire_calibration_point *points, uint32_t capacity)
+{
+    float factor = segment_effort_factor(s);
+    uint32_t n = s->n_calibration + s->n_estimates;
+    for (uint32_t i = 0; i < capacity && i < n; i++) {
+        const struct calibration_point *p = &s->calibration[i]; /* the others lie behind */
+        points[i] = (struct quire_calibration_point){.k = p->k,
+                                                     .effort = (uint32_t)ceilf((float)p->effort * factor),
+                                                     .recall = p->recall,
+                                                     .reads = p->reads,
+                                                     .distance = i < s->n_calibration ? QUIRE_DISTANCE_EXACT
+                                                                                      : QUIRE_DISTANCE_ESTIMATE};
+    }
+    return n;
+}
+
 void segment_centre(const struct segment *s, uint32_t block, float *out)
 {
     assert(block < s->params.n_blocks);

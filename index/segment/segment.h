@@ -87,5 +87,7 @@ void segment_list_lengths(const struct segment *segment, uint32_t *rows, uint32_
 /* The effort that reaches `recall` (0 < recall <= 1) at k, from the calibration curve kept at build; `estimates`: of
  * searches that answer estimates. */
 uint32_t segment_effort(const struct segment *segment, float recall, uint32_t k, bool estimates);
+/* The curve itself, as quire_calibration gives it. */
+uint32_t segment_calibration(const struct segment *segment, struct quire_calibration_point *points, uint32_t capacity);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * cmd_server.c - COMMAND, INFO, TIME, ROLE, SHUTDOWN: what concerns the server as a whole.
+ * cmd_server.c - COMMAND, INFO, LOGTAIL, TIME, ROLE, SHUTDOWN: what concerns the server as a whole.
  *
  * COMMAND answers what Redis 7 answers, entry by entry, from the one table; redis-cli builds its hints from it and
  * cluster clients their routing.
@@ -12,9 +12,12 @@
 #include "server/process/log.h"
 #include "server/protocol/glob.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { LOG_LINES = 100 };
 
 /* ---- COMMAND ----------------------------------------------------------------------------------------------------- */
 
@@ -204,6 +207,36 @@ void cmd_help(struct caller *caller, const struct resp_arg *args, uint32_t n)
 }
 
 /* ---- INFO, TIME, ROLE, SHUTDOWN ---------------------------------------------------------------------------------- */
+
+/* The lines as they were written, oldest first; a whole one or none. */
+void cmd_logtail(struct caller *caller, const struct resp_arg *args, uint32_t n)
+{
+    long long wanted = LOG_LINES;
+    size_t lines = 0;
+    if (n > 2 || (n == 2 && (!arg_integer(args[1], &wanted) || wanted < 1))) {
+        caller_error(caller, "ERR syntax error: LOGTAIL [count], a number of lines from 1 up");
+        return;
+    }
+    char *text = malloc(LOG_TAIL_BYTES);
+    if (!text) {
+        caller_error(caller, "ERR no memory for the tail of the log");
+        return;
+    }
+    const char *first = text + log_read_tail(caller->lane->service->log, text), *end = first;
+    while (first > text && (long long)lines < wanted) { /* behind a line break, or at the begin */
+        lines++;
+        for (first--; first > text && first[-1] != '\n';)
+            first--;
+    }
+    struct resp_buffer *out = caller_reply(caller);
+    resp_array(out, lines);
+    for (const char *at = first; at < end;) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        resp_bulk(out, at, (size_t)(stop - at));
+        at = stop + 1;
+    }
+    free(text);
+}
 
 void cmd_info(struct caller *caller, const struct resp_arg *args, uint32_t n)
 {

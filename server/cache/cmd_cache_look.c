@@ -1,8 +1,9 @@
 /*
- * cmd_cache_look.c - looking at semantic caches: SC.LIST, SC.INFO, SC.STATS, SC.HIST, SC.TUNE, SC.TOP, SC.SCAN.
+ * cmd_cache_look.c - looking at semantic caches: SC.LIST, SC.INFO, SC.STATS, SC.HIST, SC.TUNE, SC.TOP, SC.SCAN,
+ * SC.SAMPLE.
  *
- * SC.TOP looks at every entry, which is the worker's; SC.SCAN at as many as its reply holds. Both show the questions of
- * entries, which lie in their documents: these are read by the lane's engine before the reply is written.
+ * SC.TOP and SC.SAMPLE look at every entry, which is the worker's; SC.SCAN at as many as its reply holds. All show the
+ * questions of entries, which lie in their documents: these are read by the lane's engine before the reply is written.
  */
 #include "io/error.h"
 #include "server/cache/cache_call.h"
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES_MAX = 1000, SCAN_COUNT = 10, SCOPES_SHOWN = 10 };
+enum { ENTRIES_MAX = 1000, SCAN_COUNT = 10, SCOPES_SHOWN = 10, SAMPLE_COUNT = 100, SAMPLE_MAX = 2000 };
+#define SAMPLE_BYTES_MAX (16u << 20) /* of vectors */
 #define NOTHING_SERVED 1.01 /* a threshold that no similarity reaches */
 
 /* ---- SC.LIST, SC.INFO -------------------------------------------------------------------------------------------- */
@@ -237,18 +239,20 @@ void cmd_sc_tune(struct caller *c, const struct resp_arg *args, uint32_t n)
     cache_unref(cache);
 }
 
-/* ---- SC.TOP, SC.SCAN --------------------------------------------------------------------------------------------- */
+/* ---- SC.TOP, SC.SCAN, SC.SAMPLE ---------------------------------------------------------------------------------- */
 
 struct entries_call {
     struct worker_call base;
     struct cache *cache; /* a reference */
     struct cache_reading reading;
     bool scan;
-    uint64_t next; /* cursor */
+    uint64_t next;                 /* cursor */
+    struct cache_sampled *sampled; /* of SC.SAMPLE, and their vectors; owned; NULL: it is another */
+    int8_t *vectors;
     uint32_t n, capacity;
     struct cache_entry_info *infos; /* owned, as items */
     struct cache_text *items;
-    struct quire_bytes category; /* of SC.TOP; in bytes */
+    struct quire_bytes category; /* of SC.TOP, SC.SAMPLE; in bytes */
     uint8_t bytes[];
 };
 
@@ -257,6 +261,8 @@ static void end_entries(struct entries_call *call)
     cache_reading_fini(&call->reading);
     free(call->infos);
     free(call->items);
+    free(call->sampled);
+    free(call->vectors);
     cache_unref(call->cache);
     deferred_end(&call->base.base);
 }
@@ -277,7 +283,7 @@ static void on_entries_read(struct cache_reading *reading)
     for (uint32_t i = 0; i < call->n; i++) {
         const struct cache_entry_info *info = &call->infos[i];
         uint64_t created_ms = info->created_ms;
-        resp_map(out, 7 + (size_t)call->scan);
+        resp_map(out, call->sampled ? 11 : 7 + (size_t)call->scan);
         cache_field_id(out, "id", info->id);
         cache_field_integer(out, "hits", info->hits);
         cache_field_integer(out, "age_ms", now_ms > created_ms ? (long long)(now_ms - created_ms) : 0);
@@ -285,8 +291,15 @@ static void on_entries_read(struct cache_reading *reading)
         cache_field_integer(out, "bytes", info->document_bytes);
         cache_field_integer(out, "pinned", info->pinned);
         cache_field_bytes(out, "text", (struct quire_bytes){call->items[i].bytes, call->items[i].text});
-        if (call->scan)
+        if (call->scan || call->sampled)
             cache_field_bytes(out, "category", info->category);
+        if (!call->sampled)
+            continue;
+        const struct cache_sampled *one = &call->sampled[i];
+        size_t dim = cache_get_config(call->cache)->dim;
+        cache_field_bytes(out, "scope", (struct quire_bytes){one->scope, strlen(one->scope)});
+        cache_field_double(out, "step", (double)one->step);
+        cache_field_bytes(out, "vector", (struct quire_bytes){call->vectors + i * dim, dim});
     }
     end_entries(call);
 }
@@ -395,4 +408,57 @@ void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
     call->scan = true;
     base->code = cache_scan(cache, cursor, call->infos, call->capacity, &call->next, &base->error);
     entries_found(base);
+}
+
+static void find_sample(struct worker_call *base)
+{
+    struct entries_call *call = (struct entries_call *)base;
+    base->code = cache_sample(call->cache, call->category, call->sampled, call->vectors, call->capacity, &base->error);
+    for (int i = 0; i < base->code; i++)
+        call->infos[i] = call->sampled[i].info;
+}
+
+void cmd_sc_sample(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    static const char syntax[] = "SC.SAMPLE cache [CAT category] [COUNT n]";
+    struct quire_error err = {0};
+    struct quire_bytes category = {NULL, 0};
+    uint64_t count = SAMPLE_COUNT;
+    bool counted = false;
+    struct cache *cache = cache_call_find(c, args[1]);
+    if (!cache)
+        return;
+    int rc = n % 2 ? error_set(&err, QUIRE_EINVALID, "syntax error: %s", syntax) : 0;
+    for (uint32_t i = 2; rc == 0 && i < n; i += 2) {
+        if (arg_is(args[i], "CAT") && !category.data && args[i + 1].bytes)
+            category = cache_arg_bytes(args[i + 1]);
+        else if (arg_is(args[i], "COUNT") && !counted) {
+            counted = true;
+            rc = cache_arg_integer("COUNT", args[i + 1], 1, SAMPLE_MAX, &count, &err);
+        } else
+            rc = error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': %s", ARG_SHOWN(args[i], 64u), syntax);
+    }
+    size_t dim = cache_get_config(cache)->dim;
+    if (rc == 0 && count * dim > SAMPLE_BYTES_MAX)
+        rc = error_set(&err, QUIRE_ERANGE, "%llu vectors of %zu numbers are more than %u bytes: COUNT %zu or less",
+                       (unsigned long long)count, dim, SAMPLE_BYTES_MAX, SAMPLE_BYTES_MAX / dim);
+    if (rc < 0) {
+        cache_reply_error(c, &err);
+        cache_unref(cache);
+        return;
+    }
+    struct entries_call *call = begin_entries(c, cache, count, category, true);
+    if (!call)
+        return;
+    if (caller_hold(&call->base.base.pending, count * (dim + sizeof *call->sampled))) {
+        call->sampled = calloc(count, sizeof *call->sampled);
+        call->vectors = malloc(count * dim);
+    }
+    if (!call->sampled || !call->vectors) {
+        error_set(&call->base.error, QUIRE_ENOMEM, "no memory for %u vectors", call->capacity);
+        refuse_entries(&call->base);
+        return;
+    }
+    call->base.work = find_sample;
+    worker_call_start(&call->base);
 }

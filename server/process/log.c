@@ -5,25 +5,72 @@
  * warning), so that the tools people have for its logs read ours. Each line is one write(2) to a descriptor opened for
  * appending: lines of lanes do not mix, nothing is buffered when the process dies, and rotation by rename and restart
  * works. What a client sent is never logged as it came: control bytes become '?'.
+ *
+ * The newest lines are kept in a ring of bytes, too, so that who looks at the server from afar need not have its files.
  */
 #include "server/process/log.h"
 #include "io/error.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+/* Byte i of all that were logged is at i % LOG_TAIL_BYTES, as long as it is one of the last LOG_TAIL_BYTES. */
+struct log_tail {
+    pthread_mutex_t lock;
+    uint64_t end;
+    char bytes[LOG_TAIL_BYTES];
+};
+
+static void tail_add(struct log_tail *tail, const char *line, size_t bytes)
+{
+    pthread_mutex_lock(&tail->lock);
+    for (size_t done = 0, part; done < bytes; done += part) {
+        size_t at = (size_t)((tail->end + done) % LOG_TAIL_BYTES);
+        part = bytes - done < LOG_TAIL_BYTES - at ? bytes - done : LOG_TAIL_BYTES - at;
+        memcpy(tail->bytes + at, line + done, part);
+    }
+    tail->end += bytes;
+    pthread_mutex_unlock(&tail->lock);
+}
+
+size_t log_read_tail(const struct log *log, char *out)
+{
+    struct log_tail *tail = log->tail;
+    size_t n = 0, whole = 0;
+    if (!tail)
+        return 0;
+    pthread_mutex_lock(&tail->lock);
+    uint64_t first = tail->end > LOG_TAIL_BYTES ? tail->end - LOG_TAIL_BYTES : 0;
+    for (uint64_t i = first; i < tail->end; i++)
+        out[n++] = tail->bytes[i % LOG_TAIL_BYTES];
+    pthread_mutex_unlock(&tail->lock);
+    if (first > 0) { /* the oldest is cut, or was to its end */
+        const char *cut = memchr(out, '\n', n);
+        whole = cut ? (size_t)(cut + 1 - out) : n;
+    }
+    memmove(out, out + whole, n - whole);
+    return n - whole;
+}
+
 int log_open(struct log *log, const char *path, enum log_level level, struct quire_error *err)
 {
     atomic_init(&log->level, (int)level);
-    log->fd = STDERR_FILENO;
-    if (path[0] == 0)
+    log->fd = -1;
+    if (!(log->tail = calloc(1, sizeof *log->tail)))
+        return error_set(err, QUIRE_ENOMEM, "no memory for the tail of the log");
+    pthread_mutex_init(&log->tail->lock, NULL);
+    log->fd = path[0] ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640) : STDERR_FILENO;
+    if (log->fd >= 0)
         return 0;
-    log->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
-    return log->fd < 0 ? error_set_errno(err, errno, "open the log file", path) : 0;
+    int rc = error_set_errno(err, errno, "open the log file", path);
+    log_close(log);
+    return rc;
 }
 
 void log_close(struct log *log)
@@ -31,6 +78,10 @@ void log_close(struct log *log)
     if (log->fd >= 0 && log->fd != STDERR_FILENO)
         close(log->fd);
     log->fd = -1;
+    if (log->tail)
+        pthread_mutex_destroy(&log->tail->lock);
+    free(log->tail);
+    log->tail = NULL;
 }
 
 void log_set_level(struct log *log, enum log_level level)
@@ -65,4 +116,6 @@ void log_line(const struct log *log, enum log_level level, const char *format, .
     line[bytes++] = '\n';
     ssize_t written = write(log->fd, line, (size_t)bytes);
     (void)written; /* a log that cannot be written must not stop the server */
+    if (log->tail)
+        tail_add(log->tail, line, (size_t)bytes);
 }

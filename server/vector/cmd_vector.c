@@ -1,9 +1,10 @@
 /*
- * cmd_vector.c - what is in a vector set (VCARD, VDIM, VINFO), and single elements of it.
+ * cmd_vector.c - what is in a vector set (VCARD, VDIM, VINFO, VSEGMENTS), and single elements of it.
  *
  * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR) is one fetch: the
  * reply is deferred and built when the fetch is done.
  */
+#include "index/segment/segment.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
@@ -11,7 +12,7 @@
 #include "server/vector/vector_quant.h"
 #include <string.h>
 
-enum { LINKS_MAX = 64 };
+enum { LINKS_MAX = 64, CURVE_POINTS_MAX = 512 };
 
 /* ---- answered at once -------------------------------------------------------------------------------------------- */
 
@@ -101,6 +102,66 @@ void cmd_vinfo(struct caller *c, const struct resp_arg *args, uint32_t n)
         vector_put_count(out, "raw-bytes", stats.raw_bytes);
         vector_put_count(out, "merges", stats.merges);
     }
+    vector_view_end(&view);
+}
+
+struct segments {
+    struct resp_buffer text;
+    size_t n;
+};
+
+static void put_curve(struct resp_buffer *out, const struct segment *segment)
+{
+    struct quire_calibration_point points[CURVE_POINTS_MAX];
+    uint32_t n = segment_calibration(segment, points, CURVE_POINTS_MAX);
+    n = n < CURVE_POINTS_MAX ? n : CURVE_POINTS_MAX;
+    resp_text(out, "curve");
+    resp_array(out, n);
+    for (uint32_t i = 0; i < n; i++) {
+        resp_array(out, 5);
+        resp_integer(out, points[i].k);
+        resp_integer(out, points[i].effort);
+        resp_double(out, (double)points[i].recall);
+        resp_double(out, (double)points[i].reads);
+        resp_text(out, points[i].distance == QUIRE_DISTANCE_EXACT ? "exact" : "estimate");
+    }
+}
+
+static void put_segment(void *context, const struct collection_segment *one)
+{
+    struct segments *segments = context;
+    struct resp_buffer *out = &segments->text;
+    const struct segment_info *info = segment_info(one->segment);
+    segments->n++;
+    resp_map(out, 10);
+    vector_put_count(out, "number", one->uid);
+    put_text(out, "index", quire_index_kind_name(info->index));
+    vector_put_count(out, "rows", info->rows);
+    vector_put_count(out, "dead-rows", one->dead_rows);
+    vector_put_count(out, "code-bits", info->code_bits);
+    vector_put_count(out, "resident-bytes", one->resident_bytes);
+    vector_put_count(out, "memory-budget", info->memory_bytes);
+    vector_put_count(out, "cache-bytes", info->cache_bytes);
+    vector_put_count(out, "disk-bytes", info->index_bytes);
+    put_curve(out, one->segment);
+}
+
+void cmd_vsegments(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct vector_view view;
+    struct segments segments = {.text.protocol = c->protocol};
+    (void)n;
+    enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
+    if (found == VIEW_NO_SET)
+        resp_null_array(caller_reply(c));
+    if (found != VIEW_SET)
+        return;
+    struct resp_buffer *out = caller_reply(c);
+    collection_each_segment(view.collection, put_segment, &segments);
+    resp_array(out, segments.n);
+    resp_raw(out, segments.text.data, segments.text.bytes);
+    out->failed = out->failed || segments.text.failed;
+    resp_buffer_fini(&segments.text);
     vector_view_end(&view);
 }
 

@@ -1,10 +1,12 @@
 // browser.mjs - Debian's Chromium for tests: pages that complain of errors and of other origins, and checks a line each.
-import {existsSync} from 'node:fs';
+import {existsSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 
 const require = createRequire(join(process.env.NODE_PATH, 'here.js'));
 const puppeteer = require('puppeteer-core');
+
+const axe_source = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 let failures = 0;
 export const failed = () => failures;
@@ -152,4 +154,19 @@ export function overflow(page) {
         }
         return out.slice(0, 8);
     });
+}
+
+// What axe-core finds of a serious or critical kind: names for who does not see, roles, keys, contrast.
+export async function accessible(page, name) {
+    if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe_source);
+    const found = await page.evaluate(async () => {
+        const {violations, passes} = await window.axe.run(document, {resultTypes: ['violations']});
+        return {
+            passed: passes.length,
+            wrong: violations
+                .filter(one => ['serious', 'critical'].includes(one.impact))
+                .map(one => one.id + ': ' + one.nodes.map(node => node.html.slice(0, 120)).join(' | '))
+        };
+    });
+    check(name + ': axe finds nothing serious', found.passed > 5 && found.wrong.length === 0, found.wrong.join('\n'));
 }

@@ -2,10 +2,10 @@
 // data, figures beside those of RESP, texts that look like markup, keys, rights, ten minutes of polling, widths and themes.
 import {readFileSync, readdirSync} from 'node:fs';
 import {join} from 'node:path';
-import {check, failed, launch, open, overflow, part, settled, text, until} from './browser.mjs';
+import {accessible, check, failed, launch, open, overflow, part, settled, text, until} from './browser.mjs';
 import {resp} from './resp.mjs';
 import {end, gateway, model, root, server} from './rig.mjs';
-import {evil, seedCache, seedSets} from './seed.mjs';
+import {evil, randoms, seedCache, seedSets} from './seed.mjs';
 import {askCache, press, views} from './views.mjs';
 
 const [build, folder] = process.argv.slice(2);
@@ -181,6 +181,7 @@ async function everyView(base, dark) {
                 found.length === 0,
                 found.join('\n')
             );
+            await accessible(page, name + ', ' + theme);
             const markup = await page.evaluate(() => ({
                 hurt: window.hurt,
                 images: document.querySelectorAll('img, b[onclick], script:not(:last-of-type)').length
@@ -217,11 +218,15 @@ async function nothingThere(base) {
                 /redis-cli|quire-gateway|curl/.test(said) && complaints.length === 0,
                 said + complaints.splice(0).join('\n')
             );
+            await accessible(page, name + ' without data');
         });
     await page.close();
 }
 
 // ---- figures ----
+
+// As the page writes a share.
+const share = value => (value * 100).toFixed(value !== 0 && Math.abs(value) < 0.1 ? 2 : 1) + ' %';
 
 const figure = (page, label) =>
     page.evaluate(wanted => {
@@ -275,6 +280,33 @@ async function figures(base, resp_) {
             'elements and segments are those of VINFO',
             set.includes(String(info.size)) && set.includes(info.index),
             set
+        );
+        const [segment] = await resp_.run('VSEGMENTS', 'items');
+        const points = segment.curve.filter(([k, , , , kind]) => k === 10 && kind === 'exact');
+        const drawn = await page.$eval('[aria-label^="Calibrated recall"]', node => node.getAttribute('aria-label'));
+        check(
+            "the curve of recall is the calibration's",
+            points.length > 1 &&
+                drawn ===
+                    'Calibrated recall by effort: ' +
+                        points.map(p => 'effort ' + p[1] + ' ' + share(p[2])).join(', '),
+            [drawn, points]
+        );
+        await go('server');
+        const lines = await resp_.run('LOGTAIL', 200),
+            log = await text(page, '[aria-label="Newest lines of the log"]');
+        check(
+            "the server's log is that of LOGTAIL",
+            lines.length > 0 && lines.join('\n').startsWith(log.trim().split('\n').slice(0, -1).join('\n')),
+            [log, lines]
+        );
+        await go('map/cache/shop/faq');
+        const sample = await resp_.run('SC.SAMPLE', 'shop', 'CAT', 'faq', 'COUNT', 2000);
+        const map = await text(page);
+        check(
+            'a map of a category has its entries, and colours by scope',
+            map.includes(sample.length + ' entries with a vector') && /acme \(\d+\)[^]*bolt \(\d+\)/.test(map),
+            map
         );
         await go('overview');
         const all = await resp_.run('INFO', 'cache'),
@@ -338,6 +370,7 @@ async function hands(base, resp_) {
         const keys = await until(page, () =>
             document.querySelector('dialog[open]')?.textContent.includes('Labels: good, bad')
         );
+        await accessible(page, 'the list of keys');
         await page.keyboard.press('Escape');
         check(
             '? lists the keys, Escape closes',
@@ -390,6 +423,7 @@ async function hands(base, resp_) {
             pinned = async () => (await resp_.run('SC.TOP', 'shop', 'faq', 1))[0].pinned;
         const opened = () => page.evaluate(() => document.querySelector('tbody button').click());
         await opened();
+        await accessible(page, "an entry's card");
         await page.evaluate(() =>
             [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Pin').click()
         );
@@ -411,6 +445,52 @@ async function hands(base, resp_) {
             (await resp_.run('SC.CAT.GET', 'shop', 'faq')).risk === '0.05',
             await resp_.run('SC.CAT.GET', 'shop', 'faq')
         );
+    });
+    await part('settings of a category', async () => {
+        await go('category/shop/faq');
+        const before = await resp_.run('SC.CAT.GET', 'shop', 'faq');
+        await press(page, 'Change');
+        await until(page, () => document.querySelector('dialog[open] form'));
+        await accessible(page, 'the form of settings');
+        check('the form begins in its first field', (await focused()).includes('both'), await focused());
+        const said = () => text(page, 'dialog [role=status]');
+        const send = () => page.keyboard.press('Enter');
+        const fill = async (name, value) => {
+            await page.focus('dialog [name=' + name + ']');
+            await page.keyboard.down('Control');
+            await page.keyboard.press('a');
+            await page.keyboard.up('Control');
+            await page.keyboard.type(value);
+        };
+        await page.focus('dialog [name=ttl]');
+        await send();
+        await until(page, () => /Nothing is different/.test(document.querySelector('dialog').innerText));
+        check('what was not changed is not set', /Nothing is different/.test(await said()), await said());
+        await fill('value', '2');
+        await send();
+        await until(page, () => document.querySelector('dialog .note.bad'));
+        check("a wrong budget gets the server's sentence", /RISK is '2'/.test(await said()), await said());
+        await fill('value', '0.3');
+        await fill('ttl', '7200000');
+        await send();
+        await until(page, () => /threshold would be|Nothing would be/.test(document.querySelector('dialog').innerText));
+        const then = await resp_.run('SC.TUNE', 'shop', 'faq', 'RISK', '0.3');
+        check(
+            'it says first what would follow',
+            (await said()).includes(then.threshold > 1 ? 'Nothing would be' : then.threshold.toFixed(3)) &&
+                JSON.stringify(await resp_.run('SC.CAT.GET', 'shop', 'faq')) === JSON.stringify(before),
+            await said()
+        );
+        await send();
+        await until(page, () => !document.querySelector('dialog'));
+        const after = await resp_.run('SC.CAT.GET', 'shop', 'faq');
+        const wanted = {...before, risk: '0.3', ttl: '7200000'};
+        check(
+            'and then sets what was changed and nothing else',
+            JSON.stringify(after) === JSON.stringify(wanted) && /Set: RISK 0.3 TTL 7200000/.test(await text(page)),
+            [after, wanted]
+        );
+        await resp_.run('SC.CAT.SET', 'shop', 'faq', 'RISK', before.risk, 'TTL', before.ttl);
     });
     await part('a narrow page', async () => {
         await page.setViewport({width: 360, height: 700, deviceScaleFactor: 1});
@@ -488,12 +568,70 @@ async function polling(base, route) {
     await page.close();
 }
 
+// What the server does behind is on the Sets view while it does it.
+async function underWay(base, resp_) {
+    const {page, complaints} = await open(browser, base, {route: 'sets'});
+    await settled(page);
+    const {normal} = randoms(5);
+    const rows = Array.from({length: 6000}, (_, i) =>
+        resp_.run('VADD', 'growing', 'VALUES', 48, ...Array.from({length: 48}, () => normal().toFixed(3)), 'g' + i)
+    );
+    await Promise.all(rows);
+    const sealed = resp_.run('VSEAL', 'growing');
+    const seen = await until(
+        page,
+        () =>
+            [...document.querySelectorAll('.figures > div')]
+                .find(one => one.querySelector('dt').textContent === 'Under way')
+                .querySelector('dd').textContent.includes('sealing'),
+        null,
+        60
+    );
+    check('a seal is on the view of sets while it is under way', seen && complaints.length === 0, await text(page));
+    await sealed;
+    await resp_.run('DEL', 'growing');
+    await page.close();
+}
+
+// The server goes while one looks, and comes back: the page says so, keeps what it has, and goes on by itself.
+async function serverGone(build_, folder_) {
+    const one = await server(build_, folder_);
+    const door = await gateway(build_, folder_, one.port, ...console_, '--console', '--set', 'server-timeout=2s');
+    const {page, complaints} = await open(browser, door.url + '/ui', {expected: [/50[34]/]});
+    await settled(page);
+    one.child.kill('SIGTERM');
+    const said = await until(page, () => !document.getElementById('trouble').hidden);
+    check(
+        'a server that is gone is said in a sentence',
+        said && /server/.test(await text(page, '#trouble')) && /no answer/.test(await text(page, 'header')),
+        await text(page)
+    );
+    check('what was there stays', /Up for|Entries/.test(await text(page)), await text(page));
+    await accessible(page, 'without a server');
+    await page.keyboard.press('9');
+    await until(page, () => document.querySelector('h1').textContent === 'Server');
+    check(
+        'other views say so, too',
+        await until(page, () => !document.getElementById('trouble').hidden),
+        await text(page)
+    );
+    await server(build_, folder_, '--port', String(one.port));
+    check(
+        'when it is back the page goes on by itself',
+        await until(page, () => document.getElementById('trouble').hidden, null, 60),
+        await text(page)
+    );
+    check('a server that comes and goes: no other error', complaints.length === 0, complaints.join('\n'));
+    await page.close();
+}
+
 // ---- rights ----
 
 async function rights(base) {
     const {page, complaints} = await open(browser, base, {expected: [/401|403/]});
     await until(page, () => document.querySelector('form.login'));
     check('without a credential the page asks for one', (await page.$('form.login')) !== null, await text(page));
+    await accessible(page, 'the form to sign in');
     const enter = async secret => {
         await page.$eval('[name=secret]', node => {
             node.value = '';
@@ -528,6 +666,10 @@ async function rights(base) {
 async function lookingOnly(base) {
     const {page, complaints, go} = await open(browser, base, {route: 'category/shop/faq'});
     await settled(page);
+    check(
+        'with ui=read settings cannot be changed',
+        await page.evaluate(() => [...document.querySelectorAll('main button')].find(one => one.textContent === 'Change').disabled)
+    );
     await page.evaluate(() => document.querySelector('tbody button').click());
     const off = await page.$$eval('dialog button', list =>
         list
@@ -603,6 +745,9 @@ async function main() {
     await hands(one.url + '/ui', resp_);
     await part('polling', () => polling(one.url, 'overview'));
     await part('polling', () => polling(one.url, 'server'));
+
+    await part('work behind', () => underWay(one.url + '/ui', resp_));
+    await part('a server that goes', () => serverGone(build, join(folder, 'going')));
 
     const bare = await server(build, join(folder, 'bare'));
     const empty = await gateway(build, join(folder, 'bare'), bare.port, ...console_, '--console');

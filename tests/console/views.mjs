@@ -64,6 +64,12 @@ async function askCache(page, {cache, category, text, scope}) {
     await until(page, () => document.querySelector('main').innerText.includes('What would have to change'));
 }
 
+async function choosePoint(page) {
+    await page.focus('canvas.map');
+    await page.keyboard.press('ArrowRight');
+    await until(page, () => document.querySelector('main').innerText.includes('Nearest of the sample'));
+}
+
 // [name, route, what to do there]; shop is the cache and items the set of seed.mjs.
 export const views = [
     ['overview', 'overview'],
@@ -92,15 +98,8 @@ export const views = [
         }
     ],
     ['server', 'server'],
-    [
-        'map',
-        'map/items',
-        async page => {
-            await page.focus('canvas.map');
-            await page.keyboard.press('ArrowRight');
-            await until(page, () => document.querySelector('main').innerText.includes('Nearest of the sample'));
-        }
-    ],
+    ['map', 'map/set/items', choosePoint],
+    ['map-cache', 'map/cache/shop', choosePoint],
     ['meanings', 'meanings/threshold']
 ];
 

@@ -146,6 +146,7 @@ def same_figures(gateway, redis):
     info = redis.map("VINFO", "s")
     view = get(gateway, "set", set="s").value
     check("set: VINFO is RESP's", all(view["info"][k] == v for k, v in info.items() if isinstance(v, int)), view["info"])
+    check("set: segments are RESP's", view["segments"] == redis("VSEGMENTS", "s"), view["segments"])
     check("set: a sample and its memory", len(view["sample"]) == 10 and view["memory"] > 0, view)
     text = redis("INFO", "quire")
     overview = get(gateway, "overview").value
@@ -165,6 +166,8 @@ def same_figures(gateway, redis):
           "maxclients" not in differs and "appendfsync" not in differs, differs)
     check("server: clients, slow log, latency", any(c["cmd"] == "client|list" for c in server["clients"]) and
           isinstance(server["slowlog"], list) and isinstance(server["latency"], list) and server["histogram"], server)
+    check("server: the log's tail is RESP's", server["log"] and server["log"] == redis("LOGTAIL", "200")[:len(server["log"])],
+          server["log"])
 
 
 def walk(gateway):
@@ -192,6 +195,25 @@ def walk(gateway):
     check("map: attributes", json.loads(sample["elements"][0]["attributes"]) == {"a": n}, sample["elements"][0])
     everything = get(gateway, "map", set="s").value
     check("map: all of a small set", len({e["element"] for e in everything["elements"]}) == 300)
+    sample = get(gateway, "map", cache="llm", category="faq").value
+    numbers = base64.b64decode(sample["vectors"])
+    check("map: of a category", len(sample["elements"]) == 20 and len(numbers) == 80 and len(sample["scale"]) == 20 and
+          sample["dimensions"] == 4 and {e["scope"] for e in sample["elements"]} == {"tenant=t0", "tenant=t1", "tenant=t2"}
+          and all(e["category"] == "faq" and "vector" not in e for e in sample["elements"]), sample)
+    worst = 0
+    for i, element in enumerate(sample["elements"]):
+        n = int(element["text"].split()[-1])
+        right = [1, n * .1, .2, .1]
+        length = sum(x * x for x in right) ** .5
+        row = [x * sample["scale"][i] for x in struct.unpack("4b", numbers[4 * i:4 * i + 4])]
+        worst = max([worst] + [abs(a - b / length) for a, b in zip(row, right)])
+    check("map: a category's vectors are those that were put", worst < .02, worst)
+    check("map: of a whole cache", {e["category"] for e in get(gateway, "map", cache="llm", count=2000).value["elements"]} ==
+          {"faq", "risky"} and len(get(gateway, "map", cache="llm", count=5).value["elements"]) == 5)
+    check("map: no such cache or category", error(get(gateway, "map", cache="nope")) == (404, "not_found") and
+          error(get(gateway, "map", cache="llm", category="nope")) == (404, "not_found"))
+    for query in [{}, {"set": "s", "cache": "llm"}, {"set": "s", "category": "faq"}, {"category": "faq"}]:
+        check("map: %s is a bad request" % query, error(get(gateway, "map", **query)) == (400, "bad_request"))
 
 
 def play(gateway, redis):

@@ -152,7 +152,7 @@ const chart = (() => {
 								width: one.bars ? 0 : 1.75,
 								dash: one.dash,
 								points: one.bars || one.stack ? {show: false} : {size: 4, fill: ink}, // where points are few
-								spanGaps: false,
+								spanGaps: !x.time, // a curve may have points of its own; a time without a figure is a gap
 								fill: one.bars
 									? ink
 									: one.stack

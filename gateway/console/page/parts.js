@@ -209,34 +209,36 @@ const parts = (() => {
 		);
 	}
 
-	// Asks before something that cannot be undone; the dialog gives the focus back by itself.
-	function confirm(question, action, then) {
-		const box = el(
-			'dialog',
-			{'aria-label': question},
-			el(
-				'div',
-				el('p', question),
-				el(
-					'div.row',
-					el('button', {type: 'button', onclick: () => box.close()}, 'Leave it'),
-					el(
-						'button.danger',
-						{
-							type: 'button',
-							onclick: () => {
-								box.close();
-								then();
-							}
-						},
-						action
-					)
-				)
-			)
-		);
+	// It gives the focus back by itself when it closes.
+	function dialog(label, ...inner) {
+		const box = el('dialog', {'aria-label': label}, el('div', inner));
 		box.addEventListener('close', () => box.remove());
 		document.body.append(box);
 		box.showModal();
+		return box;
+	}
+
+	// Asks before something that cannot be undone.
+	function confirm(question, action, then) {
+		const box = dialog(
+			question,
+			el('p', question),
+			el(
+				'div.row',
+				el('button', {type: 'button', onclick: () => box.close()}, 'Leave it'),
+				el(
+					'button.danger',
+					{
+						type: 'button',
+						onclick: () => {
+							box.close();
+							then();
+						}
+					},
+					action
+				)
+			)
+		);
 	}
 
 	return {
@@ -255,6 +257,7 @@ const parts = (() => {
 		note,
 		empty,
 		meter,
+		dialog,
 		confirm
 	};
 })();

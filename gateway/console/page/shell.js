@@ -232,28 +232,21 @@ const shell = (() => {
 			['S', 'Labels: later'],
 			['Esc', 'close']
 		];
-		const box = el(
-			'dialog',
-			{'aria-label': 'Keys'},
+		const box = parts.dialog(
+			'Keys',
+			el('h2', 'Keys'),
 			el(
-				'div',
-				el('h2', 'Keys'),
-				el(
-					'dl.pairs',
-					rows.map(([key, what]) => [
-						el(
-							'dt',
-							key.split(/ +/).map(one => [el('kbd', one), ' '])
-						),
-						el('dd', what)
-					])
-				),
-				el('button', {type: 'button', onclick: () => box.close()}, 'Close')
-			)
+				'dl.pairs',
+				rows.map(([key, what]) => [
+					el(
+						'dt',
+						key.split(/ +/).map(one => [el('kbd', one), ' '])
+					),
+					el('dd', what)
+				])
+			),
+			el('button', {type: 'button', onclick: () => box.close()}, 'Close')
 		);
-		box.addEventListener('close', () => box.remove());
-		document.body.append(box);
-		box.showModal();
 	}
 
 	function onKey(event) {

@@ -173,51 +173,44 @@ shell.view({
 					},
 					label
 				);
-			const box = el(
-				'dialog',
-				{'aria-label': 'Entry ' + row.id},
+			const box = parts.dialog(
+				'Entry ' + row.id,
+				el('div.row', el('h2', 'Entry ' + row.id), row.pinned ? parts.chip('pinned', 'info') : null),
+				el('pre', row.text || '(no text)'),
+				parts.pairs([
+					['Hits', format.count(row.hits)],
+					['Age', format.duration(row.age_ms)],
+					['Lives for', row.ttl_ms === -1 ? 'ever' : format.duration(row.ttl_ms)],
+					['Size', format.bytes(row.bytes)]
+				]),
 				el(
-					'div',
-					el('div.row', el('h2', 'Entry ' + row.id), row.pinned ? parts.chip('pinned', 'info') : null),
-					el('pre', row.text || '(no text)'),
-					parts.pairs([
-						['Hits', format.count(row.hits)],
-						['Age', format.duration(row.age_ms)],
-						['Lives for', row.ttl_ms === -1 ? 'ever' : format.duration(row.ttl_ms)],
-						['Size', format.bytes(row.bytes)]
-					]),
+					'div.row',
 					el(
-						'div.row',
-						el(
-							'div.row.start',
-							act(row.pinned ? 'Unpin' : 'Pin', () =>
-								change(
-									row,
-									row.pinned ? 'unpin' : 'pin',
-									row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'
-								)
-							),
-							act('Answer is bad', () =>
-								change(row, 'bad', 'Counted as wrong: it is not given again for the same request.')
-							),
-							act(
-								'Delete',
-								() =>
-									parts.confirm(
-										'Delete entry ' + row.id + '? The next such question asks the model.',
-										'Delete',
-										() => change(row, 'delete', 'Entry ' + row.id + ' is deleted.')
-									),
-								'button.danger'
+						'div.row.start',
+						act(row.pinned ? 'Unpin' : 'Pin', () =>
+							change(
+								row,
+								row.pinned ? 'unpin' : 'pin',
+								row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'
 							)
 						),
-						el('button', {type: 'button', onclick: () => box.close()}, 'Close')
-					)
+						act('Answer is bad', () =>
+							change(row, 'bad', 'Counted as wrong: it is not given again for the same request.')
+						),
+						act(
+							'Delete',
+							() =>
+								parts.confirm(
+									'Delete entry ' + row.id + '? The next such question asks the model.',
+									'Delete',
+									() => change(row, 'delete', 'Entry ' + row.id + ' is deleted.')
+								),
+							'button.danger'
+						)
+					),
+					el('button', {type: 'button', onclick: () => box.close()}, 'Close')
 				)
 			);
-			box.addEventListener('close', () => box.remove());
-			document.body.append(box);
-			box.showModal();
 		}
 
 		dom.fill(
@@ -365,7 +358,24 @@ shell.view({
 				);
 				dom.fill(
 					settings,
-					el('h3', 'Settings'),
+					el(
+						'div.row',
+						el('h3', 'Settings'),
+						el(
+							'button.slim',
+							{
+								type: 'button',
+								disabled: !shell.me().write,
+								onclick: () =>
+									editCategory(scope, cache, name, now.settings, async said => {
+										dom.fill(message, parts.note(said, 'good'));
+										what.budget = null;
+										await scope.tick();
+									})
+							},
+							'Change'
+						)
+					),
 					parts.pairs(Object.entries(now.settings).map(([key, value]) => [key, el('code', String(value))]))
 				);
 			}
@@ -396,3 +406,110 @@ shell.view({
 		}
 	}
 });
+
+// What may be changed in the page: its field, and what is said of it. Times are ms, shares of 1.
+const settingFields = [
+	['ttl', 'Time to live, ms', 'of an entry, from when it was kept'],
+	['stale', 'Stale for, ms', 'still served after its end, while one asks anew'],
+	['audit', 'Audited share', '0 to 1; 0: chosen by the rule'],
+	['quota', 'Quota', 'bytes, or as 10mb; 0: as many as the cache'],
+	['entries', 'Entries', '0: as many as the cache'],
+	['priority', 'Priority', '0 to 100; the lowest gives up entries first']
+];
+
+// A form of a category's settings. First it says what would follow, then it sets what was changed and nothing else.
+function editCategory(scope, cache, name, settings, done) {
+	const bySim = settings.sim !== undefined;
+	const mode = parts.select(['off', 'exact', 'semantic', 'both'], settings.mode, () => {});
+	const rule = parts.select(
+		[
+			['risk', 'learned for a budget (RISK)'],
+			['sim', 'fixed (SIM)']
+		],
+		bySim ? 'sim' : 'risk',
+		kind => (value.value = settings[kind] ?? (kind === 'risk' ? '0.02' : '0.9'))
+	);
+	const value = el('input', {type: 'text', name: 'value', required: true, value: bySim ? settings.sim : settings.risk});
+	const others = settingFields.map(([id]) => el('input', {type: 'text', name: id, required: true, value: settings[id]}));
+	const said = el('div', {role: 'status'}),
+		button = el('button.main', {type: 'submit'}, 'What would follow?');
+	let agreed = null;
+
+	function changes() {
+		const out = {};
+		if (mode.value !== settings.mode) out.MODE = mode.value;
+		if (settings[rule.value] === undefined || value.value.trim() !== settings[rule.value])
+			out[rule.value.toUpperCase()] = value.value.trim();
+		settingFields.forEach(([id], i) => {
+			if (others[i].value.trim() !== settings[id]) out[id.toUpperCase()] = others[i].value.trim();
+		});
+		return out;
+	}
+
+	// The server's own answer for another budget; for the rest, what stands beside the field.
+	async function follows(wanted) {
+		const out = Object.entries(wanted).map(([key, to]) =>
+			el('li', el('code', key), ' ' + (settings[key.toLowerCase()] ?? 'not in force') + ' → ', el('b', to))
+		);
+		if (wanted.RISK) {
+			const then = (await scope.get('category', {cache, category: name, risk: wanted.RISK, top: 1})).risk;
+			if (then.error) throw new ApiError(409, then.error.message);
+			const at = parts.pointAt(then.points, then.threshold);
+			out.push(
+				el(
+					'li',
+					then.threshold > 1
+						? 'Nothing would be served by similarity: no threshold is safe with what is known.'
+						: 'The threshold would be ' +
+								format.similarity(then.threshold) +
+								(at
+									? ' and serve ' + format.share(at[1]) + ' of the requests, ' + format.share(at[2]) + ' wrongly.'
+									: '.')
+				)
+			);
+		}
+		return out;
+	}
+
+	const form = el(
+		'form.grid',
+		{
+			oninput: () => {
+				agreed = null;
+				dom.text(button, 'What would follow?');
+				dom.fill(said);
+			},
+			onsubmit: async event => {
+				event.preventDefault();
+				const wanted = changes(),
+					says = JSON.stringify(wanted);
+				try {
+					if (says === '{}') return dom.fill(said, parts.note('Nothing is different.'));
+					if (agreed !== says) {
+						const list = await follows(wanted);
+						agreed = says;
+						dom.fill(said, el('ul', list));
+						return dom.text(button, 'Set it');
+					}
+					await scope.post('category', {cache, category: name, settings: wanted});
+					box.close();
+					await done('Set: ' + Object.entries(wanted).flat().join(' ') + '.');
+				} catch (error) {
+					if (!scope.signal.aborted) dom.fill(said, parts.note(error.message, 'bad'));
+				}
+			}
+		},
+		parts.field('Mode', mode),
+		parts.field('Threshold', rule),
+		parts.field('RISK or SIM', value, '0 to 1'),
+		settingFields.map(([, label, hint], i) => parts.field(label, others[i], hint)),
+		el('div.wide', said),
+		el('div.row.wide', button, el('button', {type: 'button', onclick: () => box.close()}, 'Leave it'))
+	);
+	const box = parts.dialog(
+		'Settings of ' + name,
+		el('h2', 'Settings of ' + name),
+		el('p.muted', 'Others, such as guards, by SC.CAT.SET: ', el('code', 'docs/cache-settings.md')),
+		form
+	);
+}

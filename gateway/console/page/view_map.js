@@ -1,22 +1,44 @@
-// view_map.js - view 10: a sample of a set in the plane in which it differs most.
+// view_map.js - view 10: a sample of a set, or of a cache's questions, in the plane in which it differs most.
 'use strict';
 
 shell.view({
 	id: 'map',
 	key: '0',
 	title: 'Map',
-	lead: 'A sample of a vector set, in the two directions in which it differs most. (Caches do not give vectors away.)',
+	lead: 'A sample of a vector set or of a cache, in the two directions in which it differs most.',
 	async open({scope, body, args, state, pick}) {
-		const sets = (await allSets(scope)).sets.filter(one => one.size > 0).map(one => one.name);
-		if (!sets.length) return dom.fill(body, parts.card('Begin here', noSet()));
-		const name = sets.includes(args[0]) ? args[0] : sets.includes(state.set) ? state.set : sets[0];
-		state.set = name;
+		const sets = (await allSets(scope)).sets.filter(one => one.size > 0).map(one => ['set', one.name]);
+		const caches = (await scope.get('caches')).caches
+			.filter(one => !one.info?.error && one.info.entries > 0)
+			.map(one => ['cache', one.name, ['', ...one.info.categories]]);
+		const all = [...sets, ...caches],
+			of = (kind, name) => all.find(one => one[0] === kind && one[1] === name);
+		if (!all.length) return dom.fill(body, parts.card('Begin here', noSet()));
+		const [kind, name, categories] = of(args[0], args[1]) || of(...(state.of || [])) || all[0];
+		const category = categories?.includes(args[2]) ? args[2] : '',
+			isSet = kind === 'set';
+		state.of = [kind, name];
 		pick.append(
 			parts.field(
-				'Set',
-				parts.select(sets, name, other => shell.go('map', other))
+				'Set or cache',
+				parts.select(
+					all.map((one, i) => [String(i), one[0] + ' ' + one[1]]),
+					String(all.indexOf(of(kind, name))),
+					i => shell.go('map', ...all[i].slice(0, 2))
+				)
 			)
 		);
+		if (categories)
+			pick.append(
+				parts.field(
+					'Category',
+					parts.select(
+						categories.map(one => [one, one || 'all']),
+						category,
+						other => shell.go('map', kind, name, ...(other ? [other] : []))
+					)
+				)
+			);
 		const said = el('p.muted', {role: 'status'}, 'The sample is read ...');
 		const canvas = el('canvas.map', {tabIndex: 0, role: 'img'});
 		const holder = el('div.plot', {style: 'height: min(62vh, 620px)'}, canvas);
@@ -26,40 +48,36 @@ shell.view({
 		dom.fill(
 			body,
 			el('section.card', {'aria-label': 'Map'}, el('header', said, colourPick), holder, legend),
-			parts.cardWith('Element', 'click, or arrow keys on the map', chosen)
+			parts.cardWith('Chosen', 'click, or arrow keys on the map', chosen)
 		);
 
-		const got = await scope.get('map', {set: name, count: 2000});
+		const got = await scope.get('map', {[kind]: name, category, count: 2000});
 		const n = got.elements.length,
 			dim = got.dimensions;
-		if (n < 3) return dom.text(said, 'A map needs three elements; the set has ' + n + '.');
+		if (n < 3) return dom.text(said, 'A map needs three vectors; here are ' + n + '.');
 		const rows = plane.decode(got.vectors);
 		for (let i = 0; i < n; i++) for (let k = 0; k < dim; k++) rows[i * dim + k] *= got.scale[i];
 		const flat = await plane.find(rows, n, dim, () => scope.signal.aborted);
 		dom.text(said, '');
 		dom.fill(
 			said,
-			format.count(n) + (n < got.size ? ' of ' + format.count(got.size) : '') + ' elements. The plane holds ',
+			format.count(n) +
+				(n < got.size && !category ? ' of ' + format.count(got.size) : '') +
+				(isSet ? ' elements' : ' entries with a vector') +
+				'. The plane holds ',
 			el('b', format.share(flat.share)),
 			' of the ',
 			parts.meant('variance', 'variance'),
-			flat.share < 0.3 ? ': much of what is near in the set is far here, and the other way round.' : '.'
+			flat.share < 0.3 ? ': much of what is near by its vectors is far here, and the other way round.' : '.'
 		);
 
-		const attributes = got.elements.map(one => {
-			try {
-				const value = typeof one.attributes === 'string' ? JSON.parse(one.attributes) : one.attributes;
-				return value && typeof value === 'object' ? value : {};
-			} catch {
-				return {};
-			}
-		});
+		const attributes = got.elements.map(isSet ? attributesOf : entryAttributes);
 		const names = [...new Set(attributes.flatMap(Object.keys))]
 			.filter(key => attributes.some(one => ['string', 'number', 'boolean'].includes(typeof one[key])))
 			.slice(0, 20);
 		state.colour = names.includes(state.colour)
 			? state.colour
-			: names.find(key => /tenant|categ|kind|type|label|class/i.test(key)) || names[0] || '';
+			: names.find(key => (/tenant|categ|kind|type|label|class/i.test(key) && !(key === 'category' && category))) || names[0] || '';
 		let classes = [],
 			kinds = new Array(n).fill(1),
 			at = -1;
@@ -191,32 +209,25 @@ shell.view({
 			return cosines.map(([, j]) => j);
 		}
 		let cosines = [];
+		const label = one => one.element ?? (one.text || one.id).slice(0, 60);
 
 		function choose(i) {
 			at = i;
 			draw();
 			const one = got.elements[i];
-			canvas.setAttribute('aria-label', 'Map of ' + n + ' elements; ' + one.element + ' is chosen');
+			canvas.setAttribute('aria-label', 'Map of ' + n + ' points; ' + label(one) + ' is chosen');
 			dom.fill(
 				chosen,
 				parts.pairs([
-					['Element', one.element],
-					one.attributes
-						? [
-								'Attributes',
-								el(
-									'code',
-									typeof one.attributes === 'string' ? one.attributes : JSON.stringify(one.attributes)
-								)
-							]
-						: null,
+					isSet ? ['Element', one.element] : ['Question', one.text || '(no text)'],
+					['Attributes', el('code', JSON.stringify(attributes[i]))],
 					[
 						'Nearest of the sample',
 						el(
 							'span',
 							cosines.map(([cosine, j], k) => [
 								k ? ', ' : '',
-								got.elements[j].element + ' ',
+								label(got.elements[j]) + ' ',
 								el('span.muted', format.similarity(cosine))
 							])
 						)
@@ -228,9 +239,21 @@ shell.view({
 						'a.button',
 						{
 							href: '#/playground',
-							onclick: () => shell.keep('playground', {kind: 'set', set: name, query: one.element})
+							onclick: () =>
+								shell.keep(
+									'playground',
+									isSet
+										? {kind: 'set', set: name, query: one.element}
+										: {
+												kind: 'cache',
+												cache: name,
+												category: one.category,
+												text: one.text || '',
+												scope: one.scope || ''
+											}
+								)
 						},
-						'Search by it in the playground'
+						isSet ? 'Search by it in the playground' : 'Ask it in the playground'
 					)
 				)
 			);
@@ -272,10 +295,26 @@ shell.view({
 		scope.on(document, 'theme', draw);
 		canvas.setAttribute(
 			'aria-label',
-			'Map of ' + n + ' elements; the plane holds ' + format.share(flat.share) + ' of the variance'
+			'Map of ' + n + ' points; the plane holds ' + format.share(flat.share) + ' of the variance'
 		);
 		dom.fill(chosen, el('p.muted', 'None is chosen.'));
 		classify();
 		draw();
 	}
 });
+
+function attributesOf(one) {
+	try {
+		const value = typeof one.attributes === 'string' ? JSON.parse(one.attributes) : one.attributes;
+		return value && typeof value === 'object' ? value : {};
+	} catch {
+		return {};
+	}
+}
+
+// By what an entry can be coloured: its category, the keys of its scope, hits and age.
+function entryAttributes(one) {
+	const out = {category: one.category};
+	for (const [, key, value] of (one.scope || '').matchAll(/(\S+?)=(.*?)(?= \S+?=|$)/g)) out[key] = value;
+	return {...out, hits: one.hits, 'age, minutes': Math.round(one.age_ms / 60000), pinned: one.pinned ? 'yes' : 'no'};
+}

@@ -5,7 +5,7 @@ shell.view({
 	id: 'server',
 	key: '9',
 	title: 'Server',
-	lead: 'Slow commands, latency, clients, settings, the device.',
+	lead: 'Slow commands, latency, the log, clients, settings, the device.',
 	async open({scope, body, state}) {
 		state.settings ||= 'differs';
 		const figures = parts.figures([
@@ -81,6 +81,7 @@ shell.view({
 			columns: setting
 		});
 		const gateway = el('div');
+		const log = el('pre.scroll', {tabIndex: 0, role: 'region', 'aria-label': 'Newest lines of the log'});
 		let known = [];
 		const showSettings = () => settings.set(state.settings === 'all' ? known : known.filter(one => one.differs));
 		const commands = parts.table({
@@ -103,6 +104,7 @@ shell.view({
 				parts.cardWith('Latency events', parts.meant('what was late', 'latency'), holder('latency', latency)),
 				parts.cardWith('Commands', 'how long they take', holder('histogram', commands))
 			),
+			parts.cardWith('Log', 'the newest 200 lines', holder('log', log)),
 			parts.card('Clients', holder('clients', clients)),
 			el(
 				'section.card',
@@ -190,6 +192,11 @@ shell.view({
 						.slice(0, 40)
 				)
 			);
+			take('log', log, part => {
+				const end = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+				dom.text(log, part.join('\n') || 'Nothing was logged.');
+				if (end) log.scrollTop = log.scrollHeight; // who has not scrolled up sees the newest
+			});
 			take('settings', settings, part => {
 				known = part;
 				showSettings();

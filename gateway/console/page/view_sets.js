@@ -13,6 +13,7 @@ shell.view({
 			['disk', 'On the disk'],
 			['reads', 'Reads a search', 'reads'],
 			['rounds', 'Rounds a search', 'rounds'],
+			['work', 'Under way', 'segments'],
 			['merges', 'Merges', 'segments']
 		]);
 		const table = parts.table({
@@ -144,6 +145,13 @@ shell.view({
 					q.searches ? format.rate(q.rounds_per_search) : format.missing,
 					'waits for the disk'
 				);
+				const works = ['sealing', 'merging', 'checkpointing'].filter(name => q[name]);
+				figures.set(
+					'work',
+					works.join('+') || 'nothing',
+					q.store_failures ? format.count(q.store_failures) + ' failed since the start' : 'of seals, merges, checkpoints',
+					q.store_failures ? 'warn' : ''
+				);
 				figures.set(
 					'merges',
 					format.count(q.merges),
@@ -165,7 +173,8 @@ shell.view({
 		});
 
 		async function show(key) {
-			const {info, memory, sample} = await scope.get('set', {set: key});
+			const {info, memory, sample, segments} = await scope.get('set', {set: key});
+			const list = Array.isArray(segments) ? segments : [];
 			const recall = chart.draw(scope, {
 				label: 'Recall by effort',
 				unit: chart.percent,
@@ -181,6 +190,35 @@ shell.view({
 				series: [{label: 'blocks read a search', c: 3, show: format.rate}]
 			});
 			const curve = el('div.stack', {hidden: true}, recall, reads);
+			const built = calibration(scope, list);
+			const made = parts.table({
+				caption: 'Segments of ' + key,
+				key: row => row.number,
+				empty: 'No segment is on the disk.',
+				columns: [
+					{title: 'Segment', cell: row => [String(row.number), el('div.muted.small', row.index)]},
+					{title: 'Rows', num: true, sort: row => row.rows, cell: row => format.count(row.rows)},
+					{title: 'Dead', num: true, meaning: 'dead-rows', cell: row => format.count(row['dead-rows'])},
+					{
+						title: 'Codes',
+						num: true,
+						cell: row => (row['code-bits'] ? row['code-bits'] + ' bits' : 'not in memory')
+					},
+					{
+						title: 'In memory',
+						num: true,
+						meaning: 'memory',
+						cell: row => [
+							format.bytes(row['resident-bytes']),
+							row['memory-budget']
+								? el('div.muted.small', 'budget ' + format.bytes(row['memory-budget']))
+								: null
+						]
+					},
+					{title: 'Disk', num: true, sort: row => row['disk-bytes'], cell: row => format.bytes(row['disk-bytes'])}
+				]
+			});
+			made.set(list);
 			const said = el('div', {role: 'status'}),
 				measured = el('p.muted', {role: 'status'});
 			const work = (label, call) => {
@@ -275,8 +313,10 @@ shell.view({
 					parts.cardWith(
 						'Recall and effort of ' + key,
 						parts.meant('how much is found, and what it costs', 'recall'),
+						built,
 						info.segments
 							? [
+									el('h3', 'Measured on your data'),
 									el(
 										'p',
 										queries.length +
@@ -314,7 +354,8 @@ shell.view({
 						el('div', check),
 						said
 					)
-				)
+				),
+				info.segments ? parts.card('Segments of ' + key, made) : null
 			);
 		}
 	}
@@ -333,4 +374,50 @@ async function allSets(scope) {
 		cursor = page.cursor;
 	} while (cursor !== '0' && out.sets.length < 1000);
 	return out;
+}
+
+// What building the segments has measured: recall of 10 and blocks read by effort, of the four with most rows.
+function calibration(scope, segments) {
+	const measured = [...segments]
+		.sort((a, b) => b.rows - a.rows)
+		.map(one => ({...one, points: one.curve.filter(([k, , , , kind]) => k === 10 && kind === 'exact')}))
+		.filter(one => one.points.length > 1)
+		.slice(0, 4);
+	if (!segments.length) return null;
+	if (!measured.length)
+		return el('p.muted', 'Segments below 1,000 rows are not calibrated: their effort follows a fixed rule.');
+	const efforts = [...new Set(measured.flatMap(one => one.points.map(p => p[1])))].sort((a, b) => a - b);
+	const picture = (label, column, more) => {
+		const node = chart.draw(scope, {
+			x: {label: 'effort', show: v => String(Math.round(v))},
+			series: measured.map((one, i) => ({
+				label: 'segment ' + one.number + ', ' + format.count(one.rows) + ' rows',
+				c: i + 1,
+				show: more.show
+			})),
+			label,
+			...more
+		});
+		const at = one => new Map(one.points.map(p => [p[1], p[column]]));
+		node.set([
+			efforts,
+			...measured.map(one => {
+				const known = at(one);
+				return efforts.map(effort => known.get(effort) ?? null);
+			})
+		]);
+		node.say(
+			measured
+				.map(one => one.points.map(p => 'effort ' + p[1] + ' ' + more.show(p[column])).join(', '))
+				.join('; ')
+		);
+		return node;
+	};
+	return el(
+		'div.stack',
+		el('h3', 'Calibration: recall of 10 by effort'),
+		picture('Calibrated recall by effort', 2, {unit: chart.percent, height: 200, top: 1, show: format.share}),
+		el('h3', 'Blocks read by effort'),
+		picture('Calibrated reads by effort', 3, {height: 130, show: format.rate})
+	);
 }

@@ -663,6 +663,54 @@ static void test_memory_and_debug(void **state)
     support_server_end(s);
 }
 
+/* What LOGTAIL says is what stands in the file, to its end; older lines than it keeps are gone. */
+static void test_logtail(void **state)
+{
+    char *folder = support_folder_make(), *path = support_path(folder, "log"), line[300], *file_tail[3] = {0};
+    struct test_server *s = support_server_logging(path, NULL);
+    struct connection c;
+    (void)state;
+    connect_to(&c, s->port);
+    for (int i = 0; i < 300; i++)
+        log_line(&s->log, LOG_LEVEL_NOTICE, "line %d %0*d", i, i % 200, 0);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        free(file_tail[0]);
+        file_tail[0] = file_tail[1];
+        file_tail[1] = file_tail[2];
+        line[strcspn(line, "\n")] = 0;
+        file_tail[2] = strdup(line);
+    }
+    fclose(file);
+    struct reply r = ask(&c, "LOGTAIL 3");
+    assert_int_equal(r.n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(file_tail[i]);
+        assert_true(reply_is(&r.items[i], file_tail[i]));
+        free(file_tail[i]);
+    }
+    reply_free(&r);
+    expect_items(&c, "LOGTAIL", 100);
+    for (int i = 0; i < 200; i++)
+        log_line(&s->log, LOG_LEVEL_WARNING, "%0*d end", 900, i);
+    r = ask(&c, "LOGTAIL 1000"); /* 65,536 bytes have room for 70 such lines */
+    assert_in_range(r.n, 65, 70);
+    for (size_t i = 0; i < r.n; i++)
+        assert_true(r.items[i].bytes > 900 && strcmp(r.items[i].text + r.items[i].bytes - 4, " end") == 0);
+    reply_free(&r);
+    expect_error(&c, "LOGTAIL 0", "ERR syntax error: LOGTAIL [count]");
+    expect_error(&c, "LOGTAIL x", "ERR syntax error: LOGTAIL [count]");
+    expect_error(&c, "LOGTAIL 1 2", "ERR syntax error: LOGTAIL [count]");
+    expect_text(&c, "ACL SETUSER app on >p ~* +@all -@admin", "OK");
+    expect_text(&c, "AUTH app p", "OK");
+    expect_error(&c, "LOGTAIL", "NOPERM ");
+    disconnect(&c);
+    support_server_end(s);
+    free(path);
+    support_folder_remove(folder);
+}
+
 static int make_index(void **state)
 {
     char *folder = support_folder_make();
@@ -695,6 +743,7 @@ int main(void)
         cmocka_unit_test(test_slowlog_cuts_arguments),
         cmocka_unit_test(test_latency),
         cmocka_unit_test(test_memory_and_debug),
+        cmocka_unit_test(test_logtail),
     };
     return cmocka_run_group_tests(tests, make_index, remove_index);
 }

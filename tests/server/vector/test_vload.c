@@ -179,6 +179,66 @@ static void test_sibling_with_the_same_beginning(void **state)
     support_server_end(s);
 }
 
+/* What VSEGMENTS says of a segment's calibration is what the library says of the index that it was made of. */
+static void test_segments(void **state)
+{
+    enum { ROWS = 1500, POINTS = 512 };
+    struct test_server *s = start();
+    struct connection c;
+    struct quire_error err = {0};
+    struct quire_build_options options;
+    struct quire_index *index;
+    struct quire_calibration_point points[POINTS];
+    float *rows = malloc(sizeof *rows * ROWS * SUPPORT_DIM);
+    char *path = support_path(imports, "large");
+    uint64_t random = 7;
+    (void)state;
+    for (size_t i = 0; i < (size_t)ROWS * SUPPORT_DIM; i++) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        rows[i] = (float)(random >> 40) / 16777216 - 0.5f;
+    }
+    quire_build_options_init(&options);
+    options.metric = QUIRE_METRIC_L2;
+    if (quire_build(path, rows, ROWS, SUPPORT_DIM, QUIRE_TYPE_F32, &options, &err) < 0 ||
+        quire_open(path, NULL, &index, &err) < 0)
+        fail_msg("%s", err.message);
+    uint32_t n = quire_calibration(index, points, POINTS);
+    assert_in_range(n, 3, POINTS);
+    quire_close(index);
+    connect_to(&c, s->port);
+    struct reply r = ask(&c, "VSEGMENTS k");
+    assert_true(reply_is_null(&r));
+    reply_free(&r);
+    expect_text(&c, "VLOAD k large", "OK");
+    r = ask(&c, "VSEGMENTS k");
+    assert_int_equal(r.n, 1);
+    const struct reply *one = &r.items[0], *curve = reply_field(one, "curve");
+    assert_true(reply_is(reply_field(one, "index"), "pagegraph"));
+    assert_int_equal(reply_field(one, "rows")->integer, ROWS);
+    assert_int_equal(reply_field(one, "dead-rows")->integer, 0);
+    assert_true(reply_field(one, "disk-bytes")->integer > 0 && reply_field(one, "resident-bytes")->integer > 0);
+    assert_int_equal(curve->n, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct reply *p = &curve->items[i];
+        assert_int_equal(p->n, 5);
+        assert_true(p->items[0].integer == points[i].k && p->items[1].integer == points[i].effort);
+        assert_float_equal(strtod(p->items[2].text, NULL), (double)points[i].recall, 1e-6);
+        assert_float_equal(strtod(p->items[3].text, NULL), (double)points[i].reads, 1e-3);
+        assert_true(reply_is(&p->items[4], points[i].distance == QUIRE_DISTANCE_EXACT ? "exact" : "estimate"));
+    }
+    reply_free(&r);
+    expect_integer(&c, "VREM k 0", 1);
+    r = ask(&c, "VSEGMENTS k");
+    assert_int_equal(reply_field(&r.items[0], "dead-rows")->integer, 1);
+    reply_free(&r);
+    expect_text(&c, "SET text x", "OK");
+    expect_error(&c, "VSEGMENTS text", "WRONGTYPE");
+    disconnect(&c);
+    support_server_end(s);
+    free(path);
+    free(rows);
+}
+
 static void test_options_and_errors(void **state)
 {
     (void)state;
@@ -616,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_outside_is_refused),
         cmocka_unit_test(test_sibling_with_the_same_beginning),
         cmocka_unit_test(test_only_plain_files),
+        cmocka_unit_test(test_segments),
         cmocka_unit_test(test_options_and_errors),
         cmocka_unit_test(test_requests_behind_wait),
         cmocka_unit_test(test_two_loads_of_one_key),
