@@ -191,6 +191,7 @@ static void put_way(struct plan_work *w, const struct sizing_answer *a)
     cli_put_real(cli, row, "latency_ms", known ? a->latency_us / 1e3 : NAN);
     cli_put_real(cli, row, "qps", known ? a->qps : NAN);
     if (cli->json) {
+        cli_put_real(cli, row, "resident_mb", a->whole.resident_bytes / 1e6);
         cli_put_real(cli, row, "build_cpu_s", a->build_cpu_s);
         cli_put_count(cli, row, "build_memory_bytes", a->build_memory_bytes);
         cli_put_count(cli, row, "build_memory_least_bytes", a->build_memory_least_bytes);
@@ -326,6 +327,8 @@ static int check(struct plan_work *w)
 {
     struct cli *cli = w->cli;
     struct stat status;
+    if (w->processors == 0)
+        w->processors = parallel_processors();
     if (!w->sample_path && !w->dim)
         return cli_mistake(cli, "--dim or --sample must be given");
     if (w->trial_rows % (4 * SIZING_QUERIES))
@@ -344,7 +347,6 @@ int quire_plan_verb(int argc, char **argv)
                           .type = QUIRE_TYPE_F32,
                           .index = QUIRE_INDEX_AUTO,
                           .recall = 0.95,
-                          .processors = parallel_processors(),
                           .trial_rows = SIZING_ROWS_AUTO,
                           .intrinsic = 24,
                           .seed = 1};
@@ -362,7 +364,8 @@ int quire_plan_verb(int argc, char **argv)
         CLI_OPTION("qps", CLI_REAL, &w.qps, "N", "queries per second that are wanted", CLI_RANGE(0, 1000000000)),
         CLI_OPTION("memory", CLI_SIZE, &w.memory, "SIZE", "that searches may take; auto: any", CLI_RANGE(0, 0)),
         CLI_OPTION("probe", CLI_TEXT, &w.probe, "DIR", "folder on the device that the index is for"),
-        CLI_OPTION("processors", CLI_COUNT, &w.processors, "N", "that searches have", CLI_RANGE(1, PROCESSORS_MOST)),
+        CLI_OPTION("processors", CLI_COUNT, &w.processors, "N", "that searches have; 0: those of this machine",
+                   CLI_RANGE(0, PROCESSORS_MOST)),
         CLI_OPTION("index", CLI_CHOICE, &w.index, NULL, "kinds to plan for", .choices = indexes),
         CLI_OPTION("slot", CLI_CHOICE, &w.slot, NULL, "how blocks store vectors", .choices = slots),
         CLI_OPTION("block", CLI_SIZE, &w.block_bytes, "SIZE", "bytes of a block of a page graph; auto: the default",

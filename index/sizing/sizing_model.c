@@ -18,7 +18,8 @@ const struct sizing_growth sizing_codes = {.usual = 0.5, .least = 0.1, .most = 0
 const struct sizing_growth sizing_cpu = {.usual = 0.286, .least = 0.05, .most = 0.5};
 const struct sizing_growth sizing_build = {.usual = 1.05, .least = 1, .most = 1.15};
 
-#define CALIBRATION_QUERIES 1.0
+/* A build calibrates with about so many searches more than a trial's (tests/bench/plan_error.sh: 40,000 to 90,000). */
+#define CALIBRATION_SEARCHES 60e3
 
 static double between(double x, double least, double most)
 {
@@ -66,7 +67,7 @@ void sizing_predict(const struct sizing_point *small, const struct sizing_point 
 
 double sizing_calibration_s(double cpu_us)
 {
-    return CALIBRATION_QUERIES * cpu_us / 1e6;
+    return CALIBRATION_SEARCHES * cpu_us / 1e6;
 }
 
 double sizing_latency_us(double rounds, double read_us, double cpu_us)

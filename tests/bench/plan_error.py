@@ -61,7 +61,7 @@ def main():
             lines.append("| %s | %d | %d | %s | %.3f | %s | %s | %s | %s | %s |" % (
                 options.name, rows, plan["sample_rows"], way["way"], report["recall_at_k"],
                 pair(way["reads"], report["reads_per_query"]), pair(way["cpu_us"], report["cpu_us_per_query"], "%.0f"),
-                pair(way["memory_mb"], (report["resident_bytes"] - report["query_bytes"]) / 1e6),
+                pair(way["resident_mb"], report["index_resident_bytes"] / 1e6),
                 pair(way["disk_gb"] * 1e3, report["index_bytes"] / 1e6), pair(way["qps"], report["qps"], "%.0f")))
     text = "\n".join(lines) + "\n\n"
     for name, (_, seen, way) in builds.items():
