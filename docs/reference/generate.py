@@ -44,6 +44,29 @@ def settings(text, title, where, intro):
     return out
 
 
+def gateway_settings(text):
+    """A table for each part of the gateway's help."""
+    out = "# Settings of quire-gateway\n%sIn the settings file as names of a JSON object, on the command line as `--NAME VALUE`. What they mean " \
+          "together: [gateway.md](../gateway.md). `upstreams` and `routes` are lists of objects, which are described there.\n" % MADE
+    n, name, heading = 0, None, ""
+    for line in text.split("\n"):
+        part, row = re.match(r"([A-Z]\S.*)$", line), re.match(r"  ([a-z][a-z0-9-]+) {2,}(\S.*)$", line)
+        values = re.match(r" {20,}\((.*); default (.*)\)$", line)
+        if part:
+            heading = "\n## %s\n\n| setting | default | values | meaning |\n|---|---|---|---|\n" % line.strip()
+        elif row:
+            name, meaning = row.groups()
+        elif values and name:
+            default = "" if values.group(2) == "none" else "`%s`" % values.group(2)
+            out += heading + "| `%s` | %s | %s | %s |\n" % (name, cell(default), cell(values.group(1)), cell(meaning))
+            name, n, heading = None, n + 1, ""
+        elif line.startswith(" " * 20) and name:
+            meaning += " " + line.strip()
+    if n < 40:
+        sys.exit("generate.py: only %d settings found in the help of quire-gateway" % n)
+    return out
+
+
 def command_line(build):
     quire = build / "quire"
     usage = said(quire, "--help")
@@ -73,7 +96,7 @@ def command_docs(build):
                 time.sleep(0.05)
             import redis
             client = redis.Redis(unix_socket_path=str(path))
-            client.connection_pool.get_connection("PING").disconnect()
+            client.set_response_callback("COMMAND", lambda reply, **options: reply)
             docs = client.execute_command("COMMAND", "DOCS")
         finally:
             server.terminate()
@@ -109,18 +132,36 @@ def commands(build):
     return out
 
 
+def check_operations(page):
+    """1 unless the table of operations.md has each setting that the program has, and no other."""
+    text = (HERE.parent / "operations.md").read_text(encoding="utf-8")
+    table = text[text.index("| setting | default | range |"):]
+    table = table[:table.index("\n\n")]
+    shown = {n for row in re.findall(r"^\| (`[^|]*) \|", table, re.M) for n in re.findall(r"`([a-z0-9-]+)`", row)}
+    known = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.M))
+    section = text[text.index("## Settings"):text.index("## The data folder")]
+    known -= set(re.findall(r"`([a-z0-9-]+)`", section)) - shown  # those that can only be read stand below the table
+    if shown == known:
+        print("ok - operations.md has the %d settings of the program" % len(known))
+        return 0
+    print("FAIL - operations.md lacks %s, and has %s that the program does not know" % (
+        sorted(known - shown), sorted(shown - known)))
+    return 1
+
+
 def main():
     build = Path(sys.argv[1]).resolve()
     pages = {
         "settings.md": settings(said(build / "quire-server", "--help"), "Settings of quire-server", "quire-server",
                                 "In a file without the dashes, on the command line with them. Ranges, which of them can be "
                                 "changed live, and what they mean together: [operations.md](../operations.md#settings)."),
-        "gateway-settings.md": settings(said(build / "quire-gateway", "--help"), "Settings of quire-gateway",
-                                        "quire-gateway", "What they mean together: [gateway.md](../gateway.md)."),
+        "gateway-settings.md": gateway_settings(said(build / "quire-gateway", "--help")),
         "command-line.md": command_line(build),
         "commands.md": commands(build),
     }
     wrong = 0
+    if "--check" in sys.argv:
+        wrong = check_operations(pages["settings.md"])
     for name, text in pages.items():
         path = HERE / name
         if "--check" not in sys.argv:

@@ -26,7 +26,7 @@ from pages import indented
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ +)*(?:\./|tools/|tests/\S*/|build/\S+/|DIR/bin/)?(?:quire(?:-\w+)?|quickstart|check|site|"
                      r"redis-cli|redis-benchmark|cmake|ctest|curl|cc|gcc|python3|npm|node|docker|podman|apt-get|systemctl|"
-                     r"install|cp|rsync|openssl|export|git|chrt|perf|kill|rm|mkdir|cat|echo|until|for|cd|setup-debian\.sh|"
+                     r"install|cp|rsync|openssl|export|git|chrt|perf|awk|tail|seq|printf|sed|grep|tar|ln|ls|scp|sudo|kill|rm|mkdir|cat|echo|until|for|cd|setup-debian\.sh|"
                      r"[a-z_]+\.(?:sh|py)|bench_\w+|test_\w+)(?= |$)")
 SERVER = re.compile(r"(?:\./)?quire-(server|gateway)\b(?!.*--help)")
 MARK = re.compile(r"<!-- (page not run|not run|slow|tested by|run with|run before): *(.*?) *-->", re.S)
@@ -87,6 +87,7 @@ def with_servers(block):
 PRELUDE = """
 set -o pipefail -E
 trap '__status=$?; echo "@@failed $__block status $__status: $BASH_COMMAND"' ERR
+redis-cli() { command redis-cli -e "$@"; } # an error of the server is one of the command
 __listening() {
     local tries
     for tries in $(seq 400); do
