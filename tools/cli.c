@@ -75,6 +75,27 @@ static bool parse_count(const char *text, uint64_t *out)
     return errno == 0 && *end == 0;
 }
 
+/* 50M is fifty million: rows are counted, not stored. */
+static bool parse_amount(const char *text, uint64_t *out)
+{
+    static const struct {
+        char letter;
+        double factor;
+    } factors[] = {{'K', 1e3}, {'M', 1e6}, {'G', 1e9}};
+    char *end;
+    if (parse_count(text, out))
+        return true;
+    if (!isdigit((unsigned char)*text) && *text != '.')
+        return false;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        if (toupper((unsigned char)*end) == factors[i].letter && end[1] == 0 && value * factors[i].factor < 0x1p63) {
+            *out = (uint64_t)llround(value * factors[i].factor);
+            return true;
+        }
+    return false;
+}
+
 static bool parse_real(const char *text, double *out)
 {
     char *end;
@@ -120,7 +141,10 @@ static bool set_number(const struct cli_option *option, const char *text, char *
 {
     uint64_t number = 0;
     bool size = option->kind == CLI_SIZE, is_auto = size && strcmp(text, "auto") == 0;
-    bool ok = is_auto || ((size ? parse_size(text, &number) : parse_count(text, &number)) && in_range(option, number));
+    bool read = size                         ? parse_size(text, &number)
+                : option->kind == CLI_AMOUNT ? parse_amount(text, &number)
+                                             : parse_count(text, &number);
+    bool ok = is_auto || (read && in_range(option, number));
     if (ok)
         *(uint64_t *)option->value = number;
     else if (option->maximum)
@@ -183,6 +207,7 @@ static bool set_value(const struct cli_option *option, const char *text, char *w
     case CLI_CHOICE:
         return set_choice(option, text, wanted, capacity);
     case CLI_COUNT:
+    case CLI_AMOUNT:
     case CLI_SIZE:
         break;
     }

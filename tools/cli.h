@@ -23,6 +23,7 @@ enum cli_kind {
     CLI_TEXT,   /* const char * */
     CLI_TEXTS,  /* struct cli_texts: may be given several times */
     CLI_COUNT,  /* uint64_t, minimum..maximum */
+    CLI_AMOUNT, /* uint64_t, minimum..maximum, suffixes K M G (powers of 1000) */
     CLI_SIZE,   /* uint64_t bytes, minimum..maximum, suffixes K M G T (powers of 1024); "auto" is 0 */
     CLI_MEMORY, /* struct cli_memory: a size or a percentage */
     CLI_REAL,   /* double, above 0, at most maximum */
@@ -214,6 +215,7 @@ int quire_inspect(int argc, char **argv);
 int quire_verify_verb(int argc, char **argv);
 int quire_repair(int argc, char **argv);
 int quire_convert(int argc, char **argv);
+int quire_plan_verb(int argc, char **argv);
 int quire_probe(int argc, char **argv);
 int quire_bench_kernels(int argc, char **argv);
 int quire_embed(int argc, char **argv);

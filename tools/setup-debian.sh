@@ -36,6 +36,7 @@ test_packages=(
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor
     prometheus-redis-exporter                    # what operators point at the server
     chromium                                     # the gateway's console is tested in it
+    python3-sphinx python3-myst-parser furo      # the documents as a site (tools/site)
     git procps
 )
 full_packages=(

@@ -44,6 +44,13 @@ void block_model_rates(const double *measured, uint32_t n, double *rates)
     }
 }
 
+double block_model_qps(double reads, double reads_per_second, double cpu_us, unsigned processors)
+{
+    assert(reads >= 0 && reads_per_second > 0 && cpu_us > 0 && processors > 0);
+    double device_s = reads / reads_per_second, processor_s = cpu_us / 1e6 / processors;
+    return 1 / pow(pow(device_s, OVERLAP) + pow(processor_s, OVERLAP), 1 / OVERLAP);
+}
+
 void block_model_predict(struct block_case *c, uint64_t rows, uint64_t trial_rows, unsigned processors)
 {
     double growth = (double)rows / (double)trial_rows;
@@ -51,8 +58,7 @@ void block_model_predict(struct block_case *c, uint64_t rows, uint64_t trial_row
     assert(c->reads_per_second > 0 && c->trial_reads > 0 && c->trial_cpu_us > 0);
     c->reads = c->trial_reads * pow(growth, READS_GROWTH);
     c->cpu_us = c->trial_cpu_us * pow(growth, CPU_GROWTH);
-    double device_s = c->reads / c->reads_per_second, processor_s = c->cpu_us / 1e6 / processors;
-    c->qps = 1 / pow(pow(device_s, OVERLAP) + pow(processor_s, OVERLAP), 1 / OVERLAP);
+    c->qps = block_model_qps(c->reads, c->reads_per_second, c->cpu_us, processors);
 }
 
 uint32_t block_model_best(const struct block_case *cases, uint32_t n)

@@ -22,6 +22,8 @@ struct block_case {
  * median share of a round, times the best round. So a device that is slower for a while, because others read, is not
  * held against the size that was measured then. */
 void block_model_rates(const double *measured, uint32_t n, double *rates);
+/* Queries per second where each costs so many reads of a device and so much time of one of the processors. */
+double block_model_qps(double reads, double reads_per_second, double cpu_us, unsigned processors);
 /* rows: of the index, at least trial_rows; processors: that lanes have. */
 void block_model_predict(struct block_case *c, uint64_t rows, uint64_t trial_rows, unsigned processors);
 /* The number of the case with most queries per second; of those that are nearly as good the smallest blocks, whose

@@ -105,7 +105,7 @@ static void find_ways(struct choosing *c)
         unsigned bits = segment_code_bits(&params, columns_bytes, options.memory_bytes, widest);
         bool edge_codes = params.edge_code_bytes > 0;
         if (params.block_bytes == sizes[i] && (bits > 0 || edge_codes))
-            c->ways[c->n++] = (struct block_way){sizes[i], bits, edge_codes};
+            c->ways[c->n++] = (struct block_way){QUIRE_INDEX_PAGEGRAPH, sizes[i], bits, edge_codes};
     }
 }
 
@@ -127,7 +127,7 @@ static int try_sizes(struct choosing *c, struct quire_error *err)
     }
     if (asprintf(&path, "%s.trial-%ld", c->path, (long)getpid()) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for a path");
-    int rc = block_sample_make(c->input, c->options, &c->sample, err);
+    int rc = block_sample_make(c->input, c->options, BLOCK_SAMPLE_ROWS, BLOCK_SAMPLE_QUERIES, &c->sample, err);
     for (uint32_t i = 0; i < c->n && rc == 0; i++) {
         struct block_cost cost;
         c->tried = i;

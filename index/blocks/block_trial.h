@@ -1,5 +1,5 @@
 /*
- * block_trial.h - what searches cost at a block size, tried on a sample of the rows.
+ * block_trial.h - what an index and its searches cost in one of several ways, tried on a sample of the rows.
  */
 #ifndef QUIRE_INDEX_BLOCK_TRIAL_H
 #define QUIRE_INDEX_BLOCK_TRIAL_H
@@ -19,22 +19,32 @@ struct block_sample {
 #define BLOCK_SAMPLE_ROWS    8192u
 #define BLOCK_SAMPLE_QUERIES 256u
 
-/* Takes rows in equal distances from all over the input, forward; it has at least as many as the sample. */
-int block_sample_make(const struct quire_input *input, const struct quire_build_options *options,
-                      struct block_sample *out, struct quire_error *err);
+/* Takes n_rows + n_queries rows in equal distances from all over the input, forward; it has at least as many, and
+ * n_rows is a multiple of n_queries. */
+int block_sample_make(const struct quire_input *input, const struct quire_build_options *options, uint32_t n_rows,
+                      uint32_t n_queries, struct block_sample *out, struct quire_error *err);
 void block_sample_free(struct block_sample *sample);
 
-/* How an index of all rows would be searched. */
+/* How an index of all rows would be built and searched. */
 struct block_way {
-    uint32_t block_bytes;
-    unsigned code_bits; /* resident; 0: codes of edges, in the blocks */
-    bool edge_codes;    /* blocks have them */
+    enum quire_index_kind index; /* PAGEGRAPH or SPANN */
+    uint32_t block_bytes;        /* 0: what the build chooses */
+    unsigned code_bits;          /* resident; 0: codes of edges or of lists, which are read */
+    bool edge_codes;             /* blocks of a page graph have them */
 };
 struct block_cost {
-    double reads, cpu_us; /* of a query at recall 0.95, exact distances; the kernel's share included */
+    double reads, read_bytes, rounds, codes, cpu_us; /* of a query at the recall asked for, exact distances; the
+                                                      * kernel's share included */
+    uint64_t resident_bytes, index_bytes;            /* of the index of the sample */
 };
-/* Builds an index of the sample in the new folder `path`, searches it and removes it. The options' progress is told of
- * that build. */
+/* Builds an index of the sample in the new folder `path`, calibrated in brief; whole_edges: its edges
+ * are sought as those of any other. The options' progress is told of it. Of lists the options' code_bits count, not the way's. */
+int block_trial_build(const char *path, const struct block_sample *sample, const struct quire_build_options *options,
+                      const struct block_way *way, bool whole_edges, struct quire_error *err);
+/* Searches it for 10 rows at this recall, in one thread. */
+int block_trial_search(const char *path, const struct block_sample *sample, const struct block_way *way, float recall,
+                       struct block_cost *out, struct quire_error *err);
+/* Both in brief, at recall 0.95; the folder is removed. */
 int block_trial(const char *path, const struct block_sample *sample, const struct quire_build_options *options,
                 const struct block_way *way, struct block_cost *out, struct quire_error *err);
 

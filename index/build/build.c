@@ -33,9 +33,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define DEGREE_DEFAULT 24u
-#define POOL_DEFAULT   100u
-#define DEVICE_ROWS    100000u /* from so many on the device is measured where it may decide */
+#define DEVICE_ROWS 100000u /* from so many on the device is measured where it may decide */
 
 /* What a whole build spends on each phase, in hundredths; measured on a million rows. */
 struct phase {

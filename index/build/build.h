@@ -49,7 +49,8 @@ struct build_merge {
     const struct segment
         *before;      /* most rows come from it, or are like its rows, and its calibration still holds as far
                                      as that is checked at some points; NULL: calibrate as if there were none */
-    bool brief;       /* calibrate with fewer queries at fewer points */
+    bool brief;       /* calibrate with fewer queries at fewer points, and seek edges among fewer rows */
+    bool whole_edges; /* in brief, but for the edges */
     bool tenant_runs; /* rows of small tenants lie side by side; grants stand in the attributes */
     bool unit_codes;  /* behind each vector of the input stand its unit code and factors, for the slots */
 };
@@ -73,5 +74,14 @@ uint32_t build_block_least(uint64_t rows, uint32_t dim, enum quire_type type,
  * code_dim, block_bytes, slots_per_block, n_blocks and edge_code_bytes. */
 void build_layout_for(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options,
                       struct segment_params *out, uint64_t *columns_bytes);
+
+/* What a build of so many rows takes, without keys, attributes and tenants; the options' index is not AUTO. */
+struct build_needs {
+    uint64_t memory_bytes;       /* resident, with everything in memory */
+    uint64_t memory_least_bytes; /* the least build_memory_bytes that is not refused */
+    uint64_t work_bytes;         /* on the disk beside the index then */
+};
+void build_needs_for(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options,
+                     struct build_needs *out);
 
 #endif

@@ -34,7 +34,7 @@ void build_edges_fini(struct edges *edges)
 
 struct neighbours_config build_neighbours_config(const struct build *b)
 {
-    bool brief = b->merge && b->merge->brief;
+    bool brief = b->merge && b->merge->brief && !b->merge->whole_edges;
     uint32_t capacity = b->params.slots_per_block, groups = (brief ? MEMBERS_BRIEF : MEMBERS_WANTED) / capacity;
     uint32_t known = MEMBERS_KNOWN / capacity;
     groups = groups < GROUPS_MIN ? GROUPS_MIN : groups > GROUPS_MAX ? GROUPS_MAX : groups;

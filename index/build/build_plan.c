@@ -15,11 +15,13 @@
  */
 #include "index/build/build_priv.h"
 #include "index/segment/entry.h"
+#include "index/vector/parallel.h"
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>
 
 #define PROGRAM_BYTES  (4u << 20)
+#define PROCESS_BYTES  (3u << 20)                  /* resident before a build begins */
 #define THREAD_BYTES   (128u << 10)                /* stack and small scratch of a thread */
 #define STREAM_BYTES   (3 * (uint64_t)BATCH_BYTES) /* a batch, what is made of it, buffers of files */
 #define SEARCHER_BYTES (6u << 20)                  /* what one search task after the other holds */
@@ -110,22 +112,54 @@ static uint64_t whole_bytes(const struct build *b, const struct share shares[SHA
     return search > most ? search : most;
 }
 
+/* The largest of what the steps need at least. */
+static uint64_t least_bytes(const struct share shares[SHARES])
+{
+    uint64_t needed = 0;
+    for (int i = 0; i < SHARES; i++) {
+        uint64_t bytes = shares[i].fixed + shares[i].least * shares[i].item;
+        needed = bytes > needed ? bytes : needed;
+    }
+    return needed;
+}
+
+void build_needs_for(uint64_t rows, uint32_t dim, enum quire_type type, const struct quire_build_options *options,
+                     struct build_needs *out)
+{
+    struct share shares[SHARES];
+    struct build b = {.n = (uint32_t)rows, .dim = dim, .type = type, .options = *options};
+    uint64_t columns_bytes;
+    assert(rows <= UINT32_MAX && options->index != QUIRE_INDEX_AUTO);
+    build_layout_for(rows, dim, type, options, &b.params, &columns_bytes);
+    b.space.code_dim = b.params.code_dim;
+    b.row_bytes = build_row_bytes(dim, type, false);
+    b.options.degree = options->degree ? options->degree : DEGREE_DEFAULT;
+    b.options.build_beam = options->build_beam ? options->build_beam : POOL_DEFAULT;
+    b.options.threads = options->threads ? options->threads : parallel_processors();
+    b.options.code_bits = options->code_bits ? options->code_bits : 4;
+    b.params.list_bits = b.options.code_bits;
+    set_shares(&b, shares);
+    uint64_t process = PROCESS_BYTES + PROGRAM_BYTES + (uint64_t)THREAD_BYTES * b.options.threads;
+    out->memory_bytes = process + whole_bytes(&b, shares);
+    out->memory_least_bytes = process + least_bytes(shares);
+    /* rows and their order twice, edges both ways, and the vectors as they are moved */
+    uint64_t edges = options->index == QUIRE_INDEX_SPANN ? 0 : 8ull * b.options.degree;
+    out->work_bytes = rows * (2 * ((uint64_t)b.params.code_dim + 16) + edges + 2 * b.row_bytes);
+}
+
 int build_plan(struct build *b)
 {
     struct share shares[SHARES];
     struct build_plan *plan = &b->plan;
     struct memory_resident resident;
-    uint64_t budget = b->options.build_memory_bytes, needed = 0;
+    uint64_t budget = b->options.build_memory_bytes;
     *plan = (struct build_plan){false, b->n, b->n, b->n, UINT32_MAX, UINT64_MAX, UINT64_MAX};
     if (budget == 0)
         return 0;
     set_shares(b, shares);
     memory_resident(&resident);
     uint64_t taken = resident.total + PROGRAM_BYTES + (uint64_t)THREAD_BYTES * b->options.threads;
-    for (int i = 0; i < SHARES; i++) {
-        uint64_t bytes = shares[i].fixed + shares[i].least * shares[i].item;
-        needed = bytes > needed ? bytes : needed;
-    }
+    uint64_t needed = least_bytes(shares);
     if (budget < taken + needed)
         return error_set(b->err, QUIRE_ELIMIT,
                          "a build memory of %llu bytes is below the %llu that a build of %u rows needs here: "

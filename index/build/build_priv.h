@@ -33,6 +33,10 @@ struct build_plan {
 
 /* Runs of rows of small tenants (build_tenants.c). */
 #define RUN_NONE UINT32_MAX
+/* Of a page graph, where the options leave them open. */
+#define DEGREE_DEFAULT 24u
+#define POOL_DEFAULT   100u
+
 struct build_runs {
     uint32_t *of; /* per input row: its run, or RUN_NONE; NULL: there are none; owned */
     uint32_t n, rows;

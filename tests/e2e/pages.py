@@ -19,23 +19,28 @@ BEFORE = {
     "Transactions": ["FLUSHALL", "SET version 3"],
 }
 AS_USER = {"Tenants": ["--user", "bolt", "--pass", "pw", "--no-auth-warning"]}
-port = os.environ["QUIRE_PORT"]
+port = os.environ.get("QUIRE_PORT")
 failed = 0
 
 
-def blocks(lines):
-    """(heading, number of the first line, lines without their indentation) of each transcript."""
+def indented(lines):
+    """(heading, number of the first line, lines without their indentation) of each indented block."""
     heading, block, first = "", [], 0
     for number, line in enumerate(lines + ["# end"], 1):
         if line.startswith("    ") or (block and not line.strip()):
             first = first if block else number
             block.append(line[4:])
             continue
-        if any(text.startswith("> ") for text in block):
+        if block:
             yield heading, first, block
         block = []
         if re.match(r"##+ ", line):
             heading = line.lstrip("# ")
+
+
+def blocks(lines):
+    """The same of each transcript."""
+    return (found for found in indented(lines) if any(text.startswith("> ") for text in found[2]))
 
 
 def exchanges(block):
@@ -124,8 +129,9 @@ def replay(page, heading, first, block):
         check(page, heading, first, command, compare(command, reply, ask([command], options)))
 
 
-with open(sys.argv[1]) as f:
-    wanted = f.read().split("\n")
-for transcript in blocks(wanted):
-    replay(os.path.basename(sys.argv[1]), *transcript)
-sys.exit(failed > 0)
+if __name__ == "__main__":
+    with open(sys.argv[1]) as f:
+        wanted = f.read().split("\n")
+    for transcript in blocks(wanted):
+        replay(os.path.basename(sys.argv[1]), *transcript)
+    sys.exit(failed > 0)

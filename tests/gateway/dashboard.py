@@ -19,6 +19,7 @@ from gateway_process import ROOT, Gateway, Server, StandIn, ask, chat, until  # 
 from resp_client import Stream  # noqa: E402
 
 DASHBOARD = ROOT / "docs/grafana/quire.json"
+ALERTS, ALERTS_PAGE = ROOT / "docs/grafana/alerts.yml", ROOT / "docs/alerts.md"
 OF_PROMETHEUS = {"instance", "job"}  # labels that the scraper adds
 WORDS = {"by", "without", "on", "ignoring", "group_left", "group_right", "and", "or", "unless", "bool", "offset"}
 DIM = 8
@@ -159,6 +160,20 @@ def look_at_expressions(dashboard, metrics):
     return named
 
 
+def look_at_alerts(metrics):
+    """The rules of alerts.yml: whole, exported, explained."""
+    text, wrong = ALERTS.read_text(), []
+    names, rules = re.findall(r"^ +- alert: (\w+)$", text, re.M), re.findall(r"^ +expr: (.+)$", text, re.M)
+    for name, expression in zip(names, rules):
+        for metric, matchers in parse(expression)[0]:
+            if metric != "up":  # Prometheus' own
+                wrong += ["%s: %s" % (name, what) for what in wrong_of_selector(metric, matchers, metrics)]
+    wrong += ["%d names, %d expressions" % (len(names), len(rules))] * (len(names) != len(rules) or not names)
+    explained = re.findall(r"^\| `(\w+)` \|", ALERTS_PAGE.read_text(), re.M)
+    wrong += ["alerts.md has %s, alerts.yml %s" % (explained, names)] * (explained != names)
+    check("the %d alerts name what is exported, and alerts.md explains each" % len(names), wrong)
+
+
 def test_the_test(metrics):
     """What is not exported is found, or the check above proves nothing."""
     def wrong(expression):
@@ -286,6 +301,7 @@ def main():
             metrics = world.metrics()
             test_the_test(metrics)
             named = look_at_expressions(dashboard, metrics)
+            look_at_alerts(metrics)
             shown = sorted(m for m in metrics if m.startswith("quire") and m not in named and not re.search("_(bucket|sum|count)$", m))
             print("exported and not shown: " + ", ".join(shown))
             if "--keep" in sys.argv:

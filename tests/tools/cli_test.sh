@@ -72,7 +72,7 @@ expect "no verb is wrong use" 2 "usage: quire VERB"
 expect "an unknown verb is named" 2 'no verb "sing"' sing
 expect "--version" 0 "^quire [0-9]*\.[0-9]*\.[0-9]*$" --version
 expect "--help lists the verbs" 0 "^  verify " --help
-for verb in gen gen-attrs truth build search inspect verify repair convert probe bench-kernels "embed fit" "embed apply" cache-eval top; do
+for verb in gen gen-attrs truth build search inspect verify repair convert plan probe bench-kernels "embed fit" "embed apply" cache-eval top; do
     # shellcheck disable=SC2086
     expect "$verb --help has examples" 0 "^  .*quire $verb" $verb --help
 done
@@ -740,6 +740,35 @@ check "from where it was" bash -c "! grep -q partition err"
 absent "and clears its folder" going.index.building*
 expect "to a whole index" 0 "^findings *0" verify going.index
 
+# ---- plan -----------------------------------------------------------------------------------------------------------
+mkdir planned
+expect "plan needs dimensions or a sample" 2 "--dim or --sample must be given" plan --rows 1M
+expect "plan of rows that no index holds" 2 "--rows 1000G: it must be a whole number from 1025 to 178000000" plan --rows 1000G --dim 8
+expect "plan of a folder that is not there" 2 "--probe nothing: it must be a folder" plan --rows 1M --dim 8 --probe nothing
+expect "plan with odd trials" 2 "it must be a multiple of 1024" plan --rows 1M --dim 8 --trial-rows 1500
+expect "plan of as many rows as are tried" 1 "built and measured faster than planned" plan --rows 1.5K --dim 8 --trial-rows 2048
+expect "plan of a sample of other dimensions" 1 "--dim 8: the vectors of long.fbin have" plan --rows 1M --dim 8 --sample long.fbin
+expect "plan of a small sample" 1 "a sample needs at least 1280" plan --rows 1M --sample a.query.fbin
+expect "plan" 0 '"ways"' plan --rows 1.5M --sample long.fbin --probe planned --trial-rows 4096 --qps 10 --json
+json "it names rows, ways and what was tried" out 'j["rows"] == 1500000 and len(j["ways"]) == 7 and j["sample_rows"] == 4096
+    and len(j["trials"]) == 14'
+json "each way has its cost" out 'all(w["reads"] > 0 and w["cpu_us"] > 0 and w["disk_gb"] > 0 and w["memory_mb"] > 0
+    for w in j["ways"])'
+json "wider codes take more memory and fewer reads" out 'j["ways"][0]["memory_mb"] > j["ways"][2]["memory_mb"] and
+    j["ways"][0]["reads"] <= j["ways"][2]["reads"]'
+json "one is recommended, with the command and why" out 'j["recommended"] in [w["way"] for w in j["ways"]] and
+    j["command"].startswith("quire build --index ") and j["why"] and j["processors_wanted"] > 0'
+check "and nothing is left" test -z "$(ls -A planned)"
+expect "a plan for kinds" 0 '"ways"' plan --rows 1M --dim 16 --type u8 --index spann --probe planned --trial-rows 2048 \
+    --attr-bytes 100 --indexed 2 --grants 1 --json
+json "has their ways alone" out '[w["way"].split(",")[0] for w in j["ways"]] == 3 * ["lists"] and j["type"] == "u8"'
+json "made-up vectors are said to be made up" out '"made up" in j["sample"]'
+json "attributes and grants take their room" out 'all(w["disk_gb"] > 0.116 and w["memory_mb"] > 17 for w in j["ways"])'
+expect "a plan that fits nowhere" 0 "^recommended *none" plan --rows 1M --dim 16 --index spann --probe planned --trial-rows 2048 \
+    --memory 1K
+check "says what the least is" grep -q "the least takes [0-9]" out
+
+# ---- no room ---------------------------------------------------------------------------------------------------------
 (ulimit -f 50 && "$quire" build --base a.fbin --out full.index >out 2>err)
 check "a build without room fails" test $? = 1
 check "with a sentence" grep -q "quire build: .*full.index" err
