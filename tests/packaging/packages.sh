@@ -4,7 +4,8 @@
 #
 # Needs root, debootstrap, lintian and the network (Debian's mirror, the one of this machine's apt). About ten minutes on
 # two idle cores, a gigabyte of temporary files. WORK: a folder that is kept, with the packages in WORK/old and WORK/new, which
-# are not built again when they are there. Where CCACHE_DIR is set, compilers go through ccache.
+# are not built again when they are there. Where CCACHE_DIR is set, compilers go through ccache. QUIRE_BARE_ROOT names a folder
+# that debootstrap has made, to take a copy of it.
 #
 # The packages are used in a network of their own, so that the services may have the ports of their settings.
 set -uo pipefail
@@ -76,7 +77,11 @@ run_lines() { # STAGE
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' | awk -v suite="$suite" '$2 == suite { print $1; exit }')
 say "debootstrap $suite from $mirror"
-expect "a bare Debian $suite" debootstrap --variant=minbase "$suite" "$base" "$mirror" || finish
+if [[ ${QUIRE_BARE_ROOT:-} ]]; then
+    expect "a bare Debian: a copy of $QUIRE_BARE_ROOT" cp -a "$QUIRE_BARE_ROOT" "$base" || finish
+else
+    expect "a bare Debian $suite" debootstrap --variant=minbase "$suite" "$base" "$mirror" || finish
+fi
 cp /etc/resolv.conf "$base/etc/resolv.conf"
 printf '#!/bin/sh\nexit 101\n' >"$base/usr/sbin/policy-rc.d" && chmod 755 "$base/usr/sbin/policy-rc.d"
 echo 'APT::Install-Recommends "false";' >"$base/etc/apt/apt.conf.d/90recommends"
