@@ -15,6 +15,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,26 +35,57 @@ struct gateway {
     struct event *watchdog; /* NULL: nobody wants to hear it */
 };
 
+static const char summary[] = "an OpenAI-compatible endpoint in front of model servers, with a semantic cache";
+static const char usage[] = "quire-gateway [--settings FILE] [--NAME VALUE]... [--set NAME=VALUE]...";
+static const char examples[] =
+    "  quire-gateway --upstream http://127.0.0.1:8000\n"
+    "  quire-gateway --upstream https://api.openai.com/v1 --server unix:/run/quire/quire.sock\n"
+    "  quire-gateway --console --open --server 127.0.0.1:6379\n"
+    "  quire-gateway --settings /etc/quire/gateway.json --listen 0.0.0.0:8080 --set log-level=warning\n"
+    "  OPENAI_BASE_URL=http://127.0.0.1:8080/v1 your-program\n";
+
+/* What is not a setting. */
+static const struct {
+    const char *name, *unit, *help;
+} words[] = {
+    {"settings", "FILE", "a JSON object of settings; read again at SIGHUP"},
+    {"upstream", "URL", "a model server; may be given several times"},
+    {"set", "NAME=VALUE", "any setting below; also --NAME VALUE and --NAME=VALUE"},
+    {"console", "", "the page at /ui, also without an upstream: --ui yes and the setting console"},
+    {"open", "", "print the address of the page"},
+    {"check-settings", "", "say whether the settings can be taken, and end"},
+    {"print-settings", "", "show all of them as JSON, without secrets, and end"},
+    {"help", "", "this text; with --json as an object, for programs"},
+    {"version", "", "the version"},
+};
+#define N_WORDS (sizeof words / sizeof *words)
+
 static void print_help(void)
 {
-    printf("quire-gateway %s: an OpenAI-compatible endpoint in front of model servers, with a semantic cache\n\n"
-           "usage: quire-gateway [--settings FILE] [--NAME VALUE]... [--set NAME=VALUE]...\n\n"
-           "  --settings FILE   a JSON object of settings; read again at SIGHUP\n"
-           "  --upstream URL    a model server; may be given several times\n"
-           "  --NAME VALUE      any setting below; also --NAME=VALUE and --set NAME=VALUE\n"
-           "  --console         the page at /ui, also without an upstream: --ui yes and the setting console\n"
-           "  --open            print the address of the page\n"
-           "  --check-settings  say whether the settings can be taken, and end\n"
-           "  --print-settings  show all of them as JSON, without secrets, and end\n"
-           "  --help, --version\n",
-           QUIRE_VERSION_STRING);
+    char left[64];
+    printf("quire-gateway %s: %s\n\nusage: %s\n\n", QUIRE_VERSION_STRING, summary, usage);
+    for (size_t i = 0; i < N_WORDS; i++) {
+        snprintf(left, sizeof left, "--%s %s", words[i].name, words[i].unit);
+        printf("  %-18s %s\n", left, words[i].help);
+    }
     settings_print_help(stdout);
-    printf("\nexamples:\n"
-           "  quire-gateway --upstream http://127.0.0.1:8000\n"
-           "  quire-gateway --upstream https://api.openai.com/v1 --server unix:/run/quire/quire.sock\n"
-           "  quire-gateway --console --open --server 127.0.0.1:6379\n"
-           "  quire-gateway --settings /etc/quire/gateway.json --listen 0.0.0.0:8080 --set log-level=warning\n"
-           "  OPENAI_BASE_URL=http://127.0.0.1:8080/v1 your-program\n");
+    printf("\nexamples:\n%s", examples);
+}
+
+/* --help --json. Returns the exit status. */
+static int describe(void)
+{
+    json_t *options = json_array(), *settings = settings_describe();
+    for (size_t i = 0; i < N_WORDS; i++)
+        json_array_append_new(options, json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", words[i].name, "kind",
+                                                 *words[i].unit ? "text" : "flag", "unit", words[i].unit, "help",
+                                                 words[i].help, "repeatable", strcmp(words[i].name, "upstream") == 0));
+    json_t *whole =
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s}", "program", "quire-gateway", "version", QUIRE_VERSION_STRING,
+                  "summary", summary, "usage", usage, "options", options, "settings", settings, "examples", examples);
+    bool ok = whole && json_dumpf(whole, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF && fflush(stdout) == 0;
+    json_decref(whole);
+    return !ok;
 }
 
 static int add_assigned(struct gateway *g, const char *name, size_t bytes, const char *value, struct quire_error *err)
@@ -82,19 +114,23 @@ static bool read_word(struct gateway *g, const char *word, int *rc, struct quire
     return true;
 }
 
-enum what { RUN, CHECK, PRINT, HELP, VERSION };
+enum what { RUN, CHECK, PRINT, HELP, VERSION, DESCRIBE };
 
 static int read_arguments(struct gateway *g, int argc, char **argv, enum what *what, struct quire_error *err)
 {
-    static const char *const words[] = {"--check-settings", "--print-settings", "--help", "--version"};
+    static const char *const ends[] = {"--check-settings", "--print-settings", "--help", "--version"};
     int rc = 0;
     for (int i = 1; i < argc && rc == 0; i++) {
         const char *name = argv[i], *equals = strchr(name, '=');
         bool is_word = strcmp(name, "-h") == 0;
         if (is_word)
             *what = HELP;
-        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-            if (strcmp(name, words[k]) == 0) {
+        if (*what == HELP && strcmp(name, "--json") == 0) {
+            *what = DESCRIBE;
+            continue;
+        }
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+            if (strcmp(name, ends[k]) == 0) {
                 *what = (enum what)(CHECK + k);
                 is_word = true;
             }
@@ -297,6 +333,8 @@ int main(int argc, char **argv)
     int rc = read_arguments(&g, argc, argv, &what, &err), status = 0;
     if (rc == 0 && what == HELP)
         print_help();
+    else if (rc == 0 && what == DESCRIBE)
+        status = describe();
     else if (rc == 0 && what == VERSION)
         printf("quire-gateway %s\n", QUIRE_VERSION_STRING);
     else if (rc == 0)

@@ -334,6 +334,14 @@ static int parse_words(struct parsing *p, const bool *help)
     return code == 0 && !*help ? check_complete(p) : code;
 }
 
+bool cli_wants_json(int n, char *const *words)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(words[i], "--json") == 0)
+            return true;
+    return false;
+}
+
 bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **argv, int *code)
 {
     bool help = false;
@@ -342,12 +350,14 @@ bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **ar
     const struct cli_option common[] = {
         CLI_OPTION("json", CLI_FLAG, &cli->json, NULL, "print one JSON object"),
         CLI_OPTION("progress", CLI_CHOICE, &when, NULL, "bar on standard error", .choices = whens),
-        CLI_OPTION("help", CLI_FLAG, &help, NULL, "this text"),
+        CLI_OPTION("help", CLI_FLAG, &help, NULL, "this text; with --json as an object, for programs"),
     };
     struct parsing p = {
         .cli = cli, .common = common, .n_common = sizeof common / sizeof *common, .argc = argc, .argv = argv};
     *code = parse_words(&p, &help);
-    if (help)
+    if (help && cli_wants_json(argc, argv))
+        *code = cli_describe(verb, common, p.n_common);
+    else if (help)
         print_help(verb, common, p.n_common);
     cli->bar = when == WHEN_ALWAYS || (when == WHEN_AUTO && isatty(STDERR_FILENO));
     return *code == 0 && !help;

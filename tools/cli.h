@@ -103,6 +103,19 @@ struct cli {
 bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **argv, int *code);
 uint64_t cli_memory_bytes(const struct cli_memory *memory, uint64_t raw_bytes);
 
+/* ---- descriptions for programs (cli_describe.c) ------------------------------------------------------------------ */
+
+/* A word that a program takes first, and what it does. */
+struct cli_word {
+    const char *name, *summary;
+};
+
+/* What --help says, as one JSON object on standard output. Returns CLI_OK or CLI_FAILED. */
+int cli_describe(const struct cli_verb *verb, const struct cli_option *common, size_t n_common);
+int cli_describe_words(const char *program, const struct cli_word *words, size_t n, const char *notes);
+/* Whether a program is asked for that: --json among n words. */
+bool cli_wants_json(int n, char *const *words);
+
 extern const struct cli_choice cli_metrics[], cli_engines[];
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */

@@ -32,14 +32,26 @@ static const struct {
 };
 #define N_VERBS (sizeof verbs / sizeof *verbs)
 
+static const char notes[] =
+    "quire VERB --help explains a verb, with examples; quire --version prints the version.\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify or repair found damage, 130 interrupted\n"
+    "(143 by SIGTERM). A second Ctrl-C ends a verb at once, and may leave what is unfinished.\n";
+
 static void print_usage(FILE *out)
 {
     fprintf(out, "usage: quire VERB [options]\n\n");
     for (size_t i = 0; i < N_VERBS; i++)
         fprintf(out, "  %-15s%s\n", verbs[i].name, verbs[i].summary);
-    fprintf(out, "\nquire VERB --help explains a verb, with examples; quire --version prints the version.\n"
-                 "Exit codes: 0 done, 1 failed, 2 wrong use, 3 verify or repair found damage, 130 interrupted\n"
-                 "(143 by SIGTERM). A second Ctrl-C ends a verb at once, and may leave what is unfinished.\n");
+    fprintf(out, "\n%s", notes);
+}
+
+/* --help --json, for programs. */
+static int describe(void)
+{
+    struct cli_word words[N_VERBS];
+    for (size_t i = 0; i < N_VERBS; i++)
+        words[i] = (struct cli_word){verbs[i].name, verbs[i].summary};
+    return cli_describe_words("quire", words, N_VERBS, notes);
 }
 
 int main(int argc, char **argv)
@@ -54,6 +66,8 @@ int main(int argc, char **argv)
         return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
     }
     if (strcmp(verb, "--help") == 0 || strcmp(verb, "help") == 0) {
+        if (cli_wants_json(argc - 2, argv + 2))
+            return describe();
         print_usage(stdout);
         return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
     }

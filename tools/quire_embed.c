@@ -386,6 +386,10 @@ int quire_embed(int argc, char **argv)
     if (strcmp(verb, "apply") == 0)
         return embed_apply_verb(argc - 1, argv + 1);
     bool help = strcmp(verb, "--help") == 0;
+    if (help && cli_wants_json(argc, argv)) {
+        static const struct cli_word words[] = {{"fit", fit_summary}, {"apply", apply_summary}};
+        return cli_describe_words("quire embed", words, sizeof words / sizeof *words, "");
+    }
     fprintf(help ? stdout : stderr,
             "usage: quire embed fit --text FILE --out MODEL [options]\n"
             "       quire embed apply --model MODEL --text FILE --out FILE [options]\n"

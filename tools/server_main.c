@@ -31,18 +31,23 @@ static void print_setting(void *context, const char *name, const char *value, co
     printf("  --%-28s %s [%s]\n", name, help, value);
 }
 
+static const struct config_page page = {
+    .summary = "vector search from NVMe over the Redis protocol",
+    .usage = "quire-server [CONFIG-FILE] [--setting value]...",
+    .notes = "A file holds one setting per line, without the dashes: port 7000",
+    .examples = "  quire-server --port 7000 --import-dir /srv/indexes\n"
+                "  quire-server --port 0 --port-file /run/quire.port --load docs /srv/indexes/docs\n"
+                "  redis-cli -p 7000 VLOAD docs docs-2024\n"
+                "  redis-cli -p 7000 VSIM docs ELE apple WITHSCORES COUNT 5\n",
+};
+
 static void print_help(const struct config *config)
 {
-    printf("quire-server %s: vector search from NVMe over the Redis protocol\n\n"
-           "usage: quire-server [CONFIG-FILE] [--setting value]...\n\n"
-           "A file holds one setting per line, without the dashes: port 7000\n\nsettings [default]:\n",
-           QUIRE_VERSION_STRING);
+    printf("quire-server %s: %s\n\nusage: %s\n\n%s\n\n"
+           "  --%-28s this text; with --json as an object, for programs\n  --%-28s the version\n\nsettings [default]:\n",
+           QUIRE_VERSION_STRING, page.summary, page.usage, page.notes, "help", "version");
     config_each(config, print_setting, NULL);
-    printf("\nexamples:\n"
-           "  quire-server --port 7000 --import-dir /srv/indexes\n"
-           "  quire-server --port 0 --port-file /run/quire.port --load docs /srv/indexes/docs\n"
-           "  redis-cli -p 7000 VLOAD docs docs-2024\n"
-           "  redis-cli -p 7000 VSIM docs ELE apple WITHSCORES COUNT 5\n");
+    printf("\nexamples:\n%s", page.examples);
 }
 
 /* Writes a short text to a new file, whole or not at all. */
@@ -178,9 +183,13 @@ int main(int argc, char **argv)
     int rc = config_init(&config, &err);
     for (int i = 1; i < argc && rc == 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help(&config);
+            bool json = i + 1 < argc && strcmp(argv[i + 1], "--json") == 0;
+            if (!json)
+                print_help(&config);
+            else if ((rc = config_describe(&config, &page, stdout, &err)) < 0)
+                fprintf(stderr, "quire-server: %s\n", err.message);
             config_fini(&config);
-            return 0;
+            return rc < 0;
         }
         if (strcmp(argv[i], "--version") == 0) {
             printf("quire-server %s\n", QUIRE_VERSION_STRING);

@@ -86,6 +86,9 @@ void settings_fixed_differences(const struct settings *old, const struct setting
 
 /* The table for people: name, type, range, default, help. */
 void settings_print_help(FILE *out);
+/* The same for programs: an array of objects; NULL without memory. */
+struct json_t;
+struct json_t *settings_describe(void);
 /* All values as a JSON file that settings_read reads; secrets as "***" (which settings_read refuses). */
 int settings_print(const struct settings *settings, FILE *out, struct quire_error *err);
 

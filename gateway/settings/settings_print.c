@@ -35,6 +35,51 @@ void settings_print_help(FILE *out)
         "upstreams", "", "routes");
 }
 
+static const char *const kinds[] = {
+    [SETTINGS_TEXT] = "text",     [SETTINGS_SECRET] = "text", [SETTINGS_LIST] = "texts",
+    [SETTINGS_NUMBER] = "number", [SETTINGS_BYTES] = "size",  [SETTINGS_TIME] = "time",
+    [SETTINGS_REAL] = "real",     [SETTINGS_BOOL] = "choice", [SETTINGS_CHOICE] = "choice",
+};
+
+static json_t *words_json(const char *words)
+{
+    json_t *array = json_array();
+    while (*words) {
+        size_t bytes = strcspn(words, "|");
+        json_array_append_new(array, json_stringn(words, bytes));
+        words += bytes + (words[bytes] == '|');
+    }
+    return array;
+}
+
+json_t *settings_describe(void)
+{
+    char allowed[400], shown[200];
+    const char *part = "";
+    struct settings *defaults = calloc(1, sizeof *defaults);
+    json_t *rows = defaults ? json_array() : NULL;
+    for (uint32_t i = 0; rows && i < settings_rows_n; i++) {
+        const struct settings_row *row = &settings_rows[i];
+        if (row->kind == SETTINGS_PART) {
+            part = row->name;
+            continue;
+        }
+        if (settings_set_default(defaults, row, NULL) < 0)
+            break;
+        settings_allowed(row, allowed, sizeof allowed);
+        settings_show(row, defaults, shown, sizeof shown);
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "name", row->name, "part", part, "kind",
+                                   kinds[row->kind], "help", row->help, "allowed", allowed, "default",
+                                   row->kind == SETTINGS_LIST ? row->words : shown, "secret",
+                                   row->kind == SETTINGS_SECRET, "repeatable", row->kind == SETTINGS_LIST);
+        if (row->kind == SETTINGS_BOOL || row->kind == SETTINGS_CHOICE)
+            json_object_set_new(object, "choices", words_json(row->kind == SETTINGS_BOOL ? "true|false" : row->words));
+        json_array_append_new(rows, object);
+    }
+    settings_destroy(defaults);
+    return rows;
+}
+
 static json_t *list_json(const struct settings_list *list)
 {
     json_t *array = json_array();

@@ -12,6 +12,7 @@
 #include "quire.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 struct config_text;
 
@@ -48,6 +49,15 @@ int config_set(struct config *config, const char *name, const char *value, struc
 /* Calls visit for each setting: its name, its value as text (valid during the call), and help. */
 void config_each(const struct config *config,
                  void (*visit)(void *context, const char *name, const char *value, const char *help), void *context);
+
+/* What --help says besides the settings. */
+struct config_page {
+    const char *summary, *usage, *notes, *examples;
+};
+
+/* --help for programs: a JSON object of the page's texts and the settings, whose values are the defaults where `config`
+ * is as config_init has it. QUIRE_ENOMEM: also where `out` takes no more. */
+int config_describe(const struct config *config, const struct config_page *page, FILE *out, struct quire_error *err);
 
 /* ---- while the server runs --------------------------------------------------------------------------------------- */
 
