@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _abi
-from .errors import Invalid, OutOfRange, WrongDimension, WrongType
+from .errors import Invalid, OutOfRange, ParseError, WrongDimension, WrongType
 
 Key = Union[str, bytes]
 Attributes = Union[Mapping[str, Any], str, None]
@@ -177,19 +177,26 @@ def key_text(data: bytes) -> str:
 
 
 def json_bytes(attributes: Attributes) -> Optional[bytes]:
-    """Attributes as JSON text; a text is taken to be that already."""
+    """Attributes as JSON text; a text is checked to be that already."""
     if attributes is None:
         return None
-    if isinstance(attributes, (bytes, bytearray)):
-        return bytes(attributes)
-    if isinstance(attributes, str):
-        return attributes.encode("utf-8", "surrogatepass")
-    if not isinstance(attributes, Mapping):
-        raise WrongType("attributes are %r: a dict or JSON text is needed" % type(attributes).__name__)
     try:
-        return json.dumps(attributes, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        if isinstance(attributes, str):
+            json.loads(attributes)
+            return attributes.encode()
+        if isinstance(attributes, Mapping):
+            return json.dumps(attributes, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as e:
-        raise Invalid("attributes cannot be written as JSON: %s" % e) from None
+        raise Invalid("attributes are not JSON, or cannot be written so: %s" % e) from None
+    raise WrongType("attributes are %r: a dict or JSON text is needed" % type(attributes).__name__)
+
+
+def json_of(text: bytes) -> Any:
+    """Stored attributes; other programs may have stored what is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError as e:
+        raise ParseError("stored attributes are not JSON: %s" % e) from None
 
 
 def text_at(pointer: Optional[int]) -> str:

@@ -75,9 +75,13 @@ _handles: "weakref.WeakSet[Handle]" = weakref.WeakSet()
 def _holds(frame: Optional[FrameType], fate: _Fate) -> bool:
     """Whether a frame of this thread is inside a call that holds the owner."""
     while frame is not None:
-        owner = frame.f_locals.get("owner")
-        if isinstance(owner, Owner) and owner.fate is fate:
-            return True
+        if frame.f_globals.get("__package__") == __package__:
+            names: Any = frame.f_locals
+            owner = names.get("owner")
+            if type(names) is dict:
+                names.pop("owner", None)  # before Python 3.13 this is a copy, which lives as long as the frame
+            if isinstance(owner, Owner) and owner.fate is fate:
+                return True
         frame = frame.f_back
     return False
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import json
 import os
 import threading
 import weakref
@@ -85,7 +84,7 @@ class Match:
     def attributes(self) -> Any:
         """The attributes as a dict; None: there are none, or attributes=False."""
         if self._json is not None:
-            self._attributes, self._json = json.loads(self._json), None
+            self._attributes, self._json = _arrays.json_of(self._json), None
         return self._attributes
 
     def __repr__(self) -> str:
@@ -392,7 +391,7 @@ class Collection(_Searched):
                     raise
                 continue  # attributes are larger; they may have become so
             text = room.raw[:size.value]
-            return Element(key_text(data), vector, json.loads(text) if text else None)
+            return Element(key_text(data), vector, _arrays.json_of(text) if text else None)
 
     def __getitem__(self, key: Key) -> Element:
         found = self.get(key)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import json
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
@@ -352,7 +351,7 @@ class Index(Handle):
             finally:
                 owner = None
             if code == 0:
-                return json.loads(room.raw[:size.value])
+                return _arrays.json_of(room.raw[:size.value])
             if code != -_abi.ERRORS["LIMIT"][0] or size.value <= len(room):
                 break
         if code == -_abi.ERRORS["NOTFOUND"][0] and row < self._rows:
