@@ -531,6 +531,13 @@ QUIRE_API int quire_count(struct quire_collection *collection, const struct quir
 QUIRE_API int quire_remove_where(struct quire_collection *collection, const struct quire_where *where, bool dry_run,
                                  uint64_t *n, struct quire_error *err);
 
+/* Calls visit with the key of each element that matches (where NULL: of all), once, as of the moment it begins, in no
+ * particular order. visit may read and write the collection; other than 0 ends it, and is returned. The key is valid
+ * during the call. Blocks for about as long as reading the keys of what matches takes. */
+QUIRE_API int quire_each_key(struct quire_collection *collection, const struct quire_where *where,
+                             int (*visit)(void *context, const void *key, size_t key_bytes), void *context,
+                             struct quire_error *err);
+
 struct quire_element {
     const void *key;
     size_t key_bytes;
@@ -625,6 +632,11 @@ QUIRE_API int quire_cache_open(const char *path, const struct quire_cache_option
 /* Waiting calls of other threads end with a miss, calls that are under way are waited for, none begins any more.
  * Answers stay valid. An error: the last writes may not be durable; the handle is gone all the same. NULL is fine. */
 QUIRE_API int quire_cache_close(struct quire_cache *cache, struct quire_error *err);
+
+/* The first half of closing, for programs that cannot know which of their threads are inside: waiting calls of other
+ * threads end with a miss, and no call begins any more (QUIRE_ECLOSED). quire_cache_close is still to be called, when
+ * no thread can make another call. A second time does nothing. NULL is fine. */
+QUIRE_API int quire_cache_stop(struct quire_cache *cache, struct quire_error *err);
 
 /* Makes a category, or changes one: n words as of SC.CAT.SET, such as "RISK", "0.02", "TTL", "60000". */
 QUIRE_API int quire_cache_set_category(struct quire_cache *cache, struct quire_bytes category,

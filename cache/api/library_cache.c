@@ -315,19 +315,29 @@ int quire_cache_open(const char *path, const struct quire_cache_options *options
     return rc;
 }
 
-int quire_cache_close(struct quire_cache *c, struct quire_error *err)
+int quire_cache_stop(struct quire_cache *c, struct quire_error *err)
 {
     if (!c)
         return 0;
     int here = search_lane_pool_check(&c->lanes, err);
     if (here < 0)
         return here;
-    /* refuses new calls and waits for those that are under way */
     pthread_mutex_lock(&c->mutex);
+    bool stopped = c->closing;
     c->closing = true;
     pthread_mutex_unlock(&c->mutex);
-    if (c->caches)
+    if (c->caches && !stopped)
         caches_end(c->caches);
+    return 0;
+}
+
+int quire_cache_close(struct quire_cache *c, struct quire_error *err)
+{
+    if (!c)
+        return 0;
+    int here = quire_cache_stop(c, err); /* refuses new calls; those that are under way are waited for */
+    if (here < 0)
+        return here;
     pthread_mutex_lock(&c->mutex);
     while (c->calls)
         pthread_cond_wait(&c->idle, &c->mutex);

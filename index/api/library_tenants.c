@@ -140,6 +140,39 @@ int quire_count(struct quire_collection *c, const struct quire_where *where, uin
     return rc;
 }
 
+struct key_visit {
+    int (*visit)(void *context, const void *key, size_t key_bytes);
+    void *context;
+};
+
+static int visit_key(void *context, const void *key, uint32_t key_bytes, const struct located *located)
+{
+    const struct key_visit *v = context;
+    (void)located;
+    return v->visit(v->context, key, key_bytes);
+}
+
+int quire_each_key(struct quire_collection *c, const struct quire_where *where,
+                   int (*visit)(void *context, const void *key, size_t key_bytes), void *context,
+                   struct quire_error *err)
+{
+    int here = library_here(c, err);
+    if (here < 0)
+        return here;
+    static const struct quire_where all;
+    struct chosen chosen;
+    if (!c || !visit)
+        return error_set(err, QUIRE_EINVALID, "collection and visit must be given");
+    int rc = library_choose(c, where ? where : &all, &chosen, err);
+    if (rc < 0)
+        return rc;
+    struct key_visit v = {.visit = visit, .context = context};
+    struct collection_scan scan = {.want_keys = true, .visit = visit_key, .context = &v};
+    rc = run_scan(c, &chosen, &scan, err);
+    library_chosen_free(&chosen);
+    return rc;
+}
+
 struct removal {
     struct quire_collection *c;
     const struct chosen *chosen;

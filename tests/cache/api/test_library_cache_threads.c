@@ -134,9 +134,9 @@ static void waits_end_in_time(void **state)
     close_it(c);
 }
 
-static void closing_ends_waits_with_a_miss(void **state)
+static void waits_end_with_a_miss(const char *folder, bool stop)
 {
-    struct quire_cache *c = open_new(*state);
+    struct quire_cache *c = open_new(folder);
     struct asker askers[THREADS];
     pthread_barrier_t begin;
     struct quire_cache_stats stats = {0};
@@ -148,7 +148,10 @@ static void closing_ends_waits_with_a_miss(void **state)
     start_askers(askers, &(struct asker){.cache = c, .vector = v, .wait_ms = UINT64_MAX}, &begin);
     while (stats.waited < THREADS)
         assert_int_equal(quire_cache_get_stats(c, NONE, &stats, NULL), 0);
-    close_it(c);
+    if (stop) /* ends the waits, and the handle stays until it is closed */
+        assert_int_equal(quire_cache_stop(c, NULL), 0);
+    else
+        close_it(c);
     join_askers(askers, &begin);
     for (unsigned i = 0; i < THREADS; i++) {
         assert_int_equal(askers[i].rc, 0);
@@ -156,6 +159,22 @@ static void closing_ends_waits_with_a_miss(void **state)
         assert_non_null(askers[i].answer.reason);
         assert_false(askers[i].answer.lease[0]);
     }
+    if (!stop)
+        return;
+    assert_int_equal(quire_cache_get_stats(c, NONE, &stats, NULL), QUIRE_ECLOSED);
+    assert_int_equal(quire_cache_stop(c, NULL), 0);
+    close_it(c);
+    assert_int_equal(quire_cache_stop(NULL, NULL), 0);
+}
+
+static void closing_ends_waits_with_a_miss(void **state)
+{
+    waits_end_with_a_miss(*state, false);
+}
+
+static void stopping_ends_waits_with_a_miss(void **state)
+{
+    waits_end_with_a_miss(*state, true);
 }
 
 struct churner {
@@ -285,8 +304,13 @@ static void sealed_vectors_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_computes_for_all_who_wait),  TEST(leaders_that_fail_are_followed),     TEST(waits_end_in_time),
-        TEST(closing_ends_waits_with_a_miss), TEST(many_threads_get_their_own_answers), TEST(sealed_vectors_answer),
+        TEST(one_computes_for_all_who_wait),
+        TEST(leaders_that_fail_are_followed),
+        TEST(waits_end_in_time),
+        TEST(closing_ends_waits_with_a_miss),
+        TEST(stopping_ends_waits_with_a_miss),
+        TEST(many_threads_get_their_own_answers),
+        TEST(sealed_vectors_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,6 +194,34 @@ static void expect_search(struct state *s, const struct question *q, const bool 
     quire_result_free(result);
 }
 
+struct keys_seen {
+    const bool *matches;
+    bool seen[ELEMENTS];
+    uint32_t n, until;
+};
+
+static int see_key(void *context, const void *key, size_t key_bytes)
+{
+    struct keys_seen *k = context;
+    char text[16] = "";
+    assert_true(key_bytes > 1 && key_bytes < sizeof text);
+    memcpy(text, key, key_bytes);
+    uint32_t element = (uint32_t)strtoul(text + 1, NULL, 10);
+    if (element >= ELEMENTS || !k->matches[element] || k->seen[element])
+        fail_msg("a stranger or one twice: %s", text);
+    k->seen[element] = true;
+    return ++k->n == k->until ? 77 : 0;
+}
+
+static void expect_keys(struct state *s, const struct quire_where *where, const bool matches[ELEMENTS], uint32_t n)
+{
+    struct keys_seen all = {.matches = matches}, some = {.matches = matches, .until = (n + 1) / 2};
+    ok(quire_each_key(s->c, where, see_key, &all, &err));
+    assert_int_equal(all.n, n);
+    assert_int_equal(quire_each_key(s->c, where, see_key, &some, &err), n ? 77 : 0);
+    assert_int_equal(some.n, some.until);
+}
+
 static const char *const filters[] = {NULL,
                                       ".n < 25",
                                       ".n == 7",
@@ -230,6 +258,7 @@ static void expect_all(struct state *s, uint32_t questions)
             ok(quire_remove_where(s->c, &where, true, &dry, &err));
             assert_int_equal(dry, n);
         }
+        expect_keys(s, &where, matches, n);
         expect_search(s, &q, matches, n);
     }
 }
@@ -427,6 +456,8 @@ static void test_refusals(void **state)
     assert_int_equal(quire_remove_where(s->c, NULL, false, &n, &err), QUIRE_EINVALID);
     assert_int_equal(quire_remove_where(s->c, &wrong, false, &n, &err), QUIRE_EPARSE);
     assert_int_equal(quire_count(s->c, &wrong, &n, &err), QUIRE_EPARSE);
+    assert_int_equal(quire_each_key(s->c, &wrong, see_key, NULL, &err), QUIRE_EPARSE);
+    assert_int_equal(quire_each_key(s->c, NULL, NULL, NULL, &err), QUIRE_EINVALID);
     wrong = (struct quire_where){.n_tenants = 1};
     assert_int_equal(quire_count(s->c, &wrong, &n, &err), QUIRE_EINVALID);
     ok(quire_count(s->c, NULL, &n, &err));
