@@ -23,6 +23,8 @@ static const struct {
     {"verify", quire_verify_verb, "read and check every byte of an index"},
     {"repair", quire_repair, "save what a damaged data folder still holds"},
     {"convert", quire_convert, "convert between formats of vector files"},
+    {"import", quire_import, "bring rows from another server or from files into a server or files"},
+    {"export", quire_export, "write sets of a server, or an index, into files"},
     {"probe", quire_probe, "measure random reads of a device"},
     {"bench-kernels", quire_bench_kernels, "measure the kernels beside the memory's bandwidth"},
     {"embed", quire_embed, "turn lines of text into vectors"},

@@ -62,9 +62,9 @@ struct records_source {
     uint64_t rows; /* or RECORDS_ROWS_UNKNOWN */
     uint32_t dim;
     enum quire_type type;
-    unsigned may_have;              /* of enum records_parts */
-    int metric;                     /* of enum quire_metric, where the file says it */
-    bool has_no_vectors_of_its_own; /* they were rebuilt from codes: see the format's reader */
+    unsigned may_have;   /* of enum records_parts */
+    int metric;          /* of enum quire_metric, where the file says it */
+    bool is_approximate; /* vectors were rebuilt from codes */
 };
 
 struct records_from {
@@ -78,6 +78,8 @@ int records_open(const struct records_from *from, struct records_source **out, s
 int64_t records_read(struct records_source *source, void *vectors, struct record *records, uint64_t n,
                      struct quire_error *err);
 void records_close(struct records_source *source); /* NULL is fine */
+/* The rows of an index folder (index_read.c). */
+int index_source_open(const char *path, struct records_source **out, struct quire_error *err);
 
 /* ---- into -------------------------------------------------------------------------------------------------------- */
 
