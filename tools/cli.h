@@ -229,6 +229,8 @@ int quire_verify_verb(int argc, char **argv);
 int quire_repair(int argc, char **argv);
 int quire_convert(int argc, char **argv);
 int quire_plan_verb(int argc, char **argv);
+int quire_import(int argc, char **argv);
+int quire_export(int argc, char **argv);
 int quire_probe(int argc, char **argv);
 int quire_bench_kernels(int argc, char **argv);
 int quire_embed(int argc, char **argv);

@@ -24,6 +24,8 @@ static const struct {
     {"repair", quire_repair, "save what a damaged data folder still holds"},
     {"convert", quire_convert, "convert between formats of vector files"},
     {"plan", quire_plan_verb, "say what an index of many rows would cost on this machine"},
+    {"import", quire_import, "bring rows from another server or from files into a server or files"},
+    {"export", quire_export, "write sets of a server, or an index, into files"},
     {"probe", quire_probe, "measure random reads of a device"},
     {"bench-kernels", quire_bench_kernels, "measure the kernels beside the memory's bandwidth"},
     {"embed", quire_embed, "turn lines of text into vectors"},
