@@ -16,12 +16,15 @@
 #include "module/module_priv.h"
 #include "server/call/data.h"
 #include "server/call/fair.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
-enum { MODULE_VERSION = 1, LANES_OF_MAIN = 2, HANDLE_IO_ERRORS = 1 };
+enum { MODULE_VERSION = 1, LANES_OF_MAIN = 2, HANDLE_IO_ERRORS = 1, LOCK_TRIES = 100, LOCK_PAUSE_US = 100000 };
 
 struct module module_the;
 
@@ -60,6 +63,21 @@ static int find_folder(struct quire_error *err)
     return rc;
 }
 
+/* A child that was saving when the process was killed has the folder's lock as well, until it finds its parent gone, which
+ * takes about a second. */
+static void wait_for_child(void)
+{
+    char *path;
+    if (asprintf(&path, "%s/LOCK", module_the.config.dir) < 0)
+        return;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    for (unsigned i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++)
+        usleep(LOCK_PAUSE_US);
+    if (fd >= 0)
+        close(fd); /* and with it the lock */
+    free(path);
+}
+
 static int open_service(struct quire_error *err)
 {
     struct service *s = &module_the.service;
@@ -81,8 +99,10 @@ static int open_service(struct quire_error *err)
         rc = fair_init(s, err);
     if (rc == 0)
         rc = worker_start(&s->worker, err);
-    if (rc == 0)
+    if (rc == 0) {
+        wait_for_child();
         rc = data_open(s, err);
+    }
     if (rc == 0)
         rc = module_items_open(err);
     if (rc == 0)
