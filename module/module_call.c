@@ -451,7 +451,6 @@ static const char *refusal(const struct command *row, bool may_wait)
 /* The item that the key names, or a new one for a command that may make it. False after a reply. */
 static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key, struct resp_arg *arg)
 {
-    const struct command *row = &commands[call->row];
     enum module_kind kind = module_command_kind(call->row);
     struct quire_error err = {0};
     bool other = false;
@@ -484,9 +483,8 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
         module_item_hold(item);
         call->key_bytes = *arg;
         *arg = (struct resp_arg){(const uint8_t *)item->name, MODULE_NAME_BYTES};
-    } else if (row->first_key > 0 && arg->bytes == MODULE_NAME_BYTES) {
-        /* what looks like a name in the store is none */
-        *arg = (struct resp_arg){arg->data, arg->bytes - 1};
+    } else if (module_item_is_name(arg->data, arg->bytes)) {
+        *arg = (struct resp_arg){(const uint8_t *)"(reserved)", 10}; /* a name in the store is no key */
     }
     return true;
 }

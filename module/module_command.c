@@ -139,7 +139,7 @@ static uint64_t spec_flags(const struct command *row)
     if (row->flags & (CMD_READS_TOO | CMD_READS_DRY))
         flags |= RM_SPEC_ACCESS;
     if (strcmp(row->name, "vadd") == 0)
-        flags = RM_SPEC_RW | RM_SPEC_INSERT | RM_SPEC_UPDATE;
+        flags = RM_SPEC_RW | RM_SPEC_INSERT;
     if (strcmp(row->name, "vrem") == 0 || strcmp(row->name, "sc.drop") == 0)
         flags = RM_SPEC_RW | RM_SPEC_DELETE;
     return flags;
@@ -174,7 +174,9 @@ static int create(struct rm_ctx *ctx, const struct command *row)
     flags_of(row, flags);
     snprintf(name, sizeof name, "%s%s", module_the.settings.prefix, row->name);
     if (!sub) {
-        if (rm.create_command(ctx, name, is_list ? run_list : module_call_run, flags, row->first_key, row->last_key,
+        /* what has sub-commands has no function of its own */
+        rm_command_fn *run = !row->run ? NULL : is_list ? run_list : module_call_run;
+        if (rm.create_command(ctx, name, run, flags, row->first_key, row->last_key,
                               row->key_step) != RM_OK)
             return RM_ERR;
         return describe(rm.get_command(ctx, name), row);

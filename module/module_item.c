@@ -53,6 +53,12 @@ static bool is_name(const void *bytes, size_t n)
     return n == MODULE_NAME_BYTES;
 }
 
+bool module_item_is_name(const void *bytes, size_t n)
+{
+    const char *at = bytes;
+    return is_name(at, n) || (n == RECORD_NAME_BYTES && at[0] == '!' && is_name(at + 1, n - 1));
+}
+
 struct module_item *module_item_find(const char *name)
 {
     if (!is_name(name, strlen(name)))

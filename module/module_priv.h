@@ -54,6 +54,8 @@ struct module_item {
 /* Reads what the store says of them. Before the lanes start. */
 int module_items_open(struct quire_error *err);
 struct module_item *module_item_find(const char *name);
+/* Whether something in the store may have such a name. */
+bool module_item_is_name(const void *bytes, size_t n);
 /* A new one, LIVE and not attached, with an id at random (name NULL) or this. Not in the store yet: module_item_log. */
 struct module_item *module_item_create(const char *name, enum module_kind kind, struct quire_error *err);
 /* Of one that nobody has been told of. */
