@@ -90,7 +90,8 @@ static int digest_of_cache(const char *name, uint8_t out[DIGEST_BYTES], struct q
         more = n >= 0 && cursor != 0;
     }
     free(entries);
-    cache_unref(cache);
+    if (cache)
+        cache_unref(cache);
     return n < 0 ? n : 0;
 }
 
@@ -238,38 +239,17 @@ void module_backup_child_ended(bool saved)
     rm.unblock_client(e->blocked, e);
 }
 
-/* The text of a setting of the engine's; owned by the caller. NULL: it is not known. */
-static char *engine_setting(struct rm_ctx *ctx, const char *name)
-{
-    struct rm_reply *reply = rm.call(ctx, "CONFIG", "cc", "GET", name);
-    char *text = NULL;
-    size_t n;
-    if (reply && rm.reply_length(reply) == 2) {
-        struct rm_reply *value = rm.reply_element(reply, 1);
-        const char *bytes = value ? rm.reply_bytes(value, &n) : NULL;
-        text = bytes ? strndup(bytes, n) : NULL;
-    }
-    if (reply)
-        rm.free_reply(reply);
-    return text;
-}
-
 static int prepare_backup(struct rm_ctx *ctx, struct errand *e, struct rm_string *folder)
 {
     size_t n;
     const char *path = rm.string_bytes(folder, &n);
-    char *dir = engine_setting(ctx, "dir"), *name = engine_setting(ctx, "dbfilename");
     int rc = 0;
     if (path[0] != '/' || strlen(path) != n)
         rc = error_set(&e->error, QUIRE_EINVALID, "'%.200s' is no absolute path of a folder to be made", path);
-    if (rc == 0 && (!dir || !name || asprintf(&e->rdb, "%s/%s", dir, name) < 0 || !(e->folder = strdup(path)))) {
-        e->rdb = NULL;
+    if (rc == 0 && (!(e->rdb = module_saves_path(ctx)) || !(e->folder = strdup(path))))
         rc = error_set(&e->error, QUIRE_ENOMEM, "the engine does not say where its RDB is");
-    }
     if (rc == 0 && mkdir(path, 0750) < 0)
         rc = error_set_errno(&e->error, errno, "make", path);
-    free(dir);
-    free(name);
     return rc;
 }
 

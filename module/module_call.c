@@ -238,6 +238,7 @@ static int on_reply(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (!call->settled)
         settle_key(ctx, call->key, call);
     call->settled = true;
+    module_items_sync(); /* replies of this round leave next */
     send_reply(ctx, call);
     return RM_OK;
 }

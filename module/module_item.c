@@ -19,6 +19,7 @@
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
+#include "io/journal.h"
 #include "module/module_priv.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -32,6 +33,7 @@ static struct {
     pthread_mutex_t lock; /* of `attached`, and: */
     bool unsettled;       /* one was detached on another thread */
     uint64_t mark;        /* how many have gone */
+    uint64_t lsn;         /* of the last record */
 } items = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- by name ------------------------------------------------------------------------------------------------------ */
@@ -155,7 +157,8 @@ bool module_item_exists(const struct module_item *item)
     if (item->kind == MODULE_SET)
         return keyspace_version(&s->keyspace, name_of(item), NULL) != 0;
     struct cache *cache = caches_find(s->caches, (struct quire_bytes){item->name, MODULE_NAME_BYTES});
-    cache_unref(cache);
+    if (cache)
+        cache_unref(cache);
     return cache != NULL;
 }
 
@@ -199,7 +202,19 @@ int module_item_log(struct module_item *item, uint64_t *lsn, struct quire_error 
     lane_leave(lane);
     if (lsn && lock.lsn > *lsn)
         *lsn = lock.lsn;
+    items.lsn = lock.lsn > items.lsn ? lock.lsn : items.lsn;
     return rc;
+}
+
+void module_items_sync(void)
+{
+    struct journal *journal = module_the.service.journal;
+    struct quire_error err = {0};
+    if (items.lsn == 0 || journal_durable_lsn(journal) >= items.lsn)
+        return;
+    if (journal_wait(journal, items.lsn, &err) < 0)
+        log_line(&module_the.log, LOG_LEVEL_WARNING, "what became of keys is not on the disk yet: %s", err.message);
+    items.lsn = 0;
 }
 
 /* What cannot be logged now is in the next record: the journal refuses all writes meanwhile. */

@@ -146,8 +146,8 @@ void module_lanes_before_sleep(void)
         return;
     if (atomic_load(&m->n_calls) > 0)
         module_lane_turn(m);
-    if (module_the.service.journal)
-        journal_help(module_the.service.journal, clock_us());
+    journal_help(module_the.service.journal, clock_us());
+    module_items_sync();
 }
 
 /* ---- the engine's loop -------------------------------------------------------------------------------------------- */

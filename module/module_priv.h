@@ -82,6 +82,8 @@ void module_items_swap(int first, int second);
 unsigned module_items_drop(uint64_t mark, uint64_t before_ms);
 uint64_t module_items_mark(void);
 unsigned module_items_n_over(void); /* GONE or ENDED */
+/* Before replies leave: what was logged of keys is as durable as quire.appendfsync says. */
+void module_items_sync(void);
 
 /* ---- the type of values: module_type.c ---------------------------------------------------------------------------- */
 
@@ -194,6 +196,7 @@ bool module_look_at_eviction(struct rm_ctx *ctx);
 /* In a timer: removes what is gone for good. */
 void module_saves_tick(struct rm_ctx *ctx);
 void module_saves_fork(struct rm_ctx *ctx, bool born);
+char *module_saves_path(struct rm_ctx *ctx); /* of the engine's RDB; owned by the caller; NULL: no memory */
 void module_saves_foreground(uint64_t what); /* an event of RM_EVENT_PERSISTENCE in this process */
 int module_admin_create(struct rm_ctx *ctx, const char **failed);
 void module_backup_child_ended(bool saved);

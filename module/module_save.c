@@ -10,18 +10,25 @@
  *   with neither    for UNSAVED_MS
  *
  * A save in the foreground says itself that it ended well. Of a child the parent hears only that it was born and that it
- * died; whether it has written an RDB is seen by the time of the last save, which then is another.
+ * died; that it has written an RDB is seen by the file, which is another one then.
  */
 #include "io/clock.h"
 #include "module/module_priv.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { CHECK_MS = 1000, SYNCED_MS = 5000, UNSYNCED_MS = 90000, UNSAVED_MS = 60000 };
 
+struct stamp {
+    uint64_t inode;
+    struct timespec changed;
+};
+
 static struct {
     uint64_t mark;          /* gone before the save under way began */
-    uint64_t last_save;     /* of the engine, when that began */
+    struct stamp file;      /* of the RDB, when that began */
     uint64_t saved_mark;    /* gone before a save began that succeeded */
     uint64_t checked_ms;
     bool in_foreground;
@@ -40,22 +47,57 @@ static bool info_is(struct rm_server_info *info, const char *field, const char *
     return text && strcmp(text, value) == 0;
 }
 
+/* The text of a setting of the engine's; owned by the caller. NULL: it is not known. */
+static char *setting_of_engine(struct rm_ctx *ctx, const char *name)
+{
+    struct rm_reply *reply = rm.call(ctx, "CONFIG", "cc", "GET", name);
+    char *text = NULL;
+    size_t n;
+    if (reply && rm.reply_length(reply) == 2) {
+        struct rm_reply *value = rm.reply_element(reply, 1);
+        const char *bytes = value ? rm.reply_bytes(value, &n) : NULL;
+        text = bytes ? strndup(bytes, n) : NULL;
+    }
+    if (reply)
+        rm.free_reply(reply);
+    return text;
+}
+
+char *module_saves_path(struct rm_ctx *ctx)
+{
+    char *dir = setting_of_engine(ctx, "dir"), *name = setting_of_engine(ctx, "dbfilename"), *path = NULL;
+    if (dir && name && asprintf(&path, "%s/%s", dir, name) < 0)
+        path = NULL;
+    free(dir);
+    free(name);
+    return path;
+}
+
+/* Zeros where there is no file. */
+static struct stamp stamp_of_rdb(struct rm_ctx *ctx)
+{
+    struct stat status;
+    struct stamp stamp = {0};
+    char *path = module_saves_path(ctx);
+    if (path && stat(path, &status) == 0)
+        stamp = (struct stamp){(uint64_t)status.st_ino, status.st_mtim};
+    free(path);
+    return stamp;
+}
+
 void module_saves_fork(struct rm_ctx *ctx, bool born)
 {
-    struct rm_server_info *info = rm.get_server_info(ctx, "persistence");
-    if (!info)
-        return;
-    uint64_t last = info_number(info, "rdb_last_save_time");
+    struct stamp file = stamp_of_rdb(ctx);
     if (born) {
         saves.mark = module_items_mark();
-        saves.last_save = last;
-    } else {
-        bool saved = last != saves.last_save && info_is(info, "rdb_last_bgsave_status", "ok");
-        if (saved)
-            saves.saved_mark = saves.mark;
-        module_backup_child_ended(saved);
+        saves.file = file;
+        return;
     }
-    rm.free_server_info(ctx, info);
+    bool saved = file.inode && (file.inode != saves.file.inode || file.changed.tv_sec != saves.file.changed.tv_sec ||
+                                file.changed.tv_nsec != saves.file.changed.tv_nsec);
+    if (saved)
+        saves.saved_mark = saves.mark;
+    module_backup_child_ended(saved);
 }
 
 /* SAVE, and the save of a shutdown. */

@@ -261,7 +261,7 @@ static void *copy2(struct rm_key_opt *ctx, const void *value)
         return NULL;
     }
     module_item_attach(to);
-    return to;
+    return to; /* whose records are the last that were logged: module_items_sync waits for them, and so for the data */
 }
 
 static size_t mem_usage2(struct rm_key_opt *ctx, const void *value, size_t sample)

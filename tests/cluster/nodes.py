@@ -44,7 +44,7 @@ class Folder:
     def __exit__(self, *failure):
         for node in self.nodes:
             if failure[0]:
-                sys.stderr.write("---- the log of node %s\n%s\n" % (node.name, node.log(40)))
+                sys.stderr.write("---- the log of node %s\n%s\n" % (node.name, node.log(400)))
             node.kill()
         shutil.rmtree(self.path, ignore_errors=True)
 
@@ -67,6 +67,7 @@ class Node:
         yield "dir " + self.path
         yield "logfile " + os.path.join(self.path, "log")
         yield "enable-debug-command local"
+        yield "crash-memcheck-enabled no"
         if self.module:
             yield "loadmodule " + MODULE
         # lines that Python cannot name as arguments: quire_appendfsync is quire.appendfsync, save_points "save"
