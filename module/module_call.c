@@ -308,11 +308,13 @@ void module_call_release(struct module_lane *lane, bool all)
     }
 }
 
-/* The reply is there. What is not blocked is handed on by module_call_run. */
+/* The reply is there. While the handler is being run, who runs it hands it on: afterwards another thread may have freed
+ * the call. */
 static void finish(struct module_call *call)
 {
-    if (!call->blocked)
+    if (call->runs)
         return;
+    assert(call->blocked && call->done);
     if (call->slow_us)
         call->held_until_us = clock_us() + call->slow_us;
     if (call->lane == &module_the.lanes[0] && must_wait(call, call->caller.lane->now_us))
@@ -326,9 +328,11 @@ static void finish(struct module_call *call)
 static void run_handler(struct module_call *call, command_fn *run)
 {
     struct lane *lane = &call->lane->lane;
+    call->runs = true;
     lane_enter(lane);
     run(&call->caller, call->args, call->n_args);
     lane_leave(lane);
+    call->runs = false;
     if (!call->waits)
         call->done = true;
 }
@@ -338,7 +342,7 @@ static void run_search(struct lane *lane, struct message *message)
     struct module_call *call = (struct module_call *)(void *)((char *)message - offsetof(struct module_call, message));
     (void)lane;
     run_handler(call, commands[call->row].run);
-    if (!call->waits)
+    if (call->done)
         finish(call);
 }
 
@@ -499,8 +503,10 @@ static int run_here(struct rm_ctx *ctx, struct module_call *call, struct rm_stri
     lane->now_ms = lane->now_us / 1000;
     lane->turn++;
     run_handler(call, commands[call->row].run);
-    if (!may_wait && !call->done)
+    if (!may_wait && !call->done) {
+        call->runs = true; /* the reply is handed on here */
         module_lane_run(call->lane, &call->done);
+    }
     if (call->done) {
         settle_key(ctx, key, call);
         call->settled = true;

@@ -140,6 +140,7 @@ struct module_call {
     uint64_t lsn;
     uint32_t slow_us;
     bool waits, done; /* a deferred reply is to come; the reply is in `out` */
+    bool runs;        /* its handler is being run, or the main thread waits for it on the spot */
     struct rm_blocked *blocked;
     struct rm_ctx *reply_ctx; /* of a lane with a thread: replies are built there */
     struct module_item *item; /* that the key names, or that a writer may make; NULL */

@@ -122,15 +122,16 @@ def is_of_module(command):
 def replay(page, heading, first, block):
     if is_module and heading in AS_USER:
         return  # users of the engine are bound to no tenants
-    if is_module:
-        BEFORE.pop(heading, None)
+    pairs = exchanges(block)
+    is_transaction = pairs[0][0] == "MULTI"
+    if is_module and not is_transaction:
+        pairs = [pair for pair in pairs if is_of_module(pair[0])]
+    if not pairs:
+        return
     for command in BEFORE.pop(heading, []):
         ask([command], [])
     options = AS_USER.get(heading, [])
-    pairs = [pair for pair in exchanges(block) if not is_module or is_of_module(pair[0])]
-    if not pairs:
-        return
-    if pairs[0][0] == "MULTI":  # one connection; what is shown is one reply after the other
+    if is_transaction:  # one connection; what is shown is one reply after the other
         difference = compare("MULTI", [line for _, reply in pairs for line in reply],
                              ask([command for command, _ in pairs], options))
         return check(page, heading, first, "MULTI ... EXEC", difference)
