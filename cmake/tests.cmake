@@ -171,6 +171,7 @@ add_library(fixed_random MODULE tests/opencl/fixed_random.c) # two builds get se
 quire_compile_options(fixed_random)
 quire_script(crash/slow_sync tests/crash/slow_sync.sh 120)
 quire_script(crash/damage tests/crash/damage.sh 600)
+quire_script(cluster/module tests/cluster/run.sh 600)
 foreach(name gateway/clients gateway/console gateway/flow gateway/http e2e/clients tools/stop tools/top crash/slow_sync)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES RESOURCE_LOCK waits)

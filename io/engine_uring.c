@@ -111,6 +111,10 @@ static int setup_ring(struct uring *u, const struct engine_config *config, struc
         io_uring_queue_exit(&u->ring);
         return error_set(err, QUIRE_EUNSUPPORTED, "io_uring of this kernel is too old (no timed wait)");
     }
+    /* A child of fork() that touched the queues would work on the parent's: it has none of them. */
+    rc = io_uring_ring_dontfork(&u->ring);
+    if (rc < 0)
+        engine_add_note(&u->base, "kernel that lets children of fork() have the queues");
     return 0;
 }
 
@@ -124,8 +128,8 @@ static int setup_receive(struct uring *u, const struct engine_config *config, st
     u->recv_count = count;
     u->recv_bytes = config->recv_bytes ? config->recv_bytes : RECV_BYTES_DEFAULT;
     u->buffers_bytes = count * sizeof(struct io_uring_buf);
-    u->buffers = memory_map(u->buffers_bytes, 0);
-    u->recv_memory = memory_map((size_t)count * u->recv_bytes, 0);
+    u->buffers = memory_map_alone(u->buffers_bytes, 0);
+    u->recv_memory = memory_map_alone((size_t)count * u->recv_bytes, 0);
     if (!u->buffers || !u->recv_memory)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u receive buffers", count);
     struct io_uring_buf_reg reg = {

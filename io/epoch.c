@@ -168,6 +168,16 @@ void epoch_defer(struct epochs *epochs, struct epoch_item *item)
         epochs_collect(epochs);
 }
 
+void epochs_fork_prepare(struct epochs *epochs)
+{
+    pthread_mutex_lock(&epochs->mutex);
+}
+
+void epochs_fork_end(struct epochs *epochs)
+{
+    pthread_mutex_unlock(&epochs->mutex);
+}
+
 void epochs_destroy(struct epochs *epochs)
 {
     if (!epochs)

@@ -40,6 +40,7 @@ struct journal_options {
     uint64_t
         buffer_bytes; /* of frames in memory that are not written yet, and twice that of those not synced yet; beyond
                          it appending is refused (QUIRE_EBUSY); 0: 64 MiB */
+    bool no_priorities; /* the writer asks for no time slices of its own: a filter of system calls may end who does */
 };
 
 /* Who gets what a folder holds, in order, when it is opened. A negative answer ends the opening. Bytes are valid during
@@ -141,6 +142,15 @@ void journal_checkpoint_abort(struct checkpoint *checkpoint);                   
 /* Ends the current log file and makes hard links to the checkpoint and all closed logs in the existing folder `to`:
  * opened, it has the state of LSN *lsn. The caller syncs `to`. QUIRE_EBUSY while a checkpoint is written. */
 int journal_snapshot(struct journal *journal, const char *to, uint64_t *lsn, struct quire_error *err);
+
+/* Around a fork, from the thread that forks. quiesce waits until no batch of another thread is open and lets none begin;
+ * if the thread itself has one open, all go on. Then prepare takes the journal's lock, last of all locks, and one of
+ * parent and child follows. In the child, which has none of the threads, appending is refused (QUIRE_ECLOSED), and
+ * nothing but that and what reads numbers may be called. */
+void journal_fork_quiesce(struct journal *journal);
+void journal_fork_prepare(struct journal *journal);
+void journal_fork_parent(struct journal *journal);
+void journal_fork_child(struct journal *journal);
 
 /* Reads a folder's journal without opening it for writing: every frame and record is checked and given to the reader
  * (may be NULL). With `salvage` damaged parts are left out instead of ending it, each with a call of lost. Not while it

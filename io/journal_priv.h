@@ -226,6 +226,7 @@ struct journal {
     unsigned batches; /* open */
     bool quiesced;    /* batches must wait */
     bool maintenance; /* a checkpoint or a snapshot is made */
+    bool fork_in_batch; /* of the thread that forks */
     bool gave_up;     /* the try after `stopping` failed, too */
     bool lost;        /* frames that memory no longer has could not be synced (under NO) */
     uint64_t noticed_lsn;

@@ -558,7 +558,8 @@ void *journal_writer(void *context)
     struct journal *j = context;
     uint64_t until_us;
     enum step step;
-    schedule_short_slices();
+    if (!j->options.no_priorities)
+        schedule_short_slices();
     pthread_mutex_lock(&j->lock);
     do {
         give_notice(j);

@@ -51,6 +51,15 @@ void *memory_map(size_t bytes, int huge)
     return base;
 }
 
+/* Kernels that do not know the advice know no fork either (sandboxes without processes). */
+void *memory_map_alone(size_t bytes, int huge)
+{
+    void *base = memory_map(bytes, huge);
+    if (base)
+        madvise(base, whole_pages(bytes), MADV_DONTFORK);
+    return base;
+}
+
 void memory_unmap(void *base, size_t bytes)
 {
     if (base)

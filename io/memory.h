@@ -21,6 +21,9 @@ static inline size_t memory_size_mul(size_t n, size_t size)
  * NULL without memory. Ended by memory_unmap with the same size. */
 void *memory_map(size_t bytes, int huge);
 void memory_unmap(void *base, size_t bytes);
+/* The same for this process alone: a child of fork() has nothing there. For what direct reads go to, which a fork in
+ * between might send astray (open(2), O_DIRECT), and for what no child needs, which need not be copied then. */
+void *memory_map_alone(size_t bytes, int huge);
 
 /* Address space alone, unreadable until it is committed; aligned to 4096, from 2 MiB on to 2 MiB. NULL where there is
  * none. Ended by memory_unmap with the same size. */

@@ -130,7 +130,7 @@ static void *run_lane(void *context)
                                    .threads = lane->depth < 64 ? lane->depth : 64,
                                    .one_thread = true};
     struct probe_read *reads = calloc(lane->depth, sizeof *reads);
-    uint8_t *buffers = memory_map(bytes, 0);
+    uint8_t *buffers = memory_map_alone(bytes, 0);
     if (!reads || !buffers)
         lane->failed = error_set(&lane->error, QUIRE_ENOMEM, "no memory for %u reads of %u bytes: lower the depth",
                                  lane->depth, lane->block_bytes);

@@ -58,10 +58,10 @@ struct scan {
 static int window_fill(struct window *w, uint64_t at, size_t bytes, struct quire_error *err)
 {
     if (bytes > w->capacity) {
-        uint8_t *more = memory_aligned(SECTION_ALIGN, bytes);
+        uint8_t *more = memory_map_alone(bytes, 0);
         if (!more)
             return error_set(err, QUIRE_ENOMEM, "no memory for %zu bytes of %s", bytes, section_file_io(w->file)->path);
-        memory_free(w->buffer);
+        memory_unmap(w->buffer, w->capacity);
         w->buffer = more;
         w->capacity = bytes;
     }
@@ -72,6 +72,11 @@ static int window_fill(struct window *w, uint64_t at, size_t bytes, struct quire
     w->at = at;
     w->bytes = bytes;
     return 0;
+}
+
+static void window_fini(struct window *w)
+{
+    memory_unmap(w->buffer, w->capacity);
 }
 
 static uint64_t align_up(uint64_t offset)
@@ -326,9 +331,10 @@ static int run(struct scan *wanted, struct segment *segment)
     const struct segment *s = segment;
     const struct segment_params *p = &s->params;
     uint64_t index_bytes = (p->rows + ATTRIBUTES_PER_PAGE - 1) / ATTRIBUTES_PER_PAGE * (uint64_t)PAGE_BYTES;
+    size_t blocks_bytes = p->block_bytes > READ_BYTES ? p->block_bytes : READ_BYTES;
     struct scan scan = *wanted;
     scan.s = segment;
-    scan.blocks = memory_aligned(SECTION_ALIGN, p->block_bytes > READ_BYTES ? p->block_bytes : READ_BYTES);
+    scan.blocks = memory_map_alone(blocks_bytes, 0);
     scan.keys = (struct window){
         .file = s->keys, .base = s->heap_at, .section_bytes = s->heap_bytes, .least = KEY_WINDOW};
     scan.attribute_index =
@@ -345,10 +351,10 @@ static int run(struct scan *wanted, struct segment *segment)
                  ? error_set(scan.err, QUIRE_ENOMEM, "no memory to read %s", s->info.path)
              : scan.rows ? visit_some(&scan)
                          : visit_all(&scan);
-    memory_free(scan.blocks);
-    memory_free(scan.keys.buffer);
-    memory_free(scan.attribute_index.buffer);
-    memory_free(scan.attribute_heap.buffer);
+    memory_unmap(scan.blocks, blocks_bytes);
+    window_fini(&scan.keys);
+    window_fini(&scan.attribute_index);
+    window_fini(&scan.attribute_heap);
     free(scan.rotated);
     free(scan.vector);
     return rc;

@@ -923,6 +923,17 @@ bool collection_reclaim(struct collection *c)
     return stats.dead > 0 && stats.dead < before;
 }
 
+void collection_fork_prepare(struct collection *c)
+{
+    pthread_mutex_lock(&c->lock);
+}
+
+void collection_fork_end(struct collection *c)
+{
+    assert(lock_is_held(&c->lock));
+    pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 void collection_get_stats(const struct collection *constant, struct collection_stats *out)

@@ -49,6 +49,10 @@ int collection_set_unavailable(struct collection *collection, const struct quire
 int collection_log_create(struct collection *collection, uint64_t *lsn, struct quire_error *err);
 int collection_log_drop(struct collection *collection, uint64_t *lsn, struct quire_error *err);
 
+/* Around a fork of the process: what a child reads of it is not half written then. end in both processes. */
+void collection_fork_prepare(struct collection *collection);
+void collection_fork_end(struct collection *collection);
+
 /* Freezes the newest memtable, if it has rows, and puts an empty one before it. Between journal_quiesce_begin and
  * _end. */
 int collection_freeze(struct collection *collection, struct quire_error *err);

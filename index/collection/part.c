@@ -236,7 +236,7 @@ static int make_filter(struct part *part, struct quire_error *err)
     part->filter_blocks = s->params.rows / FILTER_BLOCK_ROWS + 1;
     /* NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): words of 32 bits, aligned as those of 64 */
     part->filter = calloc(part->filter_blocks, FILTER_WORDS * sizeof(uint32_t));
-    uint8_t *pages = memory_aligned(4096, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
+    uint8_t *pages = memory_map_alone((size_t)PAGES_AT_ONCE * PAGE_BYTES, 0);
     int rc = part->filter && pages ? 0
                                    : error_set(err, QUIRE_ENOMEM, "no memory for a filter of %llu keys",
                                                (unsigned long long)s->params.rows);
@@ -247,7 +247,7 @@ static int make_filter(struct part *part, struct quire_error *err)
         for (uint32_t i = 0; i < some && rc == 0; i++)
             rc = add_page(part, pages + (size_t)i * PAGE_BYTES, at + i, err);
     }
-    memory_free(pages);
+    memory_unmap(pages, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
     return rc;
 }
 
@@ -314,7 +314,7 @@ static int find_attributed(struct part *part, struct quire_error *err)
         return 0;
     size_t words = (size_t)(s->params.rows + 63) / 64;
     uint64_t *bits = calloc(words, sizeof *bits);
-    uint8_t *pages = memory_aligned(4096, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
+    uint8_t *pages = memory_map_alone((size_t)PAGES_AT_ONCE * PAGE_BYTES, 0);
     int rc = bits && pages ? measure_grants(part, &grants) : QUIRE_ENOMEM;
     if (rc < 0)
         error_set(err, rc, "no memory to look for the attributes of %llu rows", (unsigned long long)s->params.rows);
@@ -329,7 +329,7 @@ static int find_attributed(struct part *part, struct quire_error *err)
         error_set(err, rc, "no memory to note which of %llu rows have attributes", (unsigned long long)s->params.rows);
     free(grants);
     free(bits);
-    memory_free(pages);
+    memory_unmap(pages, (size_t)PAGES_AT_ONCE * PAGE_BYTES);
     return rc;
 }
 

@@ -91,6 +91,7 @@ struct stage {
     struct exact_rows *rows;
     struct quire_error *err;
     uint8_t *blocks; /* as read */
+    size_t blocks_bytes;
     uint8_t *data;   /* as the device has them */
     float *factors;  /* of codes struct offload_estimate */
     uint8_t *row;    /* of codes: one row as it is */
@@ -285,7 +286,7 @@ static int read_part(struct stage *s, uint32_t part, struct offload_block *block
 
 static void stage_fini(struct stage *s)
 {
-    memory_free(s->blocks);
+    memory_unmap(s->blocks, s->blocks_bytes);
     free(s->data);
     free(s->factors);
     free(s->row);
@@ -300,7 +301,8 @@ static int stage_init(struct stage *s)
     const struct segment_params *p = &s->rows->segment->params;
     uint32_t at_once = p->block_bytes < READ_BYTES ? READ_BYTES / p->block_bytes : 1;
     s->capacity = at_once * p->slots_per_block;
-    s->blocks = memory_aligned(SECTION_ALIGN, (size_t)at_once * p->block_bytes);
+    s->blocks_bytes = (size_t)at_once * p->block_bytes;
+    s->blocks = memory_map_alone(s->blocks_bytes, 0);
     s->data = malloc(memory_size_mul(s->capacity, s->rows->row_bytes));
     s->factors = malloc(sizeof(struct offload_estimate) * s->capacity);
     s->row = malloc(elements_of(p));

@@ -419,7 +419,7 @@ static int reserve(struct task *t)
 {
     struct fetch *f = &t->fetch;
     if (!f->page)
-        f->page = memory_aligned(4096, PAGE_BYTES);
+        f->page = memory_map_alone(PAGE_BYTES, 0);
     if (!f->key)
         f->key = malloc(QUIRE_KEY_BYTES_MAX);
     if (!f->links && f->request->want_links)

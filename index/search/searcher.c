@@ -34,7 +34,7 @@ struct attachment {
 static void free_posting_block(struct searcher *s, struct posting_block_read *read)
 {
     assert(s->postings.n > 0);
-    memory_free(read->buffer);
+    memory_unmap(read->buffer, read->buffer_bytes);
     free(read);
     s->postings.n--;
 }
@@ -66,7 +66,7 @@ struct posting_block_read *searcher_take_posting_block(struct searcher *s, uint3
     read = calloc(1, sizeof *read);
     if (!read)
         return NULL;
-    read->buffer = memory_aligned(4096, s->postings.bytes);
+    read->buffer = memory_map_alone(s->postings.bytes, 0);
     read->buffer_bytes = s->postings.bytes;
     s->postings.n++;
     if (!read->buffer) {
@@ -146,6 +146,7 @@ void searcher_destroy(struct searcher *s)
         memory_unmap(s->frames.arena, (size_t)s->frames.n * s->frames.bytes);
     }
     free_posting_blocks(s);
+    memory_unmap(s->spare.wide, s->spare.bytes);
     free(s->found.nearest);
     free(s->found.beam);
     free(s->found.gains);
@@ -243,7 +244,7 @@ static void make_frames(struct searcher *s, uint32_t frame_bytes)
     uint32_t n = wanted < FRAMES_MAX ? wanted : FRAMES_MAX;
     while (n > BEAM_MAX && (size_t)n * frame_bytes > ARENA_BYTES_MAX)
         n--;
-    uint8_t *arena = memory_map((size_t)n * frame_bytes, 0);
+    uint8_t *arena = memory_map_alone((size_t)n * frame_bytes, 0);
     if (arena && engine_register_buffers(s->engine, arena, (size_t)n * frame_bytes) < 0) {
         memory_unmap(arena, (size_t)n * frame_bytes);
         arena = NULL;

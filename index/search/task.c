@@ -28,21 +28,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDE_KEPT 65536u /* bytes of a record, or of blocks that were read at once, that a task keeps */
+#define WIDE_KEPT      65536u     /* bytes of a record, or of blocks that were read at once, that a task keeps */
+#define WIDE_SPARE_MAX (4u << 20) /* that a lane keeps */
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* Makes *buffer at least so large, 4096-aligned; what was in it is lost. */
-static int reserve_aligned(uint8_t **buffer, size_t *capacity, size_t bytes)
+/* Makes *buffer at least so large, whole pages; what was in it is lost. */
+static int reserve_pages(uint8_t **buffer, size_t *capacity, size_t bytes)
 {
     if (bytes <= *capacity)
         return 0;
-    uint8_t *bigger = memory_aligned(4096, bytes);
+    uint8_t *bigger = memory_map_alone(bytes, 0);
     if (!bigger)
         return QUIRE_ENOMEM;
-    memory_free(*buffer);
+    memory_unmap(*buffer, *capacity);
     *buffer = bigger;
     *capacity = bytes;
+    return 0;
+}
+
+/* The lane keeps one that is larger than tasks keep, for the next that needs such: pages that come and go cost more than
+ * what is read into them. */
+static void keep_wide(struct searcher *s, uint8_t *wide, size_t bytes)
+{
+    bool keeps = bytes <= WIDE_SPARE_MAX && bytes > s->spare.bytes;
+    uint8_t *gone = keeps ? s->spare.wide : wide;
+    memory_unmap(gone, keeps ? s->spare.bytes : bytes);
+    if (keeps) {
+        s->spare.wide = wide;
+        s->spare.bytes = bytes;
+    }
+}
+
+static int reserve_wide(struct task *t, size_t bytes)
+{
+    struct searcher *s = t->searcher;
+    if (bytes <= t->wide_bytes || bytes > s->spare.bytes || bytes <= WIDE_KEPT)
+        return reserve_pages(&t->wide, &t->wide_bytes, bytes < WIDE_KEPT ? WIDE_KEPT : bytes);
+    memory_unmap(t->wide, t->wide_bytes);
+    t->wide = s->spare.wide;
+    t->wide_bytes = s->spare.bytes;
+    s->spare.wide = NULL;
+    s->spare.bytes = 0;
     return 0;
 }
 
@@ -69,16 +96,16 @@ int task_reserve(struct task *t)
         return QUIRE_ENOMEM;
     if (uses_frames(t))
         return 0;
-    return reserve_aligned(&t->buffers, &t->buffers_bytes,
-                           (size_t)task_blocks_max(t, false) * t->segment->params.block_bytes);
+    return reserve_pages(&t->buffers, &t->buffers_bytes,
+                         (size_t)task_blocks_max(t, false) * t->segment->params.block_bytes);
 }
 
 void task_fini(struct task *t)
 {
-    memory_free(t->buffers);
-    memory_free(t->wide);
+    memory_unmap(t->buffers, t->buffers_bytes);
+    memory_unmap(t->wide, t->wide_bytes);
     memory_free(t->query.user);
-    memory_free(t->fetch.page);
+    memory_unmap(t->fetch.page, PAGE_BYTES);
     free(t->fetch.key);
     free(t->fetch.links);
     free(t->search.probed);
@@ -102,7 +129,7 @@ static void finish(struct task *t)
     t->kind = NULL;
     t->generation++;
     if (t->wide_bytes > WIDE_KEPT) {
-        memory_free(t->wide);
+        keep_wide(s, t->wide, t->wide_bytes);
         t->wide = NULL;
         t->wide_bytes = 0;
     }
@@ -444,7 +471,7 @@ enum step task_read_runs(struct task *t, const struct block_run *runs, uint32_t 
     size_t bytes = 0;
     for (uint32_t i = 0; i < n; i++)
         bytes += (size_t)runs[i].n * block_bytes;
-    if (reserve_aligned(&t->wide, &t->wide_bytes, bytes) < 0)
+    if (reserve_wide(t, bytes) < 0)
         return task_fail(t, QUIRE_ENOMEM, "no memory for %zu bytes of blocks", bytes);
     begin_step(t, n, NULL, on_reads);
     uint8_t *to = t->wide;
@@ -466,7 +493,7 @@ enum step task_read_record(struct task *t, struct io_file *file, uint64_t offset
         return task_fail(t, QUIRE_ECORRUPT, "%s: a record of %llu bytes at offset %llu lies outside its section",
                          file->path, (unsigned long long)bytes, (unsigned long long)offset);
     size_t span = (size_t)((offset + bytes - first + 4095) / 4096 * 4096);
-    if (reserve_aligned(&t->wide, &t->wide_bytes, span) < 0)
+    if (reserve_wide(t, span) < 0)
         return task_fail(t, QUIRE_ENOMEM, "no memory for a record of %zu bytes", span);
     return task_read_at(t, file, first, (uint32_t)span, t->wide, on_reads);
 }

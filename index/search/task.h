@@ -97,7 +97,7 @@ struct searcher {
     unsigned next_line; /* whose turn it is to get a free task */
     struct attachment *attachments;
     struct {
-        uint8_t *arena; /* n x bytes, memory_map, registered with the engine; NULL: tasks have buffers of their own */
+        uint8_t *arena; /* n x bytes, memory_map_alone, registered with the engine; NULL: tasks have buffers of their own */
         uint32_t n, bytes, n_free;
         uint8_t *free[FRAMES_MAX];
         struct task_queue queue;
@@ -107,6 +107,10 @@ struct searcher {
         uint32_t n, bytes;               /* n: all of them */
         struct task_queue queue;
     } postings;
+    struct {
+        uint8_t *wide; /* of no task at present; owned */
+        size_t bytes;
+    } spare;
     struct io_op *ready, *ready_last;    /* back, of tasks with a priority, by that; result in state[0] */
     struct graph_scratch *graph_scratch; /* of searches in memtables and heads; made when first needed; owned */
     struct searcher_guest guest;

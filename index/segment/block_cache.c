@@ -160,7 +160,7 @@ int block_cache_create(uint64_t memory_bytes, uint32_t block_bytes, uint32_t n_b
     c->n_frames = n_frames;
     c->books_bytes = l.books_bytes;
     c->shard_bits = l.shard_bits;
-    c->frames = memory_map(memory_size_mul(n_frames, block_bytes), 1);
+    c->frames = memory_map_alone(memory_size_mul(n_frames, block_bytes), 1);
     int rc = c->frames ? 0 : QUIRE_ENOMEM;
     size_t arrays_bytes = l.frames_bytes + l.places_bytes + l.ghosts_bytes;
     uint8_t *at = (uint8_t *)(c->shards + (1u << c->shard_bits));

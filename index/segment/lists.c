@@ -393,7 +393,7 @@ int lists_load_codes(struct lists *lists, const struct segment_params *p, struct
 {
     uint32_t groups = groups_of(p->rows), bytes;
     struct io_file *file = section_file_io(postings);
-    uint8_t *buffer = memory_aligned(SECTION_ALIGN, SCAN_BYTES), *code = malloc(p->code_dim);
+    uint8_t *buffer = memory_map_alone(SCAN_BYTES, 0), *code = malloc(p->code_dim);
     lists->codes_mapped = (size_t)groups * lists->group_bytes;
     lists->factors_mapped = (size_t)groups * CODE_GROUP * 2 * sizeof(f16_t);
     lists->codes = memory_map(lists->codes_mapped, 1);
@@ -418,7 +418,7 @@ int lists_load_codes(struct lists *lists, const struct segment_params *p, struct
                 error_set(err, rc, "list %u of %s is damaged: %s", at + i, file->path, inner.message);
         }
     }
-    memory_free(buffer);
+    memory_unmap(buffer, SCAN_BYTES);
     free(code);
     return rc;
 }

@@ -54,7 +54,9 @@ struct store_options {
     unsigned segments_max;         /* of a collection; with more its writers wait for merges; 0: 12 */
     unsigned threads;              /* of a seal or merge; 0: 1 */
     uint64_t checkpoint_bytes;     /* of log after which a checkpoint is written; 0: 256 MiB */
-    bool no_maintenance;           /* nothing in the background, or not before store_begin_maintenance */
+    bool
+        no_priorities; /* threads run as the process does: a filter of system calls (seccomp) may end who asks for less */
+    bool no_maintenance; /* nothing in the background, or not before store_begin_maintenance */
 };
 
 struct store_report {
@@ -123,6 +125,18 @@ int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct qu
 /* Verifies a collection's segments, filters and tombstones while it lives (VCHECK): each finding a sentence. */
 int store_check(struct store *store, struct collection *collection,
                 void (*finding)(void *context, const char *sentence), void *context, struct quire_error *err);
+
+/* For a host whose process forks while the store is open: what pthread_atfork is given calls prepare before the fork and
+ * one of the others behind it. prepare waits for batches of other threads and for what publishes a seal or a merge
+ * (milliseconds), and then holds what the child must not find half done; nobody may wait for the forking thread with a
+ * batch open or one of the store's calls under way. Cost: two locks for each collection.
+ *
+ * A child has no maintenance, no lanes and no journal. It may read: store_find, store_each, views, memtables,
+ * collection_export, segment_scan and all that reads with plain reads; what was removed meanwhile is read through the
+ * descriptors that it has inherited. It may not write (the journal refuses), search, or close; it ends by _exit. */
+void store_fork_prepare(struct store *store);
+void store_fork_parent(struct store *store);
+void store_fork_child(struct store *store);
 
 struct store_stats {
     uint64_t collections, unavailable, memtable_bytes, resident_bytes, disk_bytes, segments;

@@ -391,7 +391,8 @@ static void *maintain(void *context)
     struct maintainer *m = context;
     struct store *store = m->store;
     uint64_t next_ms = 0;
-    store_priority_begin(m, m->pass == write_pass);
+    if (!store->options.no_priorities)
+        store_priority_begin(m, m->pass == write_pass);
     while (!atomic_load(&store->stopping)) {
         struct quire_error err = {0};
         uint64_t seen = wakes(store), pause = IDLE_MS;

@@ -553,7 +553,7 @@ int store_open(const char *path, const struct store_options *options, const stru
         assert(!store->journal && store->lock_file);
         struct store_recovery recovery = {.store = store};
         struct journal_reader reader = store_reader(&recovery);
-        struct journal_options journal = {.sync = store->options.sync};
+        struct journal_options journal = {.sync = store->options.sync, .no_priorities = store->options.no_priorities};
         rc = journal_open(store->fs, store->path, &journal, &reader, &store->journal, &found.journal, err);
         store->as_host.journal = store->journal;
         rc = store_recovery_end(&recovery, rc, err);

@@ -446,9 +446,9 @@ static int lists_check_init(struct lists_check *check)
     check->windows = calloc(n, sizeof *check->windows);
     check->spreads = calloc(n, sizeof *check->spreads);
     check->copies = calloc(p->rows, 1);
-    check->blocks = memory_aligned(SECTION_ALIGN, (size_t)check->window_blocks * p->block_bytes);
+    check->blocks = memory_map_alone((size_t)check->window_blocks * p->block_bytes, 0);
     check->views = calloc(check->window_blocks, sizeof *check->views);
-    check->posting = memory_aligned(SECTION_ALIGN, p->posting_bytes_max);
+    check->posting = memory_map_alone(p->posting_bytes_max, 0);
     check->head = malloc(sizeof *check->head * p->code_dim);
     check->code = malloc(p->code_dim);
     return check->windows && check->spreads && check->copies && check->blocks && check->views && check->posting &&
@@ -459,12 +459,13 @@ static int lists_check_init(struct lists_check *check)
 
 static void lists_check_fini(struct lists_check *check)
 {
+    const struct segment_params *p = &check->v->s->params;
     free(check->windows);
     free(check->spreads);
     free(check->copies);
-    memory_free(check->blocks);
+    memory_unmap(check->blocks, (size_t)check->window_blocks * p->block_bytes);
     free(check->views);
-    memory_free(check->posting);
+    memory_unmap(check->posting, p->posting_bytes_max);
     free(check->head);
     free(check->code);
 }

@@ -242,7 +242,8 @@ int data_open(struct service *s, struct quire_error *err)
                                     .segments_max = (unsigned)config->segments_max,
                                     .threads = (unsigned)config->build_threads,
                                     .checkpoint_bytes = config->checkpoint_bytes,
-                                    .no_maintenance = true};
+                                    .no_maintenance = true,
+                                    .no_priorities = s->no_priorities};
     struct caches_options caches = {.folder = config->dir,
                                     .guard_folder = config->cache_guards[0] ? config->cache_guards : NULL,
                                     .log = log_event,

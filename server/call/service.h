@@ -39,6 +39,7 @@ struct service {
     struct fair *fair;     /* tenants and their limits */
     struct device *device; /* that helps with exact searches; NULL: none, server/device */
     unsigned n_lanes;
+    bool no_priorities; /* threads keep the priority that the process has: where changing it is forbidden */
     /* The host's: called on the journal's thread when more has become durable, as soon as there is a journal. */
     void (*on_durable)(void *context);
     void *durable_context;

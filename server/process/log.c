@@ -95,7 +95,7 @@ void log_line(const struct log *log, enum log_level level, const char *format, .
     struct timespec now;
     struct tm parts;
     va_list arguments;
-    if ((int)level < atomic_load_explicit(&log->level, memory_order_relaxed) || log->fd < 0)
+    if ((int)level < atomic_load_explicit(&log->level, memory_order_relaxed) || (log->fd < 0 && !log->sink))
         return;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &parts);
@@ -113,6 +113,11 @@ void log_line(const struct log *log, enum log_level level, const char *format, .
     for (int i = head; i < bytes; i++)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';
+    line[bytes] = 0;
+    if (log->sink) {
+        log->sink(level, line + head);
+        return;
+    }
     line[bytes++] = '\n';
     ssize_t written = write(log->fd, line, (size_t)bytes);
     (void)written; /* a log that cannot be written must not stop the server */

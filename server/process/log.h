@@ -12,7 +12,9 @@ enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_VERBOSE, LOG_LEVEL_NOTICE, LOG_LEVEL
 struct log_tail;
 struct log {
     int fd;
-    atomic_int level;      /* enum log_level: lines below it are dropped */
+    atomic_int level; /* enum log_level: lines below it are dropped */
+    /* Gets the text of each line, in the place of fd; from any thread. NULL: nobody. */
+    void (*sink)(enum log_level level, const char *text);
     struct log_tail *tail; /* owned; NULL: not open */
 };
 

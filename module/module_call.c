@@ -1,0 +1,580 @@
+/*
+ * module_call.c - a command of a client: from the engine to its handler and back.
+ *
+ *   main thread   the key names an item; the handler gets the item's name in the store in place of the key
+ *   search        --message--> a lane with a thread: handler, reply built there --> unblock
+ *   the rest      handler on lane 0. A reply at once is handed on at once; one that comes later blocks the client, and
+ *                 is handed on in the engine's reply callback.
+ *   in EXEC, Lua  the engine lets no client wait there: the handler runs on the main thread's second lane, which is
+ *                 turned until the reply is there
+ *
+ * What a write did to the key itself (the first VADD makes it, the VREM of the last element removes it) is done to the
+ * engine's key in the command's own context or in the reply callback, and only there: the one place where the engine
+ * takes RM_Replicate of a command that was answered later. From a callback of its event loop it would end with an
+ * assertion. Between commit and callback others may have changed the key; so what is done is not what the handler has
+ * seen, but what makes key and store agree now (settle_key). Where the client is gone meanwhile there is no callback:
+ * then a timer does it (module_calls_tick).
+ *
+ * A reply waits for its LSN as quire-server's does: under `always` until it is synced.
+ */
+#include "io/array.h"
+#include "io/clock.h"
+#include "io/error.h"
+#include "io/journal.h"
+#include "module/module_priv.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARGS_ON_HAND = 64 };
+
+/* Arguments of the command being run; the main thread's. */
+static struct {
+    struct resp_arg *items; /* owned */
+    size_t capacity;
+} scratch;
+
+/* Commands whose client went before the reply: their keys are looked at later. */
+static struct module_call *orphans;
+
+/* ---- the functions of a host -------------------------------------------------------------------------------------- */
+
+static struct module_call *call_of(struct caller *c)
+{
+    return (struct module_call *)(void *)c;
+}
+
+static struct resp_buffer *host_reply(struct caller *c)
+{
+    struct module_call *call = call_of(c);
+    call->out.protocol = c->protocol;
+    return &call->out;
+}
+
+static void *host_defer(struct caller *c, size_t bytes, bool barrier)
+{
+    struct module_call *call = call_of(c);
+    struct pending *p = calloc(1, bytes);
+    assert(!call->waits); /* a client has one command at a time */
+    if (!p) {
+        resp_error(host_reply(c), "OOM no memory for a command");
+        return NULL;
+    }
+    p->caller = c;
+    p->out.protocol = c->protocol;
+    p->barrier = barrier;
+    p->deferred = true;
+    call->waits = true;
+    return p;
+}
+
+static void finish(struct module_call *call);
+
+static void host_done(struct pending *p)
+{
+    struct module_call *call = call_of(p->caller);
+    assert(call->waits && !call->done);
+    resp_buffer_fini(&call->out);
+    call->out = p->out;
+    call->lsn = p->lsn > call->lsn ? p->lsn : call->lsn;
+    free(p);
+    call->done = true;
+    finish(call);
+}
+
+static void host_wait_lsn(struct caller *c, uint64_t lsn)
+{
+    struct module_call *call = call_of(c);
+    call->lsn = lsn > call->lsn ? lsn : call->lsn;
+}
+
+/* The engine takes the next command of other clients anyway. */
+static void host_rest(struct caller *c)
+{
+    (void)c;
+}
+
+static void host_slow(struct caller *c, uint32_t us)
+{
+    call_of(c)->slow_us = us;
+}
+
+static void host_spent(struct caller *c, uint64_t us)
+{
+    (void)c;
+    (void)us;
+}
+
+/* Users of the engine are bound to no tenants: callers have none. */
+static struct resp_arg host_tenant(const struct caller *c, uint32_t i)
+{
+    assert(i < c->n_tenants);
+    (void)c;
+    (void)i;
+    return (struct resp_arg){NULL, 0};
+}
+
+/* SC.LIST, which would ask, is the module's own. */
+static bool host_may_read(const struct caller *c, struct resp_arg key)
+{
+    (void)c;
+    (void)key;
+    return false;
+}
+
+/* A client that is blocked sends nothing more. */
+static void host_release(struct lane *lane, const struct fair_share *share)
+{
+    (void)lane;
+    (void)share;
+}
+
+const struct host module_host = {.reply = host_reply,
+                                 .defer = host_defer,
+                                 .done = host_done,
+                                 .wait_lsn = host_wait_lsn,
+                                 .rest = host_rest,
+                                 .slow = host_slow,
+                                 .spent = host_spent,
+                                 .tenant = host_tenant,
+                                 .may_read = host_may_read,
+                                 .release = host_release,
+                                 .post = module_lane_post};
+
+/* ---- key and store ------------------------------------------------------------------------------------------------ */
+
+static bool failed(const struct module_call *call)
+{
+    return call->out.failed || (call->out.bytes > 0 && call->out.data[0] == '-');
+}
+
+static void reply_instead(struct module_call *call, const char *text)
+{
+    resp_buffer_fini(&call->out);
+    call->out = (struct resp_buffer){.protocol = call->caller.protocol};
+    resp_error(&call->out, "%s", text);
+}
+
+/* A command that could make the key: it has, or it has not. */
+static void settle_new(struct rm_ctx *ctx, struct rm_string *key, struct module_call *call)
+{
+    struct module_item *item = call->item;
+    struct quire_error err = {0};
+    bool other = false;
+    size_t n;
+    if (!module_item_exists(item))
+        return;
+    if (module_type_find(ctx, key, &other) || other) {
+        reply_instead(call, "BUSYKEY Target key name already exists: it was made meanwhile");
+        return;
+    }
+    const char *bytes = rm.string_bytes(key, &n);
+    module_item_place(item, rm.get_selected_db(ctx), bytes, n);
+    if (module_item_log(item, &call->lsn, &err) < 0 || !module_type_put(ctx, key, item, true)) {
+        log_line(&module_the.log, LOG_LEVEL_WARNING, "a key could not be made: %s", err.message);
+        reply_instead(call, "MISCONF Errors writing to the log: the key was not made");
+    }
+}
+
+/* Makes the engine's key agree with the store after a write. */
+static void settle_key(struct rm_ctx *ctx, struct rm_string *key, struct module_call *call)
+{
+    if (!call->item || !key || !(commands[call->row].flags & CMD_WRITE))
+        return;
+    if (call->is_new) {
+        settle_new(ctx, key, call);
+    } else if (module_command_may_end(call->row) && call->item->state == MODULE_LIVE &&
+               !module_item_exists(call->item)) {
+        module_item_end(call->item);
+        module_type_remove(ctx, key, call->item);
+    }
+    if (call->lsn == 0 || failed(call))
+        return;
+    rm.signal_modified_key(ctx, key);
+    rm.notify_keyspace_event(ctx, RM_NOTIFY_MODULE, commands[call->row].name, key);
+}
+
+static void release_item(struct module_call *call)
+{
+    struct module_item *item = call->item;
+    call->item = NULL;
+    if (item)
+        module_item_detach(item);
+}
+
+/* ---- the end of a command ----------------------------------------------------------------------------------------- */
+
+static void free_call(struct module_call *call)
+{
+    assert(module_is_main_thread());
+    release_item(call);
+    if (call->key)
+        rm.free_string(NULL, call->key);
+    resp_buffer_fini(&call->out);
+    free(call->block);
+    free(call);
+}
+
+static void send_reply(struct rm_ctx *ctx, struct module_call *call)
+{
+    const char *own = NULL;
+    size_t n = 0;
+    if (call->key_bytes.data) {
+        own = (const char *)call->key_bytes.data;
+        n = call->key_bytes.bytes;
+    }
+    if (call->out.failed)
+        rm.reply_error(ctx, "OOM no memory for the reply");
+    else if (!module_reply_send(ctx, &call->out, call->item ? call->item->name : NULL, own, n))
+        rm.reply_error(ctx, "ERR the reply is damaged: this is an error of the module");
+}
+
+/* In the reply callback of a client that waited for the main lane. */
+static int on_reply(struct rm_ctx *ctx, struct rm_string **argv, int argc)
+{
+    struct module_call *call = rm.get_blocked_data(ctx);
+    (void)argv;
+    (void)argc;
+    if (!call->settled)
+        settle_key(ctx, call->key, call);
+    call->settled = true;
+    module_items_sync(); /* replies of this round leave next */
+    send_reply(ctx, call);
+    return RM_OK;
+}
+
+/* The last that happens to a blocked client, on the main thread; its client may be gone. */
+static void on_release(struct rm_ctx *ctx, void *data)
+{
+    struct module_call *call = data;
+    (void)ctx;
+    if (!call->settled && call->item && (commands[call->row].flags & CMD_WRITE)) {
+        call->next_held = orphans;
+        orphans = call;
+        return;
+    }
+    free_call(call);
+}
+
+void module_calls_tick(struct rm_ctx *ctx)
+{
+    while (orphans) {
+        struct module_call *call = orphans;
+        orphans = call->next_held;
+        rm.select_db(ctx, call->db);
+        settle_key(ctx, call->key, call);
+        free_call(call);
+    }
+}
+
+static void hand_on(struct module_call *call)
+{
+    struct rm_blocked *blocked = call->blocked;
+    atomic_fetch_sub(&call->lane->n_calls, 1);
+    rm.measure_end(blocked);
+    if (call->reply_ctx) {
+        send_reply(call->reply_ctx, call);
+        rm.free_thread_safe_context(call->reply_ctx);
+        call->reply_ctx = NULL;
+    }
+    rm.unblock_client(blocked, call);
+}
+
+static bool must_wait(const struct module_call *call, uint64_t now_us)
+{
+    const struct journal *journal = module_the.service.journal;
+    return (call->lsn && journal_durable_lsn(journal) < call->lsn) || call->held_until_us > now_us;
+}
+
+static void hold(struct module_call *call)
+{
+    struct module_lane *lane = call->lane;
+    assert(call->blocked);
+    call->next_held = lane->held;
+    lane->held = call;
+}
+
+/* Whether `all` or not: those that wait for nothing any more. */
+void module_call_release(struct module_lane *lane, bool all)
+{
+    uint64_t now_us = lane->lane.now_us;
+    for (struct module_call **at = &lane->held, *call; (call = *at);) {
+        if (!all && must_wait(call, now_us)) {
+            at = &call->next_held;
+            continue;
+        }
+        *at = call->next_held;
+        hand_on(call);
+    }
+}
+
+/* The reply is there. While the handler is being run, who runs it hands it on: afterwards another thread may have freed
+ * the call. */
+static void finish(struct module_call *call)
+{
+    if (call->runs)
+        return;
+    assert(call->blocked && call->done);
+    if (call->slow_us)
+        call->held_until_us = clock_us() + call->slow_us;
+    if (call->lane == &module_the.lanes[0] && must_wait(call, call->caller.lane->now_us))
+        hold(call);
+    else
+        hand_on(call);
+}
+
+/* ---- searches ----------------------------------------------------------------------------------------------------- */
+
+static void run_handler(struct module_call *call, command_fn *run)
+{
+    struct lane *lane = &call->lane->lane;
+    call->runs = true;
+    lane_enter(lane);
+    run(&call->caller, call->args, call->n_args);
+    lane_leave(lane);
+    call->runs = false;
+    if (!call->waits)
+        call->done = true;
+}
+
+static void run_search(struct lane *lane, struct message *message)
+{
+    struct module_call *call = (struct module_call *)(void *)((char *)message - offsetof(struct module_call, message));
+    (void)lane;
+    run_handler(call, commands[call->row].run);
+    if (call->done)
+        finish(call);
+}
+
+/* The lane with the fewest calls. */
+static struct module_lane *choose_lane(void)
+{
+    unsigned n = module_the.n_threads, first = module_the.next_thread++ % n;
+    struct module_lane *best = NULL;
+    unsigned least = UINT32_MAX;
+    for (unsigned i = 0; i < n; i++) {
+        struct module_lane *m = &module_the.lanes[1 + (first + i) % n];
+        unsigned calls = atomic_load_explicit(&m->n_calls, memory_order_relaxed);
+        if (calls < least) {
+            least = calls;
+            best = m;
+        }
+    }
+    return best;
+}
+
+/* Copies the arguments. False: no memory. */
+static bool keep_args(struct module_call *call)
+{
+    size_t bytes = call->n_args * sizeof *call->args;
+    for (uint32_t i = 0; i < call->n_args; i++)
+        bytes += call->args[i].bytes;
+    call->block = malloc(bytes + 1);
+    if (!call->block)
+        return false;
+    struct resp_arg *args = (struct resp_arg *)(void *)call->block;
+    char *to = call->block + call->n_args * sizeof *args;
+    for (uint32_t i = 0; i < call->n_args; i++) {
+        memcpy(to, call->args[i].data, call->args[i].bytes);
+        args[i] = (struct resp_arg){(uint8_t *)to, call->args[i].bytes};
+        to += call->args[i].bytes;
+    }
+    call->args = args;
+    return true;
+}
+
+static void block(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key)
+{
+    if (key) {
+        rm.retain_string(NULL, key);
+        call->key = key;
+        size_t n;
+        const char *bytes = rm.string_bytes(key, &n);
+        call->key_bytes = (struct resp_arg){(const uint8_t *)bytes, (uint32_t)n};
+    }
+    call->blocked = rm.block_client(ctx, call->reply_on_lane ? NULL : on_reply, NULL, on_release, 0);
+    rm.measure_begin(call->blocked);
+    atomic_fetch_add(&call->lane->n_calls, 1);
+}
+
+static int start_search(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key)
+{
+    call->lane = choose_lane();
+    call->caller.lane = &call->lane->lane;
+    if (!keep_args(call)) {
+        free_call(call);
+        return rm.reply_error(ctx, "OOM no memory for a search");
+    }
+    call->reply_on_lane = true;
+    block(ctx, call, key);
+    call->reply_ctx = rm.get_thread_safe_context(call->blocked);
+    call->message.run = run_search;
+    lane_post(&call->lane->lane, &call->message);
+    return RM_OK;
+}
+
+/* ---- from the engine ---------------------------------------------------------------------------------------------- */
+
+static bool take_args(struct rm_string **argv, int argc)
+{
+    if (!array_reserve(&scratch.items, &scratch.capacity, (size_t)argc + ARGS_ON_HAND))
+        return false;
+    for (int i = 0; i < argc; i++) {
+        size_t n;
+        const char *bytes = rm.string_bytes(argv[i], &n);
+        scratch.items[i] = (struct resp_arg){(const uint8_t *)bytes, (uint32_t)n};
+    }
+    return true;
+}
+
+static void note_user(struct rm_ctx *ctx, struct module_call *call)
+{
+    struct rm_string *name = rm.get_current_user_name(ctx);
+    size_t n = 0;
+    const char *bytes = name ? rm.string_bytes(name, &n) : "";
+    n = n < sizeof call->user ? n : sizeof call->user;
+    memcpy(call->user, bytes, n);
+    call->caller.user = call->user;
+    call->caller.user_bytes = (uint32_t)n;
+    if (name)
+        rm.free_string(ctx, name);
+}
+
+/* Why a command cannot run now; NULL: it can. */
+static const char *refusal(const struct command *row, bool may_wait)
+{
+    if (!module_the.open)
+        return "ERR quire has no data folder open: see the engine's log";
+    if (!may_wait && (row->flags & CMD_NO_MULTI))
+        return "ERR this command takes long: it is not for transactions and scripts";
+    if ((row->flags & CMD_WRITE) && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
+        return "NOREPLICAS replicas are attached, and the data of vector sets and caches is not copied to them: detach "
+               "them, or set quire.writes-with-replicas yes where this node alone is meant to have the data";
+    return NULL;
+}
+
+/* The item that the key names, or a new one for a command that may make it. False after a reply. */
+static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key, struct resp_arg *arg)
+{
+    enum module_kind kind = module_command_kind(call->row);
+    struct quire_error err = {0};
+    bool other = false;
+    struct module_item *item = module_type_find(ctx, key, &other);
+    if (other || (item && item->kind != kind)) {
+        rm.reply_error(ctx, "WRONGTYPE Operation against a key holding the wrong kind of value");
+        return false;
+    }
+    if (item && item->state == MODULE_ABSENT) {
+        rm.reply_error(ctx, module_the.is_replica
+                                ? "ERR the data of this key is on its primary only: quire does not copy it to replicas"
+                                : "ERR the data of this key is not in quire.dir of this node: restore that folder, or "
+                                  "DEL the key");
+        return false;
+    }
+    if (item && item->state == MODULE_ENDED) { /* its key goes with the next write to it */
+        module_type_remove(ctx, key, item);
+        item = NULL;
+    }
+    if (!item && module_command_makes(call->row)) {
+        item = module_item_create(NULL, kind, &err);
+        if (!item) {
+            rm.reply_error(ctx, "OOM no memory for a key");
+            return false;
+        }
+        call->is_new = true;
+    }
+    call->item = item;
+    if (item) {
+        module_item_hold(item);
+        call->key_bytes = *arg;
+        *arg = (struct resp_arg){(const uint8_t *)item->name, MODULE_NAME_BYTES};
+    } else if (module_item_is_name(arg->data, arg->bytes)) {
+        *arg = (struct resp_arg){(const uint8_t *)"(reserved)", 10}; /* a name in the store is no key */
+    }
+    return true;
+}
+
+/* On the main thread, to the end. */
+static int run_here(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key, bool may_wait)
+{
+    struct quire_error err = {0};
+    struct lane *lane = &call->lane->lane;
+    lane->now_us = clock_us();
+    lane->now_ms = lane->now_us / 1000;
+    lane->turn++;
+    run_handler(call, commands[call->row].run);
+    if (!may_wait && !call->done) {
+        call->runs = true; /* the reply is handed on here */
+        module_lane_run(call->lane, &call->done);
+    }
+    if (call->done) {
+        settle_key(ctx, key, call);
+        call->settled = true;
+        if (call->slow_us)
+            call->held_until_us = lane->now_us + call->slow_us;
+    }
+    if (!may_wait && call->lsn && journal_wait(module_the.service.journal, call->lsn, &err) < 0)
+        reply_instead(call, "MISCONF Errors writing to the log: what was written may not be on the disk yet");
+    if (may_wait && (!call->done || must_wait(call, lane->now_us))) {
+        block(ctx, call, key);
+        if (call->done)
+            hold(call);
+        return RM_OK;
+    }
+    send_reply(ctx, call);
+    free_call(call);
+    return RM_OK;
+}
+
+int module_call_run(struct rm_ctx *ctx, struct rm_string **argv, int argc)
+{
+    int flags = rm.get_context_flags(ctx);
+    bool may_wait = !(flags & (RM_FLAG_LUA | RM_FLAG_MULTI | RM_FLAG_DENY_BLOCKING));
+    uint32_t n = (uint32_t)argc;
+    if (!take_args(argv, argc))
+        return rm.reply_error(ctx, "OOM no memory for the arguments");
+    int row = module_command_find(scratch.items, n);
+    if (row < 0 || !commands[row].run)
+        return rm.reply_error(ctx, "ERR unknown subcommand. Try HELP.");
+    if (!command_arity_fits(&commands[row], n))
+        return rm.wrong_arity(ctx);
+    const char *refused = refusal(&commands[row], may_wait);
+    if (refused) {
+        module_the.n_refused++;
+        return rm.reply_error(ctx, refused);
+    }
+    struct module_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return rm.reply_error(ctx, "OOM no memory for a command");
+    call->lane = may_wait ? &module_the.lanes[0] : &module_the.lanes[module_the.service.n_lanes - 1];
+    call->row = (unsigned)row;
+    call->args = scratch.items;
+    call->n_args = n;
+    call->db = rm.get_selected_db(ctx);
+    call->caller = (struct caller){.lane = &call->lane->lane,
+                                   .id = rm.get_client_id(ctx),
+                                   .protocol = flags & RM_FLAG_RESP3 ? 3 : 2,
+                                   .user = "default",
+                                   .user_bytes = 7,
+                                   .command = commands[row].name,
+                                   .whole = !may_wait};
+    int at = commands[row].first_key;
+    struct rm_string *key = at > 0 ? argv[at] : NULL;
+    if (key && !take_item(ctx, call, key, &scratch.items[at])) {
+        free_call(call);
+        return RM_OK;
+    }
+    bool search = module_command_is_search((unsigned)row, call->args, n);
+    if (search)
+        note_user(ctx, call);
+    if (search && may_wait && module_the.n_threads > 0)
+        return start_search(ctx, call, key);
+    return run_here(ctx, call, key, may_wait);
+}
+
+void module_calls_fini(void)
+{
+    free(scratch.items);
+    scratch.items = NULL;
+    scratch.capacity = 0;
+}

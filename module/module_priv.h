@@ -1,0 +1,232 @@
+/*
+ * module_priv.h - what the files of the module share.
+ *
+ * One struct module per process: callbacks of the engine come without a context. Its main thread is the engine's; what
+ * is said to be the main thread's is touched by it alone.
+ */
+#ifndef QUIRE_MODULE_PRIV_H
+#define QUIRE_MODULE_PRIV_H
+
+#include "module/rm_api.h"
+#include "server/access/command_table.h"
+#include "server/call/caller.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
+
+#define MODULE_NAME      "quire"
+#define MODULE_TYPE_NAME "quire-col" /* nine characters, as the engine wants them */
+#define MODULE_MANIFEST  "QUIRE._MANIFEST"
+
+enum {
+    MODULE_ENCVER = 1,       /* of a manifest in an RDB */
+    MODULE_ID_BYTES = 16,    /* of a collection: random, or made of that of the one it is a copy of */
+    MODULE_NAME_BYTES = 32,  /* the same in hexadecimal: its key in the store */
+    MODULE_THREADS_MAX = 64, /* quire.lanes */
+    MODULE_TICK_MS = 100
+};
+
+/* ---- collections and caches by id: module_item.c ------------------------------------------------------------------ */
+
+enum module_kind { MODULE_SET = 1, MODULE_CACHE = 2 };
+
+enum module_state {
+    MODULE_LIVE = 1,  /* a key has it, or had it when the process ended */
+    MODULE_GONE = 2,  /* its key is gone; it stays until nothing on the disk may bring the key back */
+    MODULE_ENDED = 3, /* it ended itself (VREM of the last element); only its name is remembered, as long */
+    MODULE_ABSENT = 4 /* a manifest names it, and the store has it not */
+};
+
+struct module_item {
+    struct module_item *next; /* of its bucket */
+    char name[MODULE_NAME_BYTES + 1];
+    enum module_kind kind;
+    enum module_state state;
+    unsigned attached; /* keys and commands that have it; under the lock of the items */
+    bool seen;         /* a key has had it since the module was loaded */
+    uint64_t copies, replayed_copies; /* made of it by COPY; by those that an AOF repeats */
+    int32_t db;        /* where its key is, as far as was heard */
+    char *key;         /* owned */
+    uint32_t key_bytes;
+    uint64_t gone_ms;   /* GONE, ENDED: since when, on the clock of clock_us */
+    uint64_t gone_mark; /* GONE, ENDED: the how manieth that was */
+};
+
+/* Reads what the store says of them. Before the lanes start. */
+int module_items_open(struct quire_error *err);
+struct module_item *module_item_find(const char *name);
+/* Whether something in the store may have such a name. */
+bool module_item_is_name(const void *bytes, size_t n);
+/* A new one, LIVE and not attached, with an id at random (name NULL) or this. Not in the store yet: module_item_log. */
+struct module_item *module_item_create(const char *name, enum module_kind kind, struct quire_error *err);
+/* Of one that nobody has been told of. */
+void module_item_forget(struct module_item *item);
+/* Where its key is. Takes a copy. */
+void module_item_place(struct module_item *item, int db, const char *key, size_t key_bytes);
+/* Writes what is known of it to the journal; *lsn is raised to the record's. */
+int module_item_log(struct module_item *item, uint64_t *lsn, struct quire_error *err);
+/* Whether the store has it. */
+bool module_item_exists(const struct module_item *item);
+void module_item_attach(struct module_item *item); /* a key has it; GONE becomes LIVE */
+void module_item_hold(struct module_item *item);   /* a command has it; let go by module_item_detach */
+void module_item_detach(struct module_item *item); /* any thread */
+/* It has ended itself; the key goes. */
+void module_item_end(struct module_item *item);
+/* Its key is gone. */
+void module_item_go(struct module_item *item);
+void module_items_each(void (*visit)(void *context, struct module_item *item), void *context);
+/* Marks those GONE whose values were freed on another thread, and all of a database that is flushed (db -1: of all). */
+void module_items_settle(void);
+void module_items_flush(int db);
+void module_items_swap(int first, int second);
+/* Removes what is GONE for good: marked up to `mark`, or since before `before_ms`. Returns how many. */
+unsigned module_items_drop(uint64_t mark, uint64_t before_ms);
+uint64_t module_items_mark(void);
+unsigned module_items_n_over(void); /* GONE or ENDED */
+/* Before replies leave: what was logged of keys is as durable as quire.appendfsync says. */
+void module_items_sync(void);
+
+/* ---- the type of values: module_type.c ---------------------------------------------------------------------------- */
+
+int module_type_create(struct rm_ctx *ctx);
+/* The item under a key. NULL: there is none; *other then says whether the key holds something else. */
+struct module_item *module_type_find(struct rm_ctx *ctx, struct rm_string *key, bool *other);
+/* Puts an item under a key, whatever was there, and has the engine write it down (AOF). On the main thread, in a
+ * context of the engine's. False: no memory, or the engine refused. */
+bool module_type_put(struct rm_ctx *ctx, struct rm_string *key, struct module_item *item, bool replicate);
+/* Removes the key if it still holds the item, and has the engine write that down. */
+void module_type_remove(struct rm_ctx *ctx, struct rm_string *key, const struct module_item *item);
+/* After loading: keys for what has none, and what keys name that is not there. */
+void module_type_recover(struct rm_ctx *ctx);
+rm_command_fn module_type_manifest; /* QUIRE._MANIFEST */
+
+/* ---- lanes: module_lane.c ----------------------------------------------------------------------------------------- */
+
+struct module_call;
+
+struct module_lane {
+    struct lane lane; /* first */
+    pthread_mutex_t lock;
+    struct message *first, *last; /* inbox; under the lock */
+    int kick_fd;                  /* the main lane's: others write to it; -1 */
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool stopping;
+    _Atomic unsigned n_calls; /* under way */
+    uint64_t tick_ms, scan_ms;
+    struct module_call *held; /* replies that wait for the journal or for a moment; the main lane's */
+};
+
+/* All lanes: [0] is the engine's main thread, then those with threads, then one more of the main thread, for what may
+ * not wait (transactions, scripts). */
+int module_lanes_create(struct quire_error *err); /* before the store is opened */
+int module_lanes_start(struct quire_error *err);
+void module_lanes_stop(void);  /* threads */
+void module_lanes_close(void); /* all, when the worker has ended */
+void module_lane_post(struct lane *lane, struct message *message);
+/* On the main thread: what has come is worked on. */
+void module_lane_turn(struct module_lane *lane);
+void module_lanes_before_sleep(void);
+/* Turns a lane of the main thread until *done. */
+void module_lane_run(struct module_lane *lane, const bool *done);
+
+/* ---- commands: module_call.c, module_reply.c, module_command.c ------------------------------------------------------ */
+
+/* One command of a client, from the engine and back. */
+struct module_call {
+    struct caller caller; /* first */
+    struct module_lane *lane;
+    unsigned row; /* of the command table */
+    struct resp_buffer out;
+    uint64_t lsn;
+    uint32_t slow_us;
+    bool waits, done; /* a deferred reply is to come; the reply is in `out` */
+    bool runs;        /* its handler is being run, or the main thread waits for it on the spot */
+    struct rm_blocked *blocked;
+    struct rm_ctx *reply_ctx; /* of a lane with a thread: replies are built there */
+    struct module_item *item; /* that the key names, or that a writer may make; NULL */
+    bool is_new;              /* the item: no key had it before */
+    bool settled;             /* key and store agree */
+    bool reply_on_lane;
+    int db;
+    struct resp_arg key_bytes; /* what the client calls it */
+    struct rm_string *key;    /* retained while a client is blocked; NULL: none */
+    struct message message;
+    struct module_call *next_held;
+    uint64_t held_until_us;
+    char *block; /* owned: copies of arguments */
+    const struct resp_arg *args;
+    uint32_t n_args;
+    char user[64];
+};
+
+extern const struct host module_host;
+rm_command_fn module_call_run;
+/* Registers the commands. *failed: the name of one that the engine did not take. */
+int module_commands_create(struct rm_ctx *ctx, const char **failed);
+/* The row of a request, without the prefix: args[0] loses it. -1: none. */
+int module_command_find(struct resp_arg *args, uint32_t n);
+/* Whether the reply is given by a lane with a thread. */
+bool module_command_is_search(unsigned row, const struct resp_arg *args, uint32_t n);
+/* Of what kind the value of its key is; whether it makes the key where there is none; whether it may leave nothing. */
+enum module_kind module_command_kind(unsigned row);
+bool module_command_makes(unsigned row);
+bool module_command_may_end(unsigned row);
+
+/* A reply as the engine's functions take it. own, own_bytes: what the client calls the collection `name`. False: it is
+ * not RESP. */
+bool module_reply_send(struct rm_ctx *ctx, const struct resp_buffer *reply, const char *name, const char *own,
+                       size_t own_bytes);
+/* Hands on replies of the main lane that wait for nothing any more; all: that wait at all. */
+void module_call_release(struct module_lane *lane, bool all);
+/* In a timer: keys of commands whose clients went before the reply. */
+void module_calls_tick(struct rm_ctx *ctx);
+void module_calls_fini(void);
+
+/* ---- settings, INFO, the rest ------------------------------------------------------------------------------------- */
+
+struct module_settings {
+    char prefix[16];
+    bool recover_keys, writes_with_replicas;
+    uint64_t copy_elements_max;
+};
+
+int module_config_register(struct rm_ctx *ctx);
+int module_info_register(struct rm_ctx *ctx);
+/* Whether the engine may remove any key to win memory; the log is told when that begins. */
+bool module_look_at_eviction(struct rm_ctx *ctx);
+/* In a timer: removes what is gone for good. */
+void module_saves_tick(struct rm_ctx *ctx);
+void module_saves_fork(struct rm_ctx *ctx, bool born);
+char *module_saves_path(struct rm_ctx *ctx); /* of the engine's RDB; owned by the caller; NULL: no memory */
+void module_saves_foreground(uint64_t what); /* an event of RM_EVENT_PERSISTENCE in this process */
+int module_admin_create(struct rm_ctx *ctx, const char **failed);
+void module_backup_child_ended(bool saved);
+bool module_backup_runs(void);
+
+struct module {
+    struct service service;
+    struct config config;
+    struct log log;
+    struct module_settings settings;
+    struct module_lane *lanes; /* n_lanes of the service: see module_lanes_start */
+    unsigned n_threads;
+    unsigned next_thread; /* that gets the next search, where all are equal */
+    pthread_t main_thread;
+    bool open;            /* the store is */
+    bool loaded;          /* the engine has read what it had: keys are as they should be */
+    unsigned n_replicas;  /* attached */
+    bool is_replica;
+    bool evicts, aof_is_unsynced;
+    struct rm_type *type;
+    int pid;
+    uint64_t n_recovered, n_absent, n_dropped, n_refused;
+};
+
+extern struct module module_the;
+
+static inline bool module_is_main_thread(void)
+{
+    return pthread_equal(pthread_self(), module_the.main_thread);
+}
+
+#endif

@@ -1,0 +1,174 @@
+"""nodes.py - engines with quire.so on free loopback ports, for the scripts of this folder.
+
+    with Folder() as folder:
+        node = Node(folder, "a", engine="redis-server", appendonly="yes")
+        node.client().execute_command("VADD", ...)
+        node.kill(); node.start()
+
+Engines are found in PATH: redis-server, and valkey-server where there is one. Each node is ended by its process id.
+"""
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import redis
+
+BUILD = os.environ["QUIRE_BUILD"]
+MODULE = os.path.join(BUILD, "quire.so")
+START_S = 60
+
+
+def engines():
+    return [name for name in ("redis-server", "valkey-server") if shutil.which(name)]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Folder:
+    """A temporary folder; the nodes in it are killed before it is removed."""
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="quire-cluster-")
+        self.nodes = []
+        return self
+
+    def __exit__(self, *failure):
+        for node in self.nodes:
+            if failure[0]:
+                sys.stderr.write("---- the log of node %s\n%s\n" % (node.name, node.log(400)))
+            node.kill()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Node:
+    def __init__(self, folder, name, engine="redis-server", module=True, start=True, **settings):
+        self.folder, self.name, self.engine, self.process = folder, name, engine, None
+        self.path = os.path.join(folder.path, name)
+        self.port = free_port()
+        self.module = module
+        self.settings = settings
+        os.makedirs(self.path, exist_ok=True)
+        folder.nodes.append(self)
+        if start:
+            self.start()
+
+    def lines(self):
+        yield "port %d" % self.port
+        yield "bind 127.0.0.1"
+        yield "dir " + self.path
+        yield "logfile " + os.path.join(self.path, "log")
+        yield "enable-debug-command local"
+        yield "crash-memcheck-enabled no"
+        if self.module:
+            yield "loadmodule " + MODULE
+        # lines that Python cannot name as arguments: quire_appendfsync is quire.appendfsync, save_points "save"
+        for key, value in self.settings.items():
+            key = key.replace("quire_", "quire.", 1).replace("_", "-")
+            yield "%s %s" % (key, value if value != "" else '""')
+
+    def start(self, wait=True):
+        conf = os.path.join(self.path, "conf")
+        with open(conf, "w") as f:
+            f.write("\n".join(self.lines()) + "\n")
+        self.process = subprocess.Popen([self.engine, conf], stdout=subprocess.DEVNULL,
+                                        stderr=open(os.path.join(self.path, "stderr"), "a"), cwd=self.path)
+        if wait:
+            self.wait()
+
+    def wait(self):
+        until = time.time() + START_S
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError("node %s ended" % self.name)
+            try:
+                info = self.client().info("persistence")
+                if not info.get("loading"):
+                    break
+            except (redis.exceptions.ConnectionError, redis.exceptions.BusyLoadingError):
+                pass
+            if time.time() > until:
+                raise RuntimeError("node %s does not start: %s" % (self.name, self.log(20)))
+            time.sleep(0.02)
+        if self.module:  # keys and store agree a moment after loading
+            time.sleep(0.15)
+
+    def client(self, **more):
+        return redis.Redis(port=self.port, **more)
+
+    def do(self, *words):
+        return self.client().execute_command(*words)
+
+    def log(self, n=1000000):
+        try:
+            with open(os.path.join(self.path, "log"), errors="replace") as f:
+                return "".join(f.readlines()[-n:])
+        except OSError:
+            return ""
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def stop(self):
+        """SHUTDOWN, as the settings have it."""
+        self.process.send_signal(signal.SIGTERM)
+        if self.process.wait(60) != 0:
+            raise RuntimeError("node %s ended with %d: %s" % (self.name, self.process.returncode, self.log(20)))
+
+    def info(self, field, section="quire"):
+        info = self.client().info(section)
+        return info.get(field, info.get("quire_" + field))
+
+
+class Checks:
+    """Counts, and prints "ok - ..." or "FAIL - ..."."""
+
+    def __init__(self):
+        self.failed = 0
+
+    def that(self, what, right, *seen):
+        print(("ok - " if right else "FAIL - ") + what + ("" if right else ": %r" % (seen,)), flush=True)
+        self.failed += not right
+        return right
+
+    def same(self, what, seen, wanted):
+        return self.that(what, seen == wanted, seen, wanted)
+
+    def error(self, what, pattern, call):
+        try:
+            seen = call()
+        except redis.exceptions.ResponseError as e:
+            return self.that(what, pattern in str(e), str(e))
+        return self.that(what, False, seen)
+
+    def end(self):
+        sys.exit(self.failed > 0)
+
+
+def vector(i, dim=8):
+    """Numbers that differ from those of any other i."""
+    return [((i * 2654435761 + j * 40503) % 1009) / 1009.0 + (0.01 if j == i % dim else 0) for j in range(dim)]
+
+
+def add(client, key, i, name=None, **more):
+    v = vector(i)
+    return client.execute_command("VADD", key, "VALUES", len(v), *v, name or "e%d" % i)
+
+
+def eventually(what, seconds=10):
+    until = time.time() + seconds
+    while not what():
+        if time.time() > until:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,237 @@
+"""same.py ENGINE - the same commands to a quire-server and to quire.so in an engine, in RESP2 and RESP3: the same replies,
+value by value and type by type. Ids and leases, which are drawn at random, are compared by where they were seen first;
+milliseconds by being there."""
+import pathlib
+import re
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from nodes import BUILD, Checks, Folder, Node  # noqa: E402
+from resp_client import Error, Set, Stream  # noqa: E402
+from server_process import Server  # noqa: E402
+
+engine = sys.argv[1]
+checks = Checks()
+EAST, NORTH, NEARLY = (struct.pack("<4f", *v) for v in ((1, 0, 0, 0), (0, 1, 0, 0), (.95, .05, 0, 0)))
+TIMES = re.compile(rb"(_ms|-us|age|time|ttl|uptime|bytes|latency|memory|us|seconds|uid|log|generation)", re.I)
+TOLERANCE = 5e-3
+# FIRST, LAST are ids of entries that SC.PUT has answered; LEASE is that of the last SC.GET
+SETS = """
+VADD v FP32 @E e SETATTR {"a":1}
+VADD v FP32 @N n
+VADD v VALUES 4 0 0 1 0 u
+VADD v FP32 @N n CAS
+VADD v VALUES 3 0 0 1 u
+VADD v FP32 @E
+VADD v VALUES 4 x 0 0 0 e
+VSIM v FP32 @Y
+VSIM v FP32 @Y WITHSCORES
+VSIM v FP32 @Y WITHSCORES WITHATTRIBS
+VSIM v ELE n COUNT 2
+VSIM v ELE nobody
+VSIM v FP32 @E FILTER .a==1
+VSIM v FP32 @E FILTER .a=
+VSIM v FP32 @Y WITHVECTORS COUNT 1
+VSIM nothing FP32 @E
+VMSIM v 2 FP32 @E ELE n COUNT 2 WITHSCORES
+VEMB v e
+VEMB v e RAW
+VEMB v nobody
+VGETATTR v e
+VGETATTR v n
+VSETATTR v n {"a":2}
+VSETATTR v nobody {}
+VSETATTR v n {broken
+VISMEMBER v e
+VISMEMBER v nobody
+VLINKS v e
+VLINKS v e WITHSCORES
+VLINKS v nobody
+VCARD v
+VCARD nothing
+VDIM v
+VDIM nothing
+VINFO v
+VINFO nothing
+VRANGE v - +
+VRANGE v [a (n 5
+VRANDMEMBER nothing
+VRANDMEMBER v 10
+VCOUNT v FILTER .a>0
+VDELWHERE v FILTER .a==2 DRYRUN
+VSEAL v
+VSIM v FP32 @Y WITHSCORES WITHATTRIBS
+VEMB v u
+VGETATTR v n
+VADD v FP32 @N n
+VSETATTR v u {"b":1}
+VREM v e
+VREM v e
+VCOMPACT v
+VCHECK v
+VCOUNT v
+VCREATE t DIM 4 TENANTS TYPE f16
+VCREATE t DIM 4
+VADD t FP32 @E a TENANT acme
+VADD t FP32 @E b
+VGRANT t a bolt
+VTENANTS t
+VTENANTS t acme
+VREVOKE t a acme
+VDROPTENANT t bolt
+VSIM t FP32 @E TENANT acme
+VLOAD x nothing
+VREM v n
+VREM v u
+VCARD v
+VSIM v
+VNONSENSE v
+"""
+CACHES = """
+SC.CREATE faq DIM 4
+SC.CREATE faq DIM 4
+SC.CREATE bad DIM 0
+SC.CREATE scoped DIM 4 TYPE i8 SCOPE tenant REQUIRESCOPE ENCODER e5@2
+SC.LIST
+SC.INFO faq
+SC.CAT.SET faq q SIM 0.9 JITTER 0
+SC.CAT.SET faq q SIM 9
+SC.CAT.GET faq q
+SC.CAT.LIST faq
+SC.GET faq CAT q VEC @E HASH h NOLEASE
+SC.GET faq CAT q HASH h
+SC.PUT faq CAT q LEASE LEASE VEC @E HASH h TEXT what-is-east VALUE answer TAG t1 TOKENS 10 20 COST 0.5
+SC.GET faq CAT q HASH h
+SC.GET faq CAT q VEC @Y EXPLAIN
+SC.GET faq CAT q VEC @N NOLEASE
+SC.GET faq CAT q VEC @N PROBE
+SC.GET faq CAT q
+SC.GET faq
+SC.PUT faq CAT q VEC @N HASH i VALUE other PIN
+SC.PUT faq CAT q VEC @N HASH i VALUE other NX
+SC.PUT faq CAT q VALUE nothing
+SC.TOP faq q 5
+SC.SCAN faq 0
+SC.STATS faq
+SC.STATS faq CAT q
+SC.HIST faq q
+SC.TUNE faq q
+SC.TOUCH faq FIRST
+SC.TOUCH faq 0000000000000000
+SC.TOUCH faq 12
+SC.PIN faq FIRST
+SC.UNPIN faq FIRST
+SC.FEEDBACK faq FIRST GOOD SIM 0.95
+SC.LOAD faq model 0.5
+SC.NEG faq CAT q HASH j TEXT unknown
+SC.GET faq CAT q HASH j
+SC.AUDIT HELP
+SC.AUDIT POP faq
+SC.AUDIT PUT faq 1 GOOD
+SC.INVALIDATE faq TAG t1 DRYRUN
+SC.INVALIDATE faq TAG t1
+SC.INVALIDATE faq
+SC.DEL faq LAST
+SC.GET faq CAT q HASH i NOLEASE
+SC.FAIL faq nolease
+SC.RENEW faq nolease
+SC.CAT.DEL faq q
+SC.EXPORT nothing
+SC.DROP faq
+SC.DROP faq
+SC.INFO faq
+SC.GET faq CAT q HASH h
+"""
+
+
+def number(value):
+    """What a number is, as such or as a text; None: it is none."""
+    try:
+        return None if isinstance(value, bool) or value is None or isinstance(value, list) else float(value)
+    except ValueError:
+        return None
+
+
+def same(a, b):
+    """Similarities that come from codes differ with the rotation that each cache draws."""
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    x, y = number(a), number(b)
+    if type(a) is type(b) and x is not None and y is not None and not isinstance(a, int):
+        return abs(x - y) < TOLERANCE or (x != x and y != y)
+    return type(a) is type(b) and a == b
+
+
+class Side:
+    """One of the two, with what it drew."""
+
+    def __init__(self, port, protocol):
+        self.connection = Stream(port)
+        self.ids, self.put, self.lease = {}, [], b"none"
+        if protocol == 3:
+            self.connection.call("HELLO", 3)
+
+    def ask(self, line):
+        names = {"@E": EAST, "@N": NORTH, "@Y": NEARLY, "FIRST": (self.put or [b"-"])[0],
+                 "LAST": (self.put or [b"-"])[-1]}
+        words = line.split(" ")
+        words = [names.get(word, word) for word in words]
+        if "LEASE" in words[3:-1]:
+            words[words.index("LEASE", 3) + 1] = self.lease
+        reply = self.connection.call(*words)
+        fields = reply if isinstance(reply, dict) else \
+            dict(zip(reply[::2], reply[1::2])) if isinstance(reply, list) and reply and reply[0] in (b"status", b"outcome") \
+            else {}
+        if line.startswith("SC.PUT") and fields.get(b"id"):
+            self.put.append(fields[b"id"])
+        self.lease = fields.get(b"lease") or self.lease
+        return self.plain(reply)
+
+    def plain(self, value, name=b""):
+        """The reply with what differs from run to run replaced."""
+        if isinstance(value, dict):
+            return {key: self.plain(item, key) for key, item in value.items()}
+        if isinstance(value, (list, Set)):
+            out, before = [], name
+            for item in value:
+                out.append(self.plain(item, before))
+                before = item if isinstance(item, bytes) else b""
+            return sorted(out, key=repr) if isinstance(value, Set) else out
+        if TIMES.search(name) and number(value) is not None:
+            return "number"
+        if isinstance(value, bytes) and re.fullmatch(rb"[0-9a-f]{16,40}|[0-9a-f-]{33,}", value):
+            return "id %d" % self.ids.setdefault(value, len(self.ids))
+        if isinstance(value, Error):
+            return "error " + re.sub(r"/\S+", "PATH", value)
+        return value
+
+
+def compare(server, node, protocol):
+    one, other = Side(server.port, protocol), Side(node.port, protocol)
+    for line in (SETS + CACHES).strip().splitlines():
+        a, b = one.ask(line), other.ask(line)
+        if line.startswith("VRANDMEMBER"):
+            a, b = (sorted(x) if isinstance(x, list) else x for x in (a, b))
+        if line.startswith("VNONSENSE"):  # the engine's own words
+            a, b = a[:25], b[:25]
+        checks.that("RESP%d: %s" % (protocol, line), same(a, b), b, a)
+    one.connection.socket.close()
+    other.connection.socket.close()
+
+
+with Folder() as folder:
+    path = pathlib.Path(folder.path) / "server"
+    for protocol in (2, 3):
+        here = path / str(protocol)
+        here.mkdir(parents=True)
+        (pathlib.Path(folder.path) / "imports").mkdir(exist_ok=True)
+        server = Server(pathlib.Path(BUILD), here, "--import-dir", folder.path + "/imports")
+        node = Node(folder, "same-%d" % protocol, engine, quire_import_dir=folder.path + "/imports")
+        try:
+            compare(server, node, protocol)
+        finally:
+            server.kill()
+checks.end()
