@@ -2,9 +2,10 @@
  * policy_control.c - the words of a request about the cache.
  *
  * Cache-Control is HTTP's and comes from libraries that know nothing of us: what is not understood there is ignored,
- * as RFC 9111 wants it, and so is what the setting `controls` does not allow. X-Quire-* comes from somebody who means us: what is not understood is an error that says so,
- * since a word that silently does nothing would look like a cache that does not work. Where both are given, the
- * stricter holds: flags add up, the shorter time and the higher similarity count.
+ * as RFC 9111 wants it, and so is what the setting `controls` does not allow. X-Quire-* comes from somebody who means
+ * us: what is not understood is an error that says so, since a word that silently does nothing would look like a cache
+ * that does not work. Where both are given, the stricter holds: flags add up, the shorter time and the higher
+ * similarity count.
  */
 #include "gateway/policy/policy_control.h"
 #include "io/error.h"

@@ -46,8 +46,8 @@ static void shorter(int64_t *ms, double seconds)
         *ms = given;
 }
 
-/* LiteLLM's object. It means us, so what is not allowed there is an error, as in X-Quire-Control. False: the request was
- * refused. */
+/* LiteLLM's object. It means us, so what is not allowed there is an error, as in X-Quire-Control. False: the request
+ * was refused. */
 static bool read_cache_object(struct turn *turn, const struct ask_cache *given)
 {
     struct policy_controls *c = &turn->controls;

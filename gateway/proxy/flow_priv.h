@@ -319,8 +319,8 @@ void flow_body_ready(struct turn *turn);
 bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err);
-/* What keeps answers apart within a tenant, owned by the caller then, also after a failure: the user (setting user-scope)
- * and the body's cache_salt. NULL: none; false without memory. */
+/* What keeps answers apart within a tenant, owned by the caller then, also after a failure: the user (setting
+ * user-scope) and the body's cache_salt. NULL: none; false without memory. */
 bool flow_body_walls(const struct turn *turn, const struct ask *ask, char **user, char **salt);
 /* The header fields as they go on; false without memory. */
 bool flow_body_fields(const struct turn *turn, struct fields *out);

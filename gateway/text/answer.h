@@ -68,8 +68,8 @@ struct answer_place {
     uint32_t node, index;
 };
 
-/* The next vector of an embeddings answer that answer_json keeps, in the order of the items, as it stands there: a list,
- * or a string with its quotes. data NULL: there is none left. */
+/* The next vector of an embeddings answer that answer_json keeps, in the order of the items, as it stands there: a
+ * list, or a string with its quotes. data NULL: there is none left. */
 struct strict_text answer_vector(const struct answer *answer, struct answer_place *place);
 
 #endif

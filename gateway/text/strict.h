@@ -63,9 +63,8 @@ struct strict {
     size_t text_bytes;
     struct strict_node *nodes;
     uint32_t n_nodes, nodes_capacity;
-    uint32_t
-        nodes_max; /* the owner's: texts with more, or three times as many numbers in lists, are refused with QUIRE_ELIMIT;
-                         * 0: all are read */
+    /* The owner's: texts with more, or thrice as many numbers in lists, are refused (QUIRE_ELIMIT); 0: none are. */
+    uint32_t nodes_max;
     uint32_t *order; /* of each object the nodes of its names, sorted by their canonical spelling */
     uint32_t n_order, order_capacity;
     char *spelled; /* canonical spellings of strings that the text spells differently */
@@ -146,7 +145,7 @@ static inline bool strict_parts_numbers(char c)
     return c == ',' || (unsigned char)c <= ' ';
 }
 
-/* The numbers of a node STRICT_NUMBERS, one after the other: *at is 0 before the first; data NULL: there is none left. */
+/* The numbers of a node STRICT_NUMBERS, one after the other: *at is 0 before the first; data NULL: none is left. */
 struct strict_text strict_numbers(const struct strict *json, uint32_t node, uint32_t *at);
 
 #endif
