@@ -229,7 +229,7 @@ static int measure_device(struct sizing *s, const char *folder, struct quire_err
     return 0;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* The least budget with which so much is resident: it leaves PROCESS_BYTES to the process, a small one a quarter. */
 static uint64_t budget_for(double resident_bytes)
