@@ -166,7 +166,7 @@ int vecfile_open(const char *path, enum vecfile_format format, struct vecfile **
     /* before its name is judged: a name that is misspelt has no file */
     bool is_stream = strcmp(path, "-") == 0;
     if (!is_stream && stat(path, &status) != 0)
-        return error_set_errno(err, errno, "cannot open", path);
+        return error_set_errno(err, errno, "open", path);
     if (!is_stream && S_ISDIR(status.st_mode))
         return error_set(err, QUIRE_EINVALID, "%s is a folder, not a file of vectors", path);
     int rc = vecfile_resolve(path, format, &format, err);

@@ -80,7 +80,7 @@ static int load_lines(const char *path, struct cli_lines *out, struct quire_erro
     size_t bytes = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return error_set_errno(err, errno, "cannot open", path);
+        return error_set_errno(err, errno, "open", path);
     int rc = read_whole(fd, path, &lines.text, &bytes, err);
     close(fd);
     if (rc < 0)

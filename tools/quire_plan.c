@@ -149,7 +149,7 @@ static int run(struct plan_work *w, struct quire_error *err)
     return rc == QUIRE_ECANCELLED ? cli_cancelled(err) : rc;
 }
 
-/* ---- what is beside the vectors ----------------------------------------------------------------------------------- */
+/* ---- what is beside the vectors ---------------------------------------------------------------------------------- */
 
 #define RECORD_BYTES  16u /* of attributes or a key: length and checksum, and where it is found */
 #define INDEXED_BYTES 8u  /* of a value in a column, at most: a sorted integer or double */

@@ -77,7 +77,7 @@ def on_source(app, page, source):
     def link(found):
         target = rewrite(page, found.group(2))
         return found.group(1) if target is None else "[%s](%s)" % (found.group(1), target)
-    parts = re.split(r"(^```.*?^```|(?:^    .*\n)+)", source[0], flags=re.M | re.S)
+    parts = re.split(r"(^```.*?^```|(?:^    [^\n]*\n)+)", source[0], flags=re.M | re.S)
     text = "".join(part if i % 2 else re.sub(r"(?<!!)\[((?:[^\[\]]|`[^`]*`)*)\]\(([^)\s]+)\)", link, part)
                    for i, part in enumerate(parts))
     source[0] = text + (trees(source[0]) if page == START else "")

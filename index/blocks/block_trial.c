@@ -1,7 +1,8 @@
 /*
  * block_trial.c - an index of some thousand rows, built as the whole one will be and asked for rows that are not in it.
  *
- * The trial index has the kind, block size, codes and slots of the real one, and is calibrated, in brief, as that will be: how reads fall with larger blocks depends on the data, the width of the codes and the rule by which a search
+ * The trial index has the kind, block size, codes and slots of the real one, and is calibrated, in brief, as that will
+ * be: how reads fall with larger blocks depends on the data, the width of the codes and the rule by which a search
  * reads, and no formula knows all of that. Its codes are those that the whole index has within its budget, which
  * need not be those that a sample would have.
  */

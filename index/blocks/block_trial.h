@@ -37,8 +37,8 @@ struct block_cost {
                                                       * kernel's share included */
     uint64_t resident_bytes, index_bytes;            /* of the index of the sample */
 };
-/* Builds an index of the sample in the new folder `path`, calibrated in brief; whole_edges: its edges
- * are sought as those of any other. The options' progress is told of it. Of lists the options' code_bits count, not the way's. */
+/* Builds an index of the sample in the new folder `path`, calibrated in brief; whole_edges: its edges are sought as
+ * those of any other. The options' progress is told of it. Of lists the options' code_bits count, not the way's. */
 int block_trial_build(const char *path, const struct block_sample *sample, const struct quire_build_options *options,
                       const struct block_way *way, bool whole_edges, struct quire_error *err);
 /* Searches it for 10 rows at this recall, in one thread. */

@@ -49,8 +49,8 @@ struct sizing_report {
     double read_us;        /* of a block, by itself */
 };
 
-/* folder: where samples are built and the device is probed, a few hundred MB at most. Nothing stays there. QUIRE_EINVALID,
- * QUIRE_ECANCELLED, and what builds and searches answer. */
+/* folder: where samples are built and the device is probed, a few hundred MB at most. Nothing stays there.
+ * QUIRE_EINVALID, QUIRE_ECANCELLED, and what builds and searches answer. */
 int sizing_run(const char *folder, const struct sizing_question *question, struct sizing_report *out,
                struct quire_error *err);
 

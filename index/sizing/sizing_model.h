@@ -29,8 +29,8 @@ double sizing_exponent(const struct sizing_growth *growth, double rows_small, do
 /* For so many rows, at least those of `large`, which has more than `small`. */
 void sizing_predict(const struct sizing_point *small, const struct sizing_point *large, double rows,
                     struct sizing_point *out);
-/* Processor seconds that calibration takes beyond that of the samples' builds, which are calibrated in brief; cpu_us: of
- * a query in the whole index. */
+/* Processor seconds that calibration takes beyond that of the samples' builds, which are calibrated in brief; cpu_us:
+ * of a query in the whole index. */
 double sizing_calibration_s(double cpu_us);
 
 /* The time that one query takes when nothing else is asked: its rounds wait one after the other. */

@@ -30,7 +30,7 @@ PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ +)*(?:\./|tools/|tests/\S*/|build/\S+/|DIR
                      r"[a-z_]+\.(?:sh|py)|bench_\w+|test_\w+)(?= |$)")
 SERVER = re.compile(r"(?:\./)?quire-(server|gateway)\b(?!.*--help)")
 MARK = re.compile(r"<!-- (page not run|not run|slow|tested by|run with|run before): *(.*?) *-->", re.S)
-SECONDS = 240
+SECONDS = 720 if os.environ.get("QUIRE_SANITIZE_FLAGS") else 240  # for a page
 failed = 0
 
 

@@ -62,7 +62,8 @@ def ask(commands, options):
     """The replies of commands that are sent on one connection, as redis-cli shows them."""
     done = subprocess.run(["redis-cli", "-p", port, "--no-raw", *options], input="\n".join(commands) + "\n",
                           capture_output=True, text=True, timeout=60)
-    return [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+    return [line for line in lines if not re.match(r"\(\d+\.\d\ds\)$", line)]  # how long a slow one took
 
 
 def tokens(line):

@@ -128,6 +128,8 @@ setsid sleep 30 & # a server of a test, in a session of its own
 echo "\$!" >"$work/orphan"
 sleep 30
 STAND_IN
+exits "site with an unknown argument" 2 "unknown argument 'quick'" "$source_dir/tools/site" quick
+exits "site --help" 0 "^usage: tools/site" "$source_dir/tools/site" --help
 exits "check with an unknown argument" 2 "unknown argument 'quick'" with_stand_ins "$work/tree/check" quick
 mkdir "$work/tmp"
 for ending in "TERM 143" "INT 130"; do

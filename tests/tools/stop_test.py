@@ -146,6 +146,9 @@ def main():
     stop("truth", ["truth", "--base", "base.fbin", "--queries", "base.fbin", "--threads", "2", "--out", "x"], 0.5)
     stop("search", ["search", "--index", "index", "--queries", "base.fbin", "--repeat", "1000"], 0.5)
     stop("probe", ["probe", ".", "--size", "16M"], 0.7)
+    plan = ["plan", "--rows", "1M", "--dim", "64", "--trial-rows", "32768"]
+    for phase in ("try indexes of samples ", "probe the device "):
+        stop("plan", plan if phase[0] == "t" else [*plan[:-1], "1024"], phase)
     stop("bench-kernels", ["bench-kernels", "--size", "64M"], 0.7)
     stop("cache-eval", ["cache-eval", "labels.tsv", "base.fbin", "--seeds", "1-20", "--delta", "0.02"], 1)
     build_all = ["build", "--base", "base.fbin", "--out", "x", "--threads", "2", "--keys", "keys", "--attrs", "attrs"]
