@@ -967,8 +967,8 @@ void collection_each_segment(const struct collection *constant,
     struct view *view = collection_view((struct collection *)constant); /* as above */
     for (uint32_t i = 0; i < view->n_parts; i++) {
         const struct part *part = view->parts[i];
-        struct collection_segment one = {
-            part->uid, part->segment, atomic_load_explicit(&part->n_dead, memory_order_relaxed), part_bytes(part)};
+        struct collection_segment one = {part->uid, part->segment,
+                                         atomic_load_explicit(&part->n_dead, memory_order_relaxed), part_bytes(part)};
         if (one.segment)
             visit(context, &one);
     }

@@ -140,7 +140,7 @@ static void put_segment(void *context, const struct collection_segment *one)
     vector_put_count(out, "dead-rows", one->dead_rows);
     vector_put_count(out, "code-bits", info->code_bits);
     vector_put_count(out, "resident-bytes", one->resident_bytes);
-    vector_put_count(out, "memory-budget", info->memory_bytes);
+    vector_put_count(out, "memory-budget", info->memory_bytes == UINT64_MAX ? 0 : info->memory_bytes);
     vector_put_count(out, "cache-bytes", info->cache_bytes);
     vector_put_count(out, "disk-bytes", info->index_bytes);
     put_curve(out, one->segment);

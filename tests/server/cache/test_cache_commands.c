@@ -694,7 +694,8 @@ static void test_sample(void **state)
                  i < 3 ? "q" : "other", i, i, i, i);
         sc_put(&c, sc_at(i, 0.8), NULL, words);
     }
-    sc_put(&c, NULL, NULL, "f CAT q HASH h9 VALUE no-vector");
+    expect_text(&c, "SC.CAT.SET f same MODE exact", "OK");
+    sc_put(&c, NULL, NULL, "f CAT same HASH h9 VALUE no-vector");
     struct reply r = ask(&c, "SC.SAMPLE f CAT q");
     assert_int_equal(r.n, 3);
     for (size_t i = 0; i < r.n; i++) {
@@ -705,7 +706,7 @@ static void test_sample(void **state)
         assert_true(which < 3 && !(seen & 1u << which) && vector->bytes == DIM && step > 0);
         seen |= 1u << which;
         for (unsigned d = 0; d < DIM; d++)
-            assert_float_equal((double)((const signed char *)vector->text)[d] * step, (double)put[d], 0.02);
+            assert_float_equal((float)(((const signed char *)vector->text)[d] * step), put[d], 0.02f);
         snprintf(words, sizeof words, "tenant=t%u", which);
         sc_check_field(e, "scope", words);
         sc_check_field(e, "category", "q");
@@ -723,7 +724,8 @@ static void test_sample(void **state)
     expect_error(&c, "SC.SAMPLE f CAT", "ERR syntax error: SC.SAMPLE cache");
     expect_error(&c, "SC.SAMPLE f LIMIT 3", "ERR syntax error at 'LIMIT'");
     expect_text(&c, "SC.CREATE wide DIM 65536", "OK");
-    expect_error(&c, "SC.SAMPLE wide COUNT 257", "ERR 257 vectors of 65536 numbers are more than 16777216 bytes: COUNT 256");
+    expect_error(&c, "SC.SAMPLE wide COUNT 257",
+                 "ERR 257 vectors of 65536 numbers are more than 16777216 bytes: COUNT 256");
     expect_text(&c, "ACL SETUSER app on >p ~f +@all -@admin", "OK");
     expect_text(&c, "ACL SETUSER other on >p ~g* +@all", "OK");
     expect_text(&c, "ACL SETUSER looker on >p %R~f +@read", "OK");
