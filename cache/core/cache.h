@@ -259,8 +259,8 @@ int cache_info(struct cache *cache, uint64_t id, struct cache_entry_info *out, s
 int cache_top(struct cache *cache, struct quire_bytes category, struct cache_entry_info *out, uint32_t n,
               struct quire_error *err);
 /* At most n entries that have a vector, chosen at random, each with the same chance, of a category or (data NULL) of
- * all, and their unit vectors: n x dim bytes, of which number i is about vectors[i] * step. Looks at every entry and may
- * read a block for each that is on the disk. Returns how many. */
+ * all, and their unit vectors: n x dim bytes, of which number i is about vectors[i] * step. Looks at every entry and
+ * may read a block for each that is on the disk. Returns how many. */
 struct cache_sampled {
     struct cache_entry_info info;
     char scope[256]; /* as "tenant=acme user=7", cut */

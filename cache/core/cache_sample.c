@@ -50,8 +50,8 @@ static int choose(struct sample *s, struct quire_bytes category, uint32_t capaci
     uint64_t seen = 0;
     pthread_mutex_lock(&cache->lock);
     int rc = category.data ? cache_category_find(cache, category, &number, err) : 0;
-    struct random random = cache->random;
-    random_next(&cache->random);
+    struct random random;
+    random_init(&random, random_next(&cache->random)); /* of its own: two samples have nothing in common */
     for (uint32_t row = 0; rc == 0 && row < cache->n_rows; row++) {
         if (may_choose(cache, row, number)) {
             uint64_t place = s->n < capacity ? s->n++ : random_below(&random, seen + 1);

@@ -229,7 +229,8 @@ static json_t *read_value(struct reader *in, unsigned how, unsigned depth)
     case '>':
         return line.number < 0 ? json_null() : read_array(in, (uint64_t)line.number, how, depth + 1);
     case '%':
-        return line.number < 0 ? json_null() : read_map(in, (uint64_t)line.number, how & (CONSOLE_PAIRS | CONSOLE_BYTES), depth + 1);
+        return line.number < 0 ? json_null()
+                               : read_map(in, (uint64_t)line.number, how & (CONSOLE_PAIRS | CONSOLE_BYTES), depth + 1);
     case '$':
     case '=':
     case '!':

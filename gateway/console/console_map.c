@@ -2,8 +2,8 @@
  * console_map.c - a sample of a set's or of a cache's vectors, for a picture of it.
  *
  * Of a set the names of the sample come first, then their vectors and attributes, a few at a time, so that neither the
- * server's loop nor this one is held up. A number becomes a byte: the picture has fewer points than that. Of a cache all
- * come at once, in bytes already (SC.SAMPLE).
+ * server's loop nor this one is held up. A number becomes a byte: the picture has fewer points than that. Of a cache
+ * all come at once, in bytes already (SC.SAMPLE).
  */
 #include "gateway/console/console_priv.h"
 #include <assert.h>

@@ -158,7 +158,7 @@ bool console_fields(struct fields *fields, const char *type);
 /* ---- views ---- */
 extern const struct console_view console_views[]; /* console_views.c; ends with an empty one */
 extern const struct console_view console_acts[];  /* console_acts.c; likewise */
-void console_map_begin(struct console_job *job); /* of a set, or of a cache */
+void console_map_begin(struct console_job *job);  /* of a set, or of a cache */
 void console_play_cache_begin(struct console_job *job);
 void console_play_set_begin(struct console_job *job);
 void console_server_begin(struct console_job *job);

@@ -335,10 +335,9 @@ static int run(struct scan *wanted, struct segment *segment)
     struct scan scan = *wanted;
     scan.s = segment;
     scan.blocks = memory_map_alone(blocks_bytes, 0);
-    scan.keys = (struct window){
-        .file = s->keys, .base = s->heap_at, .section_bytes = s->heap_bytes, .least = KEY_WINDOW};
-    scan.attribute_index =
-        (struct window){s->attributes, s->attribute_index_at, index_bytes, .least = INDEX_WINDOW};
+    scan.keys =
+        (struct window){.file = s->keys, .base = s->heap_at, .section_bytes = s->heap_bytes, .least = KEY_WINDOW};
+    scan.attribute_index = (struct window){s->attributes, s->attribute_index_at, index_bytes, .least = INDEX_WINDOW};
     scan.attribute_heap =
         (struct window){s->attributes, s->attribute_heap_at, s->attribute_heap_bytes, .least = HEAP_WINDOW};
     scan.rotated = malloc(sizeof(float) * p->code_dim);
@@ -365,12 +364,8 @@ int segment_scan_blocks(struct segment *segment, const uint8_t *dead,
                         int (*visit_view)(void *context, const struct block_view *view),
                         void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
 {
-    struct scan scan = {.dead = dead,
-                        .visit = visit,
-                        .visit_view = visit_view,
-                        .damaged = damaged,
-                        .context = context,
-                        .err = err};
+    struct scan scan = {
+        .dead = dead, .visit = visit, .visit_view = visit_view, .damaged = damaged, .context = context, .err = err};
     return run(&scan, segment);
 }
 
@@ -385,7 +380,6 @@ int segment_scan_rows(struct segment *segment, const uint32_t *rows, uint32_t n,
                       int (*visit)(void *context, const struct scanned_row *row),
                       void (*damaged)(void *context, const char *sentence), void *context, struct quire_error *err)
 {
-    struct scan scan = {
-        .rows = rows, .n_rows = n, .visit = visit, .damaged = damaged, .context = context, .err = err};
+    struct scan scan = {.rows = rows, .n_rows = n, .visit = visit, .damaged = damaged, .context = context, .err = err};
     return n ? run(&scan, segment) : 0;
 }

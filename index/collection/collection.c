@@ -936,6 +936,8 @@ void collection_fork_end(struct collection *c)
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
+enum { CURVE_POINTS_MAX = 512 }; /* a build measures some 300 */
+
 void collection_get_stats(const struct collection *constant, struct collection_stats *out)
 {
     struct collection *c = (struct collection *)constant; /* its lock and its view's count are all that changes */
@@ -975,13 +977,26 @@ void collection_get_stats(const struct collection *constant, struct collection_s
 void collection_each_segment(const struct collection *constant,
                              void (*visit)(void *context, const struct collection_segment *segment), void *context)
 {
+    struct quire_calibration_point points[CURVE_POINTS_MAX];
     struct view *view = collection_view((struct collection *)constant); /* as above */
     for (uint32_t i = 0; i < view->n_parts; i++) {
         const struct part *part = view->parts[i];
-        struct collection_segment one = {
-            part->uid, part->segment, atomic_load_explicit(&part->n_dead, memory_order_relaxed), part_bytes(part)};
-        if (one.segment)
-            visit(context, &one);
+        if (!part->segment)
+            continue;
+        const struct segment_info *info = segment_info(part->segment);
+        uint32_t n = segment_calibration(part->segment, points, CURVE_POINTS_MAX);
+        visit(context,
+              &(struct collection_segment){.uid = part->uid,
+                                           .index = info->index,
+                                           .code_bits = info->code_bits,
+                                           .rows = info->rows,
+                                           .dead_rows = atomic_load_explicit(&part->n_dead, memory_order_relaxed),
+                                           .resident_bytes = part_bytes(part),
+                                           .cache_bytes = info->cache_bytes,
+                                           .disk_bytes = info->index_bytes,
+                                           .memory_bytes = info->memory_bytes == UINT64_MAX ? 0 : info->memory_bytes,
+                                           .n_curve = n < CURVE_POINTS_MAX ? n : CURVE_POINTS_MAX,
+                                           .curve = points});
     }
     view_unref(view);
 }

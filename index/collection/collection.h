@@ -362,12 +362,15 @@ struct collection_stats {
 };
 void collection_get_stats(const struct collection *collection, struct collection_stats *out);
 
-/* A segment of it; `segment` is valid during the call. Those of a collection that is unavailable are
- * not visited. */
+/* A segment of it. Those of a collection that is unavailable are not visited. */
 struct collection_segment {
     uint64_t uid; /* no two of a folder have the same, nor had */
-    const struct segment *segment;
-    uint64_t dead_rows, resident_bytes;
+    enum quire_index_kind index;
+    unsigned code_bits; /* of a dimension, in memory; 0: none are */
+    uint64_t rows, dead_rows, resident_bytes, cache_bytes, disk_bytes;
+    uint64_t memory_bytes; /* the budget in force; 0: none */
+    uint32_t n_curve;
+    const struct quire_calibration_point *curve; /* as quire_calibration gives it; during the call */
 };
 void collection_each_segment(const struct collection *collection,
                              void (*visit)(void *context, const struct collection_segment *segment), void *context);

@@ -16,7 +16,7 @@
 
 enum { ENTRIES_MAX = 1000, SCAN_COUNT = 10, SCOPES_SHOWN = 10, SAMPLE_COUNT = 100, SAMPLE_MAX = 2000 };
 #define SAMPLE_BYTES_MAX (16u << 20) /* of vectors */
-#define NOTHING_SERVED 1.01 /* a threshold that no similarity reaches */
+#define NOTHING_SERVED   1.01        /* a threshold that no similarity reaches */
 
 /* ---- SC.LIST, SC.INFO -------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
  * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR) is one fetch: the
  * reply is deferred and built when the fetch is done.
  */
-#include "index/segment/segment.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
@@ -12,7 +11,7 @@
 #include "server/vector/vector_quant.h"
 #include <string.h>
 
-enum { LINKS_MAX = 64, CURVE_POINTS_MAX = 512 };
+enum { LINKS_MAX = 64 };
 
 /* ---- answered at once -------------------------------------------------------------------------------------------- */
 
@@ -110,40 +109,32 @@ struct segments {
     size_t n;
 };
 
-static void put_curve(struct resp_buffer *out, const struct segment *segment)
-{
-    struct quire_calibration_point points[CURVE_POINTS_MAX];
-    uint32_t n = segment_calibration(segment, points, CURVE_POINTS_MAX);
-    n = n < CURVE_POINTS_MAX ? n : CURVE_POINTS_MAX;
-    resp_text(out, "curve");
-    resp_array(out, n);
-    for (uint32_t i = 0; i < n; i++) {
-        resp_array(out, 5);
-        resp_integer(out, points[i].k);
-        resp_integer(out, points[i].effort);
-        resp_double(out, (double)points[i].recall);
-        resp_double(out, (double)points[i].reads);
-        resp_text(out, points[i].distance == QUIRE_DISTANCE_EXACT ? "exact" : "estimate");
-    }
-}
-
 static void put_segment(void *context, const struct collection_segment *one)
 {
     struct segments *segments = context;
     struct resp_buffer *out = &segments->text;
-    const struct segment_info *info = segment_info(one->segment);
     segments->n++;
     resp_map(out, 10);
     vector_put_count(out, "number", one->uid);
-    put_text(out, "index", quire_index_kind_name(info->index));
-    vector_put_count(out, "rows", info->rows);
+    put_text(out, "index", quire_index_kind_name(one->index));
+    vector_put_count(out, "rows", one->rows);
     vector_put_count(out, "dead-rows", one->dead_rows);
-    vector_put_count(out, "code-bits", info->code_bits);
+    vector_put_count(out, "code-bits", one->code_bits);
     vector_put_count(out, "resident-bytes", one->resident_bytes);
-    vector_put_count(out, "memory-budget", info->memory_bytes);
-    vector_put_count(out, "cache-bytes", info->cache_bytes);
-    vector_put_count(out, "disk-bytes", info->index_bytes);
-    put_curve(out, one->segment);
+    vector_put_count(out, "memory-budget", one->memory_bytes);
+    vector_put_count(out, "cache-bytes", one->cache_bytes);
+    vector_put_count(out, "disk-bytes", one->disk_bytes);
+    resp_text(out, "curve");
+    resp_array(out, one->n_curve);
+    for (uint32_t i = 0; i < one->n_curve; i++) {
+        const struct quire_calibration_point *p = &one->curve[i];
+        resp_array(out, 5);
+        resp_integer(out, p->k);
+        resp_integer(out, p->effort);
+        resp_double(out, (double)p->recall);
+        resp_double(out, (double)p->reads);
+        resp_text(out, p->distance == QUIRE_DISTANCE_EXACT ? "exact" : "estimate");
+    }
 }
 
 void cmd_vsegments(struct caller *c, const struct resp_arg *args, uint32_t n)

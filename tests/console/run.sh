@@ -14,7 +14,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/quire-console.XXXXXX") || exit 2
 export QUIRE_BUILD=$build QUIRE_WORK=$work PYTHONDONTWRITEBYTECODE=1
 node_folder=$here/node
 node_installed=console-node
-part_seconds=250
+part_seconds=500
 . "$here/../e2e/lib.sh"
 . "$here/../e2e/parts.sh"
 leave() {

@@ -101,7 +101,7 @@ shell.view({
 				{title: 'Merges', num: true, cell: row => format.count(row.merges)}
 			]
 		});
-		const detail = el('div');
+		const detail = el('div.stack');
 		dom.fill(
 			body,
 			figures,
