@@ -189,9 +189,8 @@ static void *run_thread(void *context)
 static int open_lane(struct module_lane *m, struct quire_error *err)
 {
     const struct config *config = module_the.service.config;
-    struct engine_config engine = {.kind = (enum quire_engine_kind)config->engine,
-                                   .reads_max = (unsigned)config->reads_max,
-                                   .entries = 256};
+    struct engine_config engine = {
+        .kind = (enum quire_engine_kind)config->engine, .reads_max = (unsigned)config->reads_max, .entries = 256};
     struct engine *made = NULL;
     int rc = lane_stats_init(&m->lane, err);
     if (rc == 0)

@@ -146,9 +146,15 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
         if (what == RM_FLUSH_START)
             module_items_flush(flush->db);
         break;
-    case RM_EVENT_SWAP: module_items_swap(swap->first, swap->second); break;
-    case RM_EVENT_FORK: module_saves_fork(ctx, what == RM_FORK_BORN); break;
-    case RM_EVENT_PERSISTENCE: module_saves_foreground(what); break;
+    case RM_EVENT_SWAP:
+        module_items_swap(swap->first, swap->second);
+        break;
+    case RM_EVENT_FORK:
+        module_saves_fork(ctx, what == RM_FORK_BORN);
+        break;
+    case RM_EVENT_PERSISTENCE:
+        module_saves_foreground(what);
+        break;
     case RM_EVENT_SHUTDOWN:
         if (module_the.open && journal_sync(module_the.service.journal, &err) < 0)
             log_line(&module_the.log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
@@ -168,15 +174,17 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
                      "this node is a replica now: of vector sets and caches it gets keys without data, and their "
                      "commands answer so");
         break;
-    default: module_look_at_eviction(ctx); break;
+    default:
+        module_look_at_eviction(ctx);
+        break;
     }
 }
 
 static int subscribe(struct rm_ctx *ctx)
 {
-    static const uint64_t ids[] = {RM_EVENT_ROLE,    RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH, RM_EVENT_SHUTDOWN,
-                                   RM_EVENT_REPLICA, RM_EVENT_SWAP,        RM_EVENT_FORK,  RM_EVENT_LOOP,
-                                   RM_EVENT_CONFIG};
+    static const uint64_t ids[] = {RM_EVENT_ROLE,     RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH,
+                                   RM_EVENT_SHUTDOWN, RM_EVENT_REPLICA,     RM_EVENT_SWAP,
+                                   RM_EVENT_FORK,     RM_EVENT_LOOP,        RM_EVENT_CONFIG};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (rm.subscribe_to_server_event(ctx, (struct rm_event){ids[i], 1}, on_event) != RM_OK)
             return RM_ERR;
@@ -226,10 +234,11 @@ bool module_look_at_eviction(struct rm_ctx *ctx)
     const char *policy = info ? rm.server_info_text(info, "maxmemory_policy") : NULL;
     bool evicts = policy && strncmp(policy, "allkeys", 7) == 0;
     if (evicts && !module_the.evicts)
-        rm.log(ctx, "warning",
-               "<quire> maxmemory-policy is %s: it removes keys of vector sets and caches, with all their data, to win a "
-               "few bytes of memory. Set noeviction or volatile-*",
-               policy);
+        rm.log(
+            ctx, "warning",
+            "<quire> maxmemory-policy is %s: it removes keys of vector sets and caches, with all their data, to win a "
+            "few bytes of memory. Set noeviction or volatile-*",
+            policy);
     module_the.evicts = evicts;
     if (info)
         rm.free_server_info(ctx, info);
@@ -267,7 +276,8 @@ int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     const char *missing = rm_api_init(ctx);
     if (missing) {
         /* the log may be what is missing */
-        fprintf(stderr, "quire: this engine has no RedisModule_%s: Redis 7.0 or newer, or Valkey, is needed\n", missing);
+        fprintf(stderr, "quire: this engine has no RedisModule_%s: Redis 7.0 or newer, or Valkey, is needed\n",
+                missing);
         return RM_ERR;
     }
     module_the.main_thread = pthread_self();
@@ -291,7 +301,8 @@ int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     }
     atexit(at_exit);
     rm.create_timer(ctx, 1, on_tick, NULL);
-    log_line(&module_the.log, LOG_LEVEL_NOTICE, "serves vector sets and semantic caches from %s, with %u search threads",
-             module_the.config.dir, module_the.n_threads);
+    log_line(&module_the.log, LOG_LEVEL_NOTICE,
+             "serves vector sets and semantic caches from %s, with %u search threads", module_the.config.dir,
+             module_the.n_threads);
     return RM_OK;
 }

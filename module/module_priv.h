@@ -41,11 +41,11 @@ struct module_item {
     char name[MODULE_NAME_BYTES + 1];
     enum module_kind kind;
     enum module_state state;
-    unsigned attached; /* keys and commands that have it; under the lock of the items */
-    bool seen;         /* a key has had it since the module was loaded */
+    unsigned attached;                /* keys and commands that have it; under the lock of the items */
+    bool seen;                        /* a key has had it since the module was loaded */
     uint64_t copies, replayed_copies; /* made of it by COPY; by those that an AOF repeats */
-    int32_t db;        /* where its key is, as far as was heard */
-    char *key;         /* owned */
+    int32_t db;                       /* where its key is, as far as was heard */
+    char *key;                        /* owned */
     uint32_t key_bytes;
     uint64_t gone_ms;   /* GONE, ENDED: since when, on the clock of clock_us */
     uint64_t gone_mark; /* GONE, ENDED: the how manieth that was */
@@ -149,9 +149,13 @@ struct module_call {
     bool reply_on_lane;
     int db;
     struct resp_arg key_bytes; /* what the client calls it */
-    struct rm_string *key;    /* retained while a client is blocked; NULL: none */
+    struct rm_string *key;     /* retained while a client is blocked; NULL: none */
     struct message message;
     struct module_call *next_held;
+    struct module_call *next, *previous; /* of those whose clients are blocked; the main thread's */
+    struct message gone;                 /* to the lane: its client is gone */
+    bool gone_posted;
+    atomic_bool gone_ran;
     uint64_t held_until_us;
     char *block; /* owned: copies of arguments */
     const struct resp_arg *args;
@@ -212,9 +216,9 @@ struct module {
     unsigned n_threads;
     unsigned next_thread; /* that gets the next search, where all are equal */
     pthread_t main_thread;
-    bool open;            /* the store is */
-    bool loaded;          /* the engine has read what it had: keys are as they should be */
-    unsigned n_replicas;  /* attached */
+    bool open;           /* the store is */
+    bool loaded;         /* the engine has read what it had: keys are as they should be */
+    unsigned n_replicas; /* attached */
     bool is_replica;
     bool evicts, aof_is_unsynced;
     struct rm_type *type;

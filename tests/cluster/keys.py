@@ -1,10 +1,15 @@
 """keys.py ENGINE - keys of vector sets and caches are keys of the engine: DEL, RENAME, COPY, EXPIRE, FLUSHALL, MULTI, Lua,
 databases, permissions, wrong types; and restarts: from an RDB, from an AOF, after kill -9, from neither."""
+import pathlib
+import socket
 import sys
 import time
 
 import redis
-from nodes import Checks, Folder, Node, add, eventually, vector
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from nodes import Checks, Folder, Node, add, eventually, vector  # noqa: E402
+from resp_client import request  # noqa: E402
 
 engine = sys.argv[1]
 checks = Checks()
@@ -121,6 +126,30 @@ def test_transactions(node):
         checks.that("WATCH sees a VADD", False)
     except redis.exceptions.WatchError:
         checks.that("WATCH sees a VADD", True)
+
+
+def send_and_go(node, *words):
+    with socket.create_connection(("127.0.0.1", node.port)) as s:
+        s.sendall(request(*words))
+
+
+def test_clients_that_go(node):
+    c = node.client()
+    make_cache(c, "waited")
+    c.execute_command("SC.GET", "waited", "CAT", "q", "HASH", "asked")
+    for _ in range(20):
+        send_and_go(node, "SC.GET", "waited", "CAT", "q", "HASH", "asked", "WAIT", 300000)
+        send_and_go(node, "VSIM", "m", "VALUES", 8, *vector(3), "COUNT", 30)
+    checks.that("who waits for an answer and goes is forgotten",
+                eventually(lambda: node.info("commands_under_way") == 0), node.info("commands_under_way"))
+    for i in range(10):
+        key = "left%d" % i
+        add(c, key, 1)
+        c.execute_command("VSEAL", key)
+        send_and_go(node, "VREM", key, "e1")
+    checks.that("a write whose client has gone is made whole: its key goes",
+                eventually(lambda: not c.keys("left*")), c.keys("left*"))
+    c.delete("waited")
 
 
 def test_permissions(node):
@@ -291,6 +320,7 @@ with Folder() as folder:
     test_keys(first)
     test_databases(first)
     test_transactions(first)
+    test_clients_that_go(first)
     test_permissions(first)
     first.stop()
     test_restarts(folder)
