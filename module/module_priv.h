@@ -12,6 +12,7 @@
 #include "server/call/caller.h"
 #include "server/process/config.h"
 #include "server/process/log.h"
+#include <semaphore.h>
 
 #define MODULE_NAME      "quire"
 #define MODULE_TYPE_NAME "quire-col" /* nine characters, as the engine wants them */
@@ -110,6 +111,9 @@ struct module_lane {
     int kick_fd;                  /* the main lane's: others write to it; -1 */
     pthread_t thread;
     bool has_thread;
+    sem_t ready; /* posted when start_code is known */
+    int start_code;
+    struct quire_error start_error;
     atomic_bool stopping;
     _Atomic unsigned n_calls; /* under way */
     uint64_t tick_ms, scan_ms;
