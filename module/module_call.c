@@ -494,6 +494,8 @@ static const char *refusal(const struct command *row, bool may_wait)
 {
     if (!module_the.open)
         return "ERR quire has no data folder open: see the engine's log";
+    if (!module_the.loaded) /* the first timer is to come, some milliseconds from now */
+        return "LOADING quire is about to give keys their data: try again";
     if (!may_wait && (row->flags & CMD_NO_MULTI))
         return "ERR this command takes long: it is not for transactions and scripts";
     if ((row->flags & CMD_WRITE) && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)

@@ -222,7 +222,7 @@ static void on_tick(struct rm_ctx *ctx, void *data)
         module_calls_tick(ctx);
         module_saves_tick(ctx);
     }
-    rm.create_timer(ctx, MODULE_TICK_MS, on_tick, NULL);
+    rm.create_timer(ctx, module_the.loaded ? MODULE_TICK_MS : 1, on_tick, NULL);
 }
 
 /* ---- eviction ----------------------------------------------------------------------------------------------------- */
@@ -243,6 +243,17 @@ bool module_look_at_eviction(struct rm_ctx *ctx)
     if (info)
         rm.free_server_info(ctx, info);
     return evicts;
+}
+
+/* Loaded into an engine that runs, there may be replicas already. */
+static unsigned count_replicas(struct rm_ctx *ctx)
+{
+    struct rm_server_info *info = rm.get_server_info(ctx, "replication");
+    int error = 0;
+    unsigned long long n = info ? rm.server_info_number(info, "connected_slaves", &error) : 0;
+    if (info)
+        rm.free_server_info(ctx, info);
+    return error == RM_OK ? (unsigned)n : 0;
 }
 
 /* ---- the start ---------------------------------------------------------------------------------------------------- */
@@ -295,6 +306,7 @@ int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (create_engine_side(ctx) != RM_OK)
         return RM_ERR;
     module_the.is_replica = rm.get_context_flags(ctx) & RM_FLAG_SLAVE;
+    module_the.n_replicas = count_replicas(ctx);
     if (open_service(&err) < 0) {
         close_service();
         return tell("not loaded: ", &err);

@@ -1,7 +1,11 @@
 """keys.py ENGINE - keys of vector sets and caches are keys of the engine: DEL, RENAME, COPY, EXPIRE, FLUSHALL, MULTI, Lua,
 databases, permissions, wrong types; and restarts: from an RDB, from an AOF, after kill -9, from neither."""
+import ctypes
+import os
 import pathlib
+import platform
 import socket
+import struct
 import sys
 import time
 
@@ -78,6 +82,9 @@ def test_keys(node):
     c.delete("again")
     c.restore("other", 0, dump)
     checks.same("RESTORE of what was deleted", near(c, "other", 2, 1), [b"e2"])
+    before = digest(node, "other")
+    c.execute_command("DEBUG", "RELOAD")
+    checks.same("DEBUG RELOAD", digest(node, "other"), before)
     checks.same("QUIRE.DIGEST of nothing", digest(node, "nothing"), None)
     checks.error("a manifest from a client", "engine's own files",
                  lambda: c.execute_command("QUIRE._MANIFEST", "k", "set", "0" * 32, 0))
@@ -297,6 +304,41 @@ def test_refusals(folder):
     checks.that("without a replica all is as before", eventually(lambda: node.info("replicas_without_data") == 0, 30))
 
 
+def forbid_resources():
+    """As Debian's unit does: the kernel ends a process that changes priorities, schedulers or affinities."""
+    allow, kill, number = 0x7fff0000, 0x80000000, 0x20
+    calls = [141, 142, 144, 203, 237, 238, 251, 256, 279, 314]  # of x86-64, in systemd's @resources
+    program = [struct.pack("HBBI", number, 0, 0, 0)]
+    for i, call in enumerate(calls):
+        program.append(struct.pack("HBBI", 0x15, len(calls) - i, 0, call))
+    program += [struct.pack("HBBI", 6, 0, 0, allow), struct.pack("HBBI", 6, 0, 0, kill)]
+    code = ctypes.create_string_buffer(b"".join(program))
+    head = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, head, 0, 0) != 0:
+        os._exit(99)
+
+
+def test_filter(folder):
+    if platform.machine() != "x86_64":
+        print("skipped: the numbers of system calls are those of x86-64")
+        return
+    node = Node(folder, "filter", engine, start=False, quire_memtable_memory="64kb")
+    node.start(before=forbid_resources)
+    c = node.client()
+    fill(c, "k", 500)
+    c.execute_command("VSEAL", "k")
+    fill(c, "k", 100)
+    c.execute_command("VCOMPACT", "k")
+    c.bgsave()
+    checks.same("under Debian's filter of system calls", near(c, "k", 7, 1), [b"e7"])
+    try:
+        node.stop()
+        checks.that("and to its end", True)
+    except RuntimeError as e:
+        checks.that("and to its end", False, str(e))
+
+
 def test_backup(folder):
     node = Node(folder, "backup", engine)
     c = node.client()
@@ -327,4 +369,5 @@ with Folder() as folder:
     test_removal(folder)
     test_refusals(folder)
     test_backup(folder)
+    test_filter(folder)
 checks.end()
