@@ -38,7 +38,7 @@ static struct {
  * looked at later; and those that a lane is still to be told of. */
 static struct module_call *blocked_calls, *orphans, *told;
 
-/* ---- the functions of a host -------------------------------------------------------------------------------------- */
+/* ---- the functions of a host ------------------------------------------------------------------------------------- */
 
 static struct module_call *call_of(struct caller *c)
 {
@@ -142,7 +142,7 @@ const struct host module_host = {.reply = host_reply,
                                  .release = host_release,
                                  .post = module_lane_post};
 
-/* ---- key and store ------------------------------------------------------------------------------------------------ */
+/* ---- key and store ----------------------------------------------------------------------------------------------- */
 
 static bool failed(const struct module_call *call)
 {
@@ -203,7 +203,7 @@ static void release_item(struct module_call *call)
         module_item_detach(item);
 }
 
-/* ---- the end of a command ----------------------------------------------------------------------------------------- */
+/* ---- the end of a command ---------------------------------------------------------------------------------------- */
 
 static void free_call(struct module_call *call)
 {
@@ -367,7 +367,7 @@ static void finish(struct module_call *call)
         hand_on(call);
 }
 
-/* ---- searches ----------------------------------------------------------------------------------------------------- */
+/* ---- searches ---------------------------------------------------------------------------------------------------- */
 
 static void run_handler(struct module_call *call, command_fn *run)
 {
@@ -462,7 +462,7 @@ static int start_search(struct rm_ctx *ctx, struct module_call *call, struct rm_
     return RM_OK;
 }
 
-/* ---- from the engine ---------------------------------------------------------------------------------------------- */
+/* ---- from the engine --------------------------------------------------------------------------------------------- */
 
 static bool take_args(struct rm_string **argv, int argc)
 {

@@ -57,7 +57,7 @@ int module_command_find(struct resp_arg *args, uint32_t n)
     return command_find_request(args, n);
 }
 
-/* ---- SC.LIST ------------------------------------------------------------------------------------------------------ */
+/* ---- SC.LIST ----------------------------------------------------------------------------------------------------- */
 
 struct listing {
     struct rm_ctx *ctx;
@@ -106,7 +106,7 @@ static int run_list(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     return RM_OK;
 }
 
-/* ---- registration ------------------------------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------------------------------------ */
 
 static void add_flag(char flags[FLAGS_BYTES], const char *flag)
 {

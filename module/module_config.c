@@ -43,7 +43,7 @@ static int refuse(struct rm_string **error, const char *text)
     return RM_ERR;
 }
 
-/* ---- of quire-server ---------------------------------------------------------------------------------------------- */
+/* ---- of quire-server --------------------------------------------------------------------------------------------- */
 
 struct looking {
     const char *name;
@@ -111,7 +111,7 @@ static int set_shared(const char *name, struct rm_string *value, void *data, str
     return refuse(error, refusal.reason[0] ? refusal.reason : "cannot be changed");
 }
 
-/* ---- the module's own --------------------------------------------------------------------------------------------- */
+/* ---- the module's own -------------------------------------------------------------------------------------------- */
 
 static const char *yes_or_no(bool value)
 {

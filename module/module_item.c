@@ -37,7 +37,7 @@ static struct {
     uint64_t lsn;         /* of the last record */
 } items = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- by name ------------------------------------------------------------------------------------------------------ */
+/* ---- by name ----------------------------------------------------------------------------------------------------- */
 
 static unsigned bucket_of(const char *name)
 {
@@ -139,7 +139,7 @@ void module_item_place(struct module_item *item, int db, const char *key, size_t
     item->db = db;
 }
 
-/* ---- the store ---------------------------------------------------------------------------------------------------- */
+/* ---- the store --------------------------------------------------------------------------------------------------- */
 
 static struct resp_arg name_of(const struct module_item *item)
 {
@@ -228,7 +228,7 @@ static void log_or_tell(struct module_item *item)
                  (int)item->key_bytes, item->key ? item->key : "", err.message);
 }
 
-/* ---- the start ---------------------------------------------------------------------------------------------------- */
+/* ---- the start --------------------------------------------------------------------------------------------------- */
 
 struct opening {
     char (*orphans)[MODULE_NAME_BYTES + 1]; /* sets without a record; owned */
@@ -354,7 +354,7 @@ int module_items_open(struct quire_error *err)
                : 0;
 }
 
-/* ---- attached, gone ----------------------------------------------------------------------------------------------- */
+/* ---- attached, gone ---------------------------------------------------------------------------------------------- */
 
 void module_item_hold(struct module_item *item)
 {
@@ -458,7 +458,7 @@ void module_items_swap(int first, int second)
     module_items_each(swap_one, dbs);
 }
 
-/* ---- removal ------------------------------------------------------------------------------------------------------ */
+/* ---- removal ----------------------------------------------------------------------------------------------------- */
 
 struct dropping {
     uint64_t mark, before_ms;

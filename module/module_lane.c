@@ -40,7 +40,7 @@ static void kick(const struct module_lane *m)
     (void)n; /* a full counter is a kick */
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static void post(struct lane *lane, struct message *message)
 {
@@ -73,7 +73,7 @@ static void run_messages(struct module_lane *m)
     }
 }
 
-/* ---- a turn ------------------------------------------------------------------------------------------------------- */
+/* ---- a turn ------------------------------------------------------------------------------------------------------ */
 
 static void look_at_time(struct module_lane *m)
 {
@@ -151,7 +151,7 @@ void module_lanes_before_sleep(void)
     module_items_sync();
 }
 
-/* ---- the engine's loop -------------------------------------------------------------------------------------------- */
+/* ---- the engine's loop ------------------------------------------------------------------------------------------- */
 
 static void on_readable(int fd, void *data, int mask)
 {
@@ -172,7 +172,7 @@ static void on_durable(void *context)
         kick(&module_the.lanes[0]);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 /* own: by the thread that alone will use its ring. */
 static int open_lane(struct module_lane *m, bool own, struct quire_error *err)

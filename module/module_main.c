@@ -30,7 +30,7 @@ struct module module_the;
 
 __attribute__((visibility("default"))) int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc);
 
-/* ---- the log ------------------------------------------------------------------------------------------------------ */
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
 
 /* From any thread. */
 static void log_to_engine(enum log_level level, const char *line)
@@ -45,7 +45,7 @@ static int tell(const char *what, const struct quire_error *err)
     return RM_ERR;
 }
 
-/* ---- the service -------------------------------------------------------------------------------------------------- */
+/* ---- the service ------------------------------------------------------------------------------------------------- */
 
 /* dir as an absolute path: the engine may change its own folder while it runs. */
 static int find_folder(struct quire_error *err)
@@ -63,8 +63,8 @@ static int find_folder(struct quire_error *err)
     return rc;
 }
 
-/* A child that was saving when the process was killed has the folder's lock as well, until it finds its parent gone, which
- * takes about a second. */
+/* A child that was saving when the process was killed has the folder's lock as well, until it finds its parent gone,
+ * which takes about a second. */
 static void wait_for_child(void)
 {
     char *path;
@@ -128,7 +128,7 @@ static void at_exit(void)
         close_service();
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, void *data)
 {
@@ -225,7 +225,7 @@ static void on_tick(struct rm_ctx *ctx, void *data)
     rm.create_timer(ctx, module_the.loaded ? MODULE_TICK_MS : 1, on_tick, NULL);
 }
 
-/* ---- eviction ----------------------------------------------------------------------------------------------------- */
+/* ---- eviction ---------------------------------------------------------------------------------------------------- */
 
 /* Under allkeys-* the engine removes any key to win memory: of ours it would win a few bytes and lose all data. */
 bool module_look_at_eviction(struct rm_ctx *ctx)
@@ -256,7 +256,7 @@ static unsigned count_replicas(struct rm_ctx *ctx)
     return error == RM_OK ? (unsigned)n : 0;
 }
 
-/* ---- the start ---------------------------------------------------------------------------------------------------- */
+/* ---- the start --------------------------------------------------------------------------------------------------- */
 
 static int create_engine_side(struct rm_ctx *ctx)
 {

@@ -26,7 +26,7 @@ enum {
     MODULE_TICK_MS = 100
 };
 
-/* ---- collections and caches by id: module_item.c ------------------------------------------------------------------ */
+/* ---- collections and caches by id: module_item.c ----------------------------------------------------------------- */
 
 enum module_kind { MODULE_SET = 1, MODULE_CACHE = 2 };
 
@@ -86,7 +86,7 @@ unsigned module_items_n_over(void); /* GONE or ENDED */
 /* Before replies leave: what was logged of keys is as durable as quire.appendfsync says. */
 void module_items_sync(void);
 
-/* ---- the type of values: module_type.c ---------------------------------------------------------------------------- */
+/* ---- the type of values: module_type.c --------------------------------------------------------------------------- */
 
 int module_type_create(struct rm_ctx *ctx);
 /* The item under a key. NULL: there is none; *other then says whether the key holds something else. */
@@ -100,7 +100,7 @@ void module_type_remove(struct rm_ctx *ctx, struct rm_string *key, const struct 
 void module_type_recover(struct rm_ctx *ctx);
 rm_command_fn module_type_manifest; /* QUIRE._MANIFEST */
 
-/* ---- lanes: module_lane.c ----------------------------------------------------------------------------------------- */
+/* ---- lanes: module_lane.c ---------------------------------------------------------------------------------------- */
 
 struct module_call;
 
@@ -133,7 +133,7 @@ void module_lanes_before_sleep(void);
 /* Turns a lane of the main thread until *done. */
 void module_lane_run(struct module_lane *lane, const bool *done);
 
-/* ---- commands: module_call.c, module_reply.c, module_command.c ------------------------------------------------------ */
+/* ---- commands: module_call.c, module_reply.c, module_command.c --------------------------------------------------- */
 
 /* One command of a client, from the engine and back. */
 struct module_call {
@@ -190,7 +190,7 @@ void module_call_release(struct module_lane *lane, bool all);
 void module_calls_tick(struct rm_ctx *ctx);
 void module_calls_fini(void);
 
-/* ---- settings, INFO, the rest ------------------------------------------------------------------------------------- */
+/* ---- settings, INFO, the rest ------------------------------------------------------------------------------------ */
 
 struct module_settings {
     char prefix[16];

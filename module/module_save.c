@@ -9,8 +9,8 @@
  *   with RDBs only  until a save that began later has succeeded
  *   with neither    for UNSAVED_MS
  *
- * A save in the foreground says itself that it ended well. Of a child the parent hears only that it was born and that it
- * died; that it has written an RDB is seen by the file, which is another one then.
+ * A save in the foreground says itself that it ended well. Of a child the parent hears only that it was born and that
+ * it died; that it has written an RDB is seen by the file, which is another one then.
  */
 #include "io/clock.h"
 #include "module/module_priv.h"

@@ -27,7 +27,7 @@ static const char *kind_name(enum module_kind kind)
     return kind == MODULE_SET ? "set" : "cache";
 }
 
-/* ---- keys --------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 struct module_item *module_type_find(struct rm_ctx *ctx, struct rm_string *name, bool *other)
 {
@@ -74,7 +74,7 @@ void module_type_remove(struct rm_ctx *ctx, struct rm_string *name, const struct
     rm.notify_keyspace_event(ctx, RM_NOTIFY_GENERIC, "del", name);
 }
 
-/* ---- manifests ---------------------------------------------------------------------------------------------------- */
+/* ---- manifests --------------------------------------------------------------------------------------------------- */
 
 /* The item of a manifest, attached. loading: it may be one that the store has not. */
 static struct module_item *attach(const char *name, enum module_kind kind, uint64_t copies, bool loading)
@@ -183,7 +183,7 @@ int module_type_manifest(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     return rm.reply_simple(ctx, "OK");
 }
 
-/* ---- COPY --------------------------------------------------------------------------------------------------------- */
+/* ---- COPY -------------------------------------------------------------------------------------------------------- */
 
 static void name_copy(const struct module_item *from, uint64_t n, char out[MODULE_NAME_BYTES + 1])
 {
@@ -297,7 +297,7 @@ int module_type_create(struct rm_ctx *ctx)
     return module_the.type ? RM_OK : RM_ERR;
 }
 
-/* ---- after loading ------------------------------------------------------------------------------------------------ */
+/* ---- after loading ----------------------------------------------------------------------------------------------- */
 
 static struct rm_string *key_of(struct rm_ctx *ctx, const struct module_item *item)
 {

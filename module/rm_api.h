@@ -2,8 +2,8 @@
  * rm_api.h - what the module uses of the engine (Redis 7.0 and newer, Valkey): functions, structures and numbers of its
  * binary interface, written down from that interface.
  *
- * A module is handed one function, GetApi, as the first word of the context of its loading; every other one is looked up
- * by name at run time. So one file serves every engine that has the names, and says which name is missing where one
+ * A module is handed one function, GetApi, as the first word of the context of its loading; every other one is looked
+ * up by name at run time. So one file serves every engine that has the names, and says which name is missing where one
  * has not. Structures that are passed by address carry a version or their size; the engine reads no more of them.
  */
 #ifndef QUIRE_MODULE_RM_API_H

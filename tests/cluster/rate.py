@@ -1,4 +1,4 @@
-"""rate.py BUILD_DIR [ENGINE] [ROWS] [DIM] - VSIM, VADD and SC.GET per second of quire.so in an engine, and of quire-server, in turns on
+"""rate.py BUILD_DIR [ENGINE] [ROWS] [DIM] [REQUESTS] - VSIM, VADD and SC.GET per second of quire.so in an engine, and of quire-server, in turns on
 the same data; and PING of the engine beside full load. A measurement, no test: nothing is asserted.
 
 Loads with redis-benchmark (16 connections, ROUNDS rounds each, alternately). Prints each round, and the ratios of the
@@ -22,7 +22,8 @@ from server_process import Server  # noqa: E402
 engine = sys.argv[2] if len(sys.argv) > 2 else "redis-server"
 rows = int(sys.argv[3]) if len(sys.argv) > 3 else 20000
 dim = int(sys.argv[4]) if len(sys.argv) > 4 else 64
-ROUNDS, REQUESTS = 5, 20000
+REQUESTS = int(sys.argv[5]) if len(sys.argv) > 5 else 20000
+ROUNDS = 5
 
 
 def fill(port):
