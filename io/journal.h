@@ -38,7 +38,7 @@ struct journal_options {
     enum journal_sync sync;
     uint64_t file_bytes; /* a log file is ended beyond this; 0: 64 MiB */
     uint64_t
-        buffer_bytes; /* of frames in memory that are not written yet, and twice that of those not synced yet; beyond
+        buffer_bytes;   /* of frames in memory that are not written yet, and twice that of those not synced yet; beyond
                          it appending is refused (QUIRE_EBUSY); 0: 64 MiB */
     bool no_priorities; /* the writer asks for no time slices of its own: a filter of system calls may end who does */
 };

@@ -223,12 +223,12 @@ struct journal {
     uint64_t marked_us;           /* when the last mark was written */
     uint64_t log_bytes;           /* of the present log */
     uint64_t closed_log_bytes, closed_log_files;
-    unsigned batches; /* open */
-    bool quiesced;    /* batches must wait */
-    bool maintenance; /* a checkpoint or a snapshot is made */
+    unsigned batches;   /* open */
+    bool quiesced;      /* batches must wait */
+    bool maintenance;   /* a checkpoint or a snapshot is made */
     bool fork_in_batch; /* of the thread that forks */
-    bool gave_up;     /* the try after `stopping` failed, too */
-    bool lost;        /* frames that memory no longer has could not be synced (under NO) */
+    bool gave_up;       /* the try after `stopping` failed, too */
+    bool lost;          /* frames that memory no longer has could not be synced (under NO) */
     uint64_t noticed_lsn;
     int noticed_health;
     struct quire_error failure; /* the last one */

@@ -60,7 +60,7 @@ static bool may_wait(struct rm_ctx *ctx)
     return !(rm.get_context_flags(ctx) & (RM_FLAG_LUA | RM_FLAG_MULTI | RM_FLAG_DENY_BLOCKING));
 }
 
-/* ---- QUIRE.DIGEST ------------------------------------------------------------------------------------------------- */
+/* ---- QUIRE.DIGEST ------------------------------------------------------------------------------------------------ */
 
 /* Adds up hashes of entries: in any order the same. */
 static void add_entry(const struct cache_entry_info *entry, uint8_t out[DIGEST_BYTES])
@@ -141,7 +141,7 @@ static int run_digest_command(struct rm_ctx *ctx, struct rm_string **argv, int a
     return RM_OK;
 }
 
-/* ---- QUIRE.BACKUP ------------------------------------------------------------------------------------------------- */
+/* ---- QUIRE.BACKUP ------------------------------------------------------------------------------------------------ */
 
 static struct errand *backup; /* that waits for its RDB, or for the store; the main thread's */
 
@@ -287,7 +287,7 @@ static int run_backup_command(struct rm_ctx *ctx, struct rm_string **argv, int a
     return RM_OK;
 }
 
-/* ---- registration ------------------------------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------------------------------------ */
 
 int module_admin_create(struct rm_ctx *ctx, const char **failed)
 {

@@ -34,10 +34,11 @@ static struct {
     size_t capacity;
 } scratch;
 
-/* Commands whose client went before the reply: their keys are looked at later. */
-static struct module_call *orphans;
+/* Of the main thread: commands whose clients are blocked; those whose client went before the reply, whose keys are
+ * looked at later; and those that a lane is still to be told of. */
+static struct module_call *blocked_calls, *orphans, *told;
 
-/* ---- the functions of a host -------------------------------------------------------------------------------------- */
+/* ---- the functions of a host ------------------------------------------------------------------------------------- */
 
 static struct module_call *call_of(struct caller *c)
 {
@@ -141,7 +142,7 @@ const struct host module_host = {.reply = host_reply,
                                  .release = host_release,
                                  .post = module_lane_post};
 
-/* ---- key and store ------------------------------------------------------------------------------------------------ */
+/* ---- key and store ----------------------------------------------------------------------------------------------- */
 
 static bool failed(const struct module_call *call)
 {
@@ -202,7 +203,7 @@ static void release_item(struct module_call *call)
         module_item_detach(item);
 }
 
-/* ---- the end of a command ----------------------------------------------------------------------------------------- */
+/* ---- the end of a command ---------------------------------------------------------------------------------------- */
 
 static void free_call(struct module_call *call)
 {
@@ -243,11 +244,24 @@ static int on_reply(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     return RM_OK;
 }
 
+static void unlist(struct module_call *call)
+{
+    *(call->previous ? &call->previous->next : &blocked_calls) = call->next;
+    if (call->next)
+        call->next->previous = call->previous;
+}
+
 /* The last that happens to a blocked client, on the main thread; its client may be gone. */
 static void on_release(struct rm_ctx *ctx, void *data)
 {
     struct module_call *call = data;
     (void)ctx;
+    unlist(call);
+    if (call->gone_posted && !atomic_load(&call->gone_ran)) {
+        call->next_held = told; /* the message to the lane lies in it */
+        told = call;
+        return;
+    }
     if (!call->settled && call->item && (commands[call->row].flags & CMD_WRITE)) {
         call->next_held = orphans;
         orphans = call;
@@ -265,6 +279,36 @@ void module_calls_tick(struct rm_ctx *ctx)
         settle_key(ctx, call->key, call);
         free_call(call);
     }
+    for (struct module_call **at = &told, *call; (call = *at);) {
+        if (!atomic_load(&call->gone_ran)) {
+            at = &call->next_held;
+            continue;
+        }
+        *at = call->next_held;
+        free_call(call);
+    }
+}
+
+static void note_gone(struct lane *lane, struct message *message)
+{
+    struct module_call *call = (struct module_call *)(void *)((char *)message - offsetof(struct module_call, gone));
+    call->caller.gone = call->caller.leaving = true;
+    call->caller.left_ms = lane->now_ms;
+    atomic_store(&call->gone_ran, true);
+}
+
+/* Its client is gone: what it still waits for ends soon; a write ends as if it were there. */
+static void on_disconnect(struct rm_ctx *ctx, struct rm_blocked *blocked)
+{
+    struct module_call *call = blocked_calls;
+    (void)ctx;
+    while (call && call->blocked != blocked)
+        call = call->next;
+    if (!call || (commands[call->row].flags & CMD_WRITE) || call->gone_posted)
+        return;
+    call->gone_posted = true;
+    call->gone.run = note_gone;
+    lane_post(&call->lane->lane, &call->gone);
 }
 
 static void hand_on(struct module_call *call)
@@ -323,7 +367,7 @@ static void finish(struct module_call *call)
         hand_on(call);
 }
 
-/* ---- searches ----------------------------------------------------------------------------------------------------- */
+/* ---- searches ---------------------------------------------------------------------------------------------------- */
 
 static void run_handler(struct module_call *call, command_fn *run)
 {
@@ -393,8 +437,13 @@ static void block(struct rm_ctx *ctx, struct module_call *call, struct rm_string
         call->key_bytes = (struct resp_arg){(const uint8_t *)bytes, (uint32_t)n};
     }
     call->blocked = rm.block_client(ctx, call->reply_on_lane ? NULL : on_reply, NULL, on_release, 0);
+    rm.set_disconnect_callback(call->blocked, on_disconnect);
     rm.measure_begin(call->blocked);
     atomic_fetch_add(&call->lane->n_calls, 1);
+    call->next = blocked_calls;
+    if (call->next)
+        call->next->previous = call;
+    blocked_calls = call;
 }
 
 static int start_search(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key)
@@ -413,7 +462,7 @@ static int start_search(struct rm_ctx *ctx, struct module_call *call, struct rm_
     return RM_OK;
 }
 
-/* ---- from the engine ---------------------------------------------------------------------------------------------- */
+/* ---- from the engine --------------------------------------------------------------------------------------------- */
 
 static bool take_args(struct rm_string **argv, int argc)
 {
@@ -445,6 +494,8 @@ static const char *refusal(const struct command *row, bool may_wait)
 {
     if (!module_the.open)
         return "ERR quire has no data folder open: see the engine's log";
+    if (!module_the.loaded) /* the first timer is to come, some milliseconds from now */
+        return "LOADING quire is about to give keys their data: try again";
     if (!may_wait && (row->flags & CMD_NO_MULTI))
         return "ERR this command takes long: it is not for transactions and scripts";
     if ((row->flags & CMD_WRITE) && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)

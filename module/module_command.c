@@ -57,7 +57,7 @@ int module_command_find(struct resp_arg *args, uint32_t n)
     return command_find_request(args, n);
 }
 
-/* ---- SC.LIST ------------------------------------------------------------------------------------------------------ */
+/* ---- SC.LIST ----------------------------------------------------------------------------------------------------- */
 
 struct listing {
     struct rm_ctx *ctx;
@@ -106,7 +106,7 @@ static int run_list(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     return RM_OK;
 }
 
-/* ---- registration ------------------------------------------------------------------------------------------------- */
+/* ---- registration ------------------------------------------------------------------------------------------------ */
 
 static void add_flag(char flags[FLAGS_BYTES], const char *flag)
 {
@@ -176,8 +176,7 @@ static int create(struct rm_ctx *ctx, const struct command *row)
     if (!sub) {
         /* what has sub-commands has no function of its own */
         rm_command_fn *run = !row->run ? NULL : is_list ? run_list : module_call_run;
-        if (rm.create_command(ctx, name, run, flags, row->first_key, row->last_key,
-                              row->key_step) != RM_OK)
+        if (rm.create_command(ctx, name, run, flags, row->first_key, row->last_key, row->key_step) != RM_OK)
             return RM_ERR;
         return describe(rm.get_command(ctx, name), row);
     }

@@ -4,10 +4,10 @@
  * Values, bounds and messages are those of server/process/config.def, which checks what it is given. Every setting is a
  * text to the engine. What is not MUTABLE there can be given in the engine's file and with MODULE LOADEX only.
  */
+#include "index/store/store.h"
 #include "io/journal.h"
 #include "module/module_priv.h"
 #include "server/call/fair.h"
-#include "index/store/store.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +18,12 @@ enum { ERROR_BYTES = 400, PREFIX_BYTES_MAX = 15 };
 static const struct shared {
     const char *name;
     bool is_mutable;
-} shared[] = {{"lanes", false},           {"engine", false},          {"reads-in-flight", false},
-              {"searches-in-flight", false}, {"tenant-limits", true},  {"import-dir", false},
-              {"index-memory", true},     {"dir", false},             {"cache-seal-rows", false},
-              {"cache-guards", false},    {"appendfsync", true},      {"memtable-memory", false},
-              {"maxdisk", true},          {"build-memory", false},    {"checkpoint-log", false},
-              {"segments-max", false},    {"build-threads", false},   {"maxmemory", true},
-              {"loglevel", true}};
+} shared[] = {
+    {"lanes", false},           {"engine", false},       {"reads-in-flight", false}, {"searches-in-flight", false},
+    {"tenant-limits", true},    {"import-dir", false},   {"index-memory", true},     {"dir", false},
+    {"cache-seal-rows", false}, {"cache-guards", false}, {"appendfsync", true},      {"memtable-memory", false},
+    {"maxdisk", true},          {"build-memory", false}, {"checkpoint-log", false},  {"segments-max", false},
+    {"build-threads", false},   {"maxmemory", true},     {"loglevel", true}};
 enum { N_SHARED = sizeof shared / sizeof *shared };
 
 /* The text that the engine was given last; kept for it. */
@@ -44,7 +43,7 @@ static int refuse(struct rm_string **error, const char *text)
     return RM_ERR;
 }
 
-/* ---- of quire-server ---------------------------------------------------------------------------------------------- */
+/* ---- of quire-server --------------------------------------------------------------------------------------------- */
 
 struct looking {
     const char *name;
@@ -112,7 +111,7 @@ static int set_shared(const char *name, struct rm_string *value, void *data, str
     return refuse(error, refusal.reason[0] ? refusal.reason : "cannot be changed");
 }
 
-/* ---- the module's own --------------------------------------------------------------------------------------------- */
+/* ---- the module's own -------------------------------------------------------------------------------------------- */
 
 static const char *yes_or_no(bool value)
 {
@@ -159,7 +158,7 @@ static int set_recover(const char *name, struct rm_string *value, void *data, st
     (void)name;
     (void)data;
     return take_bool(rm.string_bytes(value, &n), &module_the.settings.recover_keys) ? RM_OK
-                                                                                     : refuse(error, "yes or no");
+                                                                                    : refuse(error, "yes or no");
 }
 
 static struct rm_string *get_writes(const char *name, void *data)

@@ -21,6 +21,7 @@
 #include "io/error.h"
 #include "io/journal.h"
 #include "module/module_priv.h"
+#include "server/keys/keyspace.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static struct {
     uint64_t lsn;         /* of the last record */
 } items = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- by name ------------------------------------------------------------------------------------------------------ */
+/* ---- by name ----------------------------------------------------------------------------------------------------- */
 
 static unsigned bucket_of(const char *name)
 {
@@ -138,7 +139,7 @@ void module_item_place(struct module_item *item, int db, const char *key, size_t
     item->db = db;
 }
 
-/* ---- the store ---------------------------------------------------------------------------------------------------- */
+/* ---- the store --------------------------------------------------------------------------------------------------- */
 
 static struct resp_arg name_of(const struct module_item *item)
 {
@@ -227,7 +228,7 @@ static void log_or_tell(struct module_item *item)
                  (int)item->key_bytes, item->key ? item->key : "", err.message);
 }
 
-/* ---- the start ---------------------------------------------------------------------------------------------------- */
+/* ---- the start --------------------------------------------------------------------------------------------------- */
 
 struct opening {
     char (*orphans)[MODULE_NAME_BYTES + 1]; /* sets without a record; owned */
@@ -318,9 +319,11 @@ static void remove_for_good(const char *name, enum module_kind kind)
     uint32_t n_gone;
     uint64_t lsn;
     memcpy(record + 1, name, MODULE_NAME_BYTES);
-    const struct resp_arg keys[] = {{(const uint8_t *)name, MODULE_NAME_BYTES}, {(const uint8_t *)record, sizeof record}};
+    const struct resp_arg keys[] = {{(const uint8_t *)name, MODULE_NAME_BYTES},
+                                    {(const uint8_t *)record, sizeof record}};
     lane_enter(lane);
-    int rc = kind == MODULE_CACHE ? caches_drop(s->caches, (struct quire_bytes){name, MODULE_NAME_BYTES}, &lsn, &err) : 0;
+    int rc =
+        kind == MODULE_CACHE ? caches_drop(s->caches, (struct quire_bytes){name, MODULE_NAME_BYTES}, &lsn, &err) : 0;
     if (rc == 0 || rc == QUIRE_ENOTFOUND) {
         keyspace_lock_args(&lock, &s->keyspace, keys, 2, 1);
         rc = keyspace_delete(&lock, keys, 2, &n_gone, &err);
@@ -346,12 +349,12 @@ int module_items_open(struct quire_error *err)
     if (o.n > 0 && !o.failed)
         log_line(&module_the.log, LOG_LEVEL_NOTICE, "%zu collections were begun and not acknowledged: removed", o.n);
     free(o.orphans);
-    return o.failed ? error_set(err, QUIRE_EVERSION, "%s: its records of keys cannot be read, see the log",
-                                s->config->dir)
-                    : 0;
+    return o.failed
+               ? error_set(err, QUIRE_EVERSION, "%s: its records of keys cannot be read, see the log", s->config->dir)
+               : 0;
 }
 
-/* ---- attached, gone ----------------------------------------------------------------------------------------------- */
+/* ---- attached, gone ---------------------------------------------------------------------------------------------- */
 
 void module_item_hold(struct module_item *item)
 {
@@ -455,7 +458,7 @@ void module_items_swap(int first, int second)
     module_items_each(swap_one, dbs);
 }
 
-/* ---- removal ------------------------------------------------------------------------------------------------------ */
+/* ---- removal ----------------------------------------------------------------------------------------------------- */
 
 struct dropping {
     uint64_t mark, before_ms;

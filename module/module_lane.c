@@ -19,6 +19,7 @@
 #include "server/call/fair.h"
 #include "server/call/slice.h"
 #include <assert.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static void kick(const struct module_lane *m)
     (void)n; /* a full counter is a kick */
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static void post(struct lane *lane, struct message *message)
 {
@@ -72,7 +73,7 @@ static void run_messages(struct module_lane *m)
     }
 }
 
-/* ---- a turn ------------------------------------------------------------------------------------------------------- */
+/* ---- a turn ------------------------------------------------------------------------------------------------------ */
 
 static void look_at_time(struct module_lane *m)
 {
@@ -150,7 +151,7 @@ void module_lanes_before_sleep(void)
     module_items_sync();
 }
 
-/* ---- the engine's loop -------------------------------------------------------------------------------------------- */
+/* ---- the engine's loop ------------------------------------------------------------------------------------------- */
 
 static void on_readable(int fd, void *data, int mask)
 {
@@ -171,27 +172,16 @@ static void on_durable(void *context)
         kick(&module_the.lanes[0]);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-static void *run_thread(void *context)
-{
-    struct module_lane *m = context;
-    while (!atomic_load(&m->stopping) || atomic_load(&m->n_calls) > 0) {
-        turn(m, MODULE_TICK_MS * 1000);
-        if (atomic_load(&m->stopping)) {
-            cache_waits_hook.stop(&m->lane);
-            fair_expire(&m->lane, true);
-        }
-    }
-    return NULL;
-}
-
-static int open_lane(struct module_lane *m, struct quire_error *err)
+/* own: by the thread that alone will use its ring. */
+static int open_lane(struct module_lane *m, bool own, struct quire_error *err)
 {
     const struct config *config = module_the.service.config;
     struct engine_config engine = {.kind = (enum quire_engine_kind)config->engine,
                                    .reads_max = (unsigned)config->reads_max,
-                                   .entries = 256};
+                                   .entries = 256,
+                                   .one_thread = own};
     struct engine *made = NULL;
     int rc = lane_stats_init(&m->lane, err);
     if (rc == 0)
@@ -206,6 +196,37 @@ static int open_lane(struct module_lane *m, struct quire_error *err)
     return rc;
 }
 
+/* Nobody waits for replies any more; what is under way ends, with errors where it waits for others. */
+static void close_lane(struct module_lane *m)
+{
+    struct engine *engine = m->lane.engine;
+    if (!engine)
+        return;
+    do {
+        cache_waits_hook.stop(&m->lane);
+        fair_expire(&m->lane, true);
+        turn(m, 0);
+    } while (atomic_load(&m->n_calls) > 0);
+    pthread_mutex_lock(&m->lock);
+    m->lane.engine = NULL;
+    pthread_mutex_unlock(&m->lock);
+    run_messages(m);
+    lane_close(&m->lane, engine);
+}
+
+/* Its ring is made and ended by the thread that uses it, which spares the kernel interrupts (io/engine_uring.c). */
+static void *run_thread(void *context)
+{
+    struct module_lane *m = context;
+    m->start_code = open_lane(m, true, &m->start_error);
+    bool runs = m->start_code == 0;
+    sem_post(&m->ready);
+    while (runs && !atomic_load(&m->stopping))
+        turn(m, MODULE_TICK_MS * 1000);
+    close_lane(m);
+    return NULL;
+}
+
 static int start_thread(struct module_lane *m, struct quire_error *err)
 {
     sigset_t all, before;
@@ -217,7 +238,11 @@ static int start_thread(struct module_lane *m, struct quire_error *err)
     if (errnum)
         return error_set_errno(err, errnum, "start", "a lane's thread");
     m->has_thread = true;
-    return 0;
+    while (sem_wait(&m->ready) < 0)
+        assert(errno == EINTR);
+    if (m->start_code < 0)
+        *err = m->start_error;
+    return m->start_code;
 }
 
 int module_lanes_create(struct quire_error *err)
@@ -234,6 +259,7 @@ int module_lanes_create(struct quire_error *err)
         m->lane.index = i;
         m->kick_fd = -1;
         pthread_mutex_init(&m->lock, NULL);
+        sem_init(&m->ready, 0, 0);
     }
     s->on_durable = on_durable;
     return 0;
@@ -243,8 +269,9 @@ int module_lanes_start(struct quire_error *err)
 {
     struct module_lane *lanes = module_the.lanes;
     int rc = 0;
-    for (unsigned i = 0; rc == 0 && i < module_the.service.n_lanes; i++)
-        rc = open_lane(&lanes[i], err);
+    rc = open_lane(&lanes[0], false, err);
+    if (rc == 0)
+        rc = open_lane(&lanes[module_the.service.n_lanes - 1], false, err);
     if (rc < 0)
         return rc;
     lanes[0].kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -259,36 +286,28 @@ int module_lanes_start(struct quire_error *err)
     return rc;
 }
 
-/* The process ends: nobody waits for replies any more. */
 void module_lanes_stop(void)
 {
     struct module_lane *lanes = module_the.lanes;
-    for (unsigned i = 1; i <= module_the.n_threads; i++)
-        if (lanes[i].has_thread) {
-            atomic_store(&lanes[i].stopping, true);
+    for (unsigned i = 1; lanes && i <= module_the.n_threads; i++) {
+        if (!lanes[i].has_thread)
+            continue;
+        atomic_store(&lanes[i].stopping, true);
+        pthread_mutex_lock(&lanes[i].lock);
+        if (lanes[i].lane.engine)
             engine_wake(lanes[i].lane.engine);
-            pthread_join(lanes[i].thread, NULL);
-            lanes[i].has_thread = false;
-        }
+        pthread_mutex_unlock(&lanes[i].lock);
+        pthread_join(lanes[i].thread, NULL);
+        lanes[i].has_thread = false;
+    }
 }
 
 void module_lanes_close(void)
 {
-    for (unsigned i = 0; module_the.lanes && i < module_the.service.n_lanes; i++) {
-        struct module_lane *m = &module_the.lanes[i];
-        struct engine *engine = m->lane.engine;
-        if (!engine)
-            continue;
-        cache_waits_hook.stop(&m->lane);
-        fair_expire(&m->lane, true);
-        searcher_cancel(m->lane.searcher);
-        while (atomic_load(&m->n_calls) > 0 && !m->has_thread)
-            turn(m, MODULE_TICK_MS * 1000);
-        pthread_mutex_lock(&m->lock);
-        m->lane.engine = NULL;
-        pthread_mutex_unlock(&m->lock);
-        run_messages(m);
-        lane_close(&m->lane, engine);
-        lane_stats_fini(&m->lane);
+    struct module_lane *lanes = module_the.lanes;
+    for (unsigned i = 0; lanes && i < module_the.service.n_lanes; i++) {
+        module_call_release(&lanes[i], true);
+        close_lane(&lanes[i]);
+        lane_stats_fini(&lanes[i].lane);
     }
 }

@@ -30,7 +30,7 @@ struct module module_the;
 
 __attribute__((visibility("default"))) int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc);
 
-/* ---- the log ------------------------------------------------------------------------------------------------------ */
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
 
 /* From any thread. */
 static void log_to_engine(enum log_level level, const char *line)
@@ -45,7 +45,7 @@ static int tell(const char *what, const struct quire_error *err)
     return RM_ERR;
 }
 
-/* ---- the service -------------------------------------------------------------------------------------------------- */
+/* ---- the service ------------------------------------------------------------------------------------------------- */
 
 /* dir as an absolute path: the engine may change its own folder while it runs. */
 static int find_folder(struct quire_error *err)
@@ -63,8 +63,8 @@ static int find_folder(struct quire_error *err)
     return rc;
 }
 
-/* A child that was saving when the process was killed has the folder's lock as well, until it finds its parent gone, which
- * takes about a second. */
+/* A child that was saving when the process was killed has the folder's lock as well, until it finds its parent gone,
+ * which takes about a second. */
 static void wait_for_child(void)
 {
     char *path;
@@ -128,7 +128,7 @@ static void at_exit(void)
         close_service();
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, void *data)
 {
@@ -146,9 +146,15 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
         if (what == RM_FLUSH_START)
             module_items_flush(flush->db);
         break;
-    case RM_EVENT_SWAP: module_items_swap(swap->first, swap->second); break;
-    case RM_EVENT_FORK: module_saves_fork(ctx, what == RM_FORK_BORN); break;
-    case RM_EVENT_PERSISTENCE: module_saves_foreground(what); break;
+    case RM_EVENT_SWAP:
+        module_items_swap(swap->first, swap->second);
+        break;
+    case RM_EVENT_FORK:
+        module_saves_fork(ctx, what == RM_FORK_BORN);
+        break;
+    case RM_EVENT_PERSISTENCE:
+        module_saves_foreground(what);
+        break;
     case RM_EVENT_SHUTDOWN:
         if (module_the.open && journal_sync(module_the.service.journal, &err) < 0)
             log_line(&module_the.log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
@@ -168,15 +174,17 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
                      "this node is a replica now: of vector sets and caches it gets keys without data, and their "
                      "commands answer so");
         break;
-    default: module_look_at_eviction(ctx); break;
+    default:
+        module_look_at_eviction(ctx);
+        break;
     }
 }
 
 static int subscribe(struct rm_ctx *ctx)
 {
-    static const uint64_t ids[] = {RM_EVENT_ROLE,    RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH, RM_EVENT_SHUTDOWN,
-                                   RM_EVENT_REPLICA, RM_EVENT_SWAP,        RM_EVENT_FORK,  RM_EVENT_LOOP,
-                                   RM_EVENT_CONFIG};
+    static const uint64_t ids[] = {RM_EVENT_ROLE,     RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH,
+                                   RM_EVENT_SHUTDOWN, RM_EVENT_REPLICA,     RM_EVENT_SWAP,
+                                   RM_EVENT_FORK,     RM_EVENT_LOOP,        RM_EVENT_CONFIG};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (rm.subscribe_to_server_event(ctx, (struct rm_event){ids[i], 1}, on_event) != RM_OK)
             return RM_ERR;
@@ -214,10 +222,10 @@ static void on_tick(struct rm_ctx *ctx, void *data)
         module_calls_tick(ctx);
         module_saves_tick(ctx);
     }
-    rm.create_timer(ctx, MODULE_TICK_MS, on_tick, NULL);
+    rm.create_timer(ctx, module_the.loaded ? MODULE_TICK_MS : 1, on_tick, NULL);
 }
 
-/* ---- eviction ----------------------------------------------------------------------------------------------------- */
+/* ---- eviction ---------------------------------------------------------------------------------------------------- */
 
 /* Under allkeys-* the engine removes any key to win memory: of ours it would win a few bytes and lose all data. */
 bool module_look_at_eviction(struct rm_ctx *ctx)
@@ -226,17 +234,29 @@ bool module_look_at_eviction(struct rm_ctx *ctx)
     const char *policy = info ? rm.server_info_text(info, "maxmemory_policy") : NULL;
     bool evicts = policy && strncmp(policy, "allkeys", 7) == 0;
     if (evicts && !module_the.evicts)
-        rm.log(ctx, "warning",
-               "<quire> maxmemory-policy is %s: it removes keys of vector sets and caches, with all their data, to win a "
-               "few bytes of memory. Set noeviction or volatile-*",
-               policy);
+        rm.log(
+            ctx, "warning",
+            "<quire> maxmemory-policy is %s: it removes keys of vector sets and caches, with all their data, to win a "
+            "few bytes of memory. Set noeviction or volatile-*",
+            policy);
     module_the.evicts = evicts;
     if (info)
         rm.free_server_info(ctx, info);
     return evicts;
 }
 
-/* ---- the start ---------------------------------------------------------------------------------------------------- */
+/* Loaded into an engine that runs, there may be replicas already. */
+static unsigned count_replicas(struct rm_ctx *ctx)
+{
+    struct rm_server_info *info = rm.get_server_info(ctx, "replication");
+    int error = 0;
+    unsigned long long n = info ? rm.server_info_number(info, "connected_slaves", &error) : 0;
+    if (info)
+        rm.free_server_info(ctx, info);
+    return error == RM_OK ? (unsigned)n : 0;
+}
+
+/* ---- the start --------------------------------------------------------------------------------------------------- */
 
 static int create_engine_side(struct rm_ctx *ctx)
 {
@@ -267,7 +287,8 @@ int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     const char *missing = rm_api_init(ctx);
     if (missing) {
         /* the log may be what is missing */
-        fprintf(stderr, "quire: this engine has no RedisModule_%s: Redis 7.0 or newer, or Valkey, is needed\n", missing);
+        fprintf(stderr, "quire: this engine has no RedisModule_%s: Redis 7.0 or newer, or Valkey, is needed\n",
+                missing);
         return RM_ERR;
     }
     module_the.main_thread = pthread_self();
@@ -285,13 +306,15 @@ int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (create_engine_side(ctx) != RM_OK)
         return RM_ERR;
     module_the.is_replica = rm.get_context_flags(ctx) & RM_FLAG_SLAVE;
+    module_the.n_replicas = count_replicas(ctx);
     if (open_service(&err) < 0) {
         close_service();
         return tell("not loaded: ", &err);
     }
     atexit(at_exit);
     rm.create_timer(ctx, 1, on_tick, NULL);
-    log_line(&module_the.log, LOG_LEVEL_NOTICE, "serves vector sets and semantic caches from %s, with %u search threads",
-             module_the.config.dir, module_the.n_threads);
+    log_line(&module_the.log, LOG_LEVEL_NOTICE,
+             "serves vector sets and semantic caches from %s, with %u search threads", module_the.config.dir,
+             module_the.n_threads);
     return RM_OK;
 }

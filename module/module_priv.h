@@ -12,6 +12,7 @@
 #include "server/call/caller.h"
 #include "server/process/config.h"
 #include "server/process/log.h"
+#include <semaphore.h>
 
 #define MODULE_NAME      "quire"
 #define MODULE_TYPE_NAME "quire-col" /* nine characters, as the engine wants them */
@@ -25,7 +26,7 @@ enum {
     MODULE_TICK_MS = 100
 };
 
-/* ---- collections and caches by id: module_item.c ------------------------------------------------------------------ */
+/* ---- collections and caches by id: module_item.c ----------------------------------------------------------------- */
 
 enum module_kind { MODULE_SET = 1, MODULE_CACHE = 2 };
 
@@ -41,11 +42,11 @@ struct module_item {
     char name[MODULE_NAME_BYTES + 1];
     enum module_kind kind;
     enum module_state state;
-    unsigned attached; /* keys and commands that have it; under the lock of the items */
-    bool seen;         /* a key has had it since the module was loaded */
+    unsigned attached;                /* keys and commands that have it; under the lock of the items */
+    bool seen;                        /* a key has had it since the module was loaded */
     uint64_t copies, replayed_copies; /* made of it by COPY; by those that an AOF repeats */
-    int32_t db;        /* where its key is, as far as was heard */
-    char *key;         /* owned */
+    int32_t db;                       /* where its key is, as far as was heard */
+    char *key;                        /* owned */
     uint32_t key_bytes;
     uint64_t gone_ms;   /* GONE, ENDED: since when, on the clock of clock_us */
     uint64_t gone_mark; /* GONE, ENDED: the how manieth that was */
@@ -85,7 +86,7 @@ unsigned module_items_n_over(void); /* GONE or ENDED */
 /* Before replies leave: what was logged of keys is as durable as quire.appendfsync says. */
 void module_items_sync(void);
 
-/* ---- the type of values: module_type.c ---------------------------------------------------------------------------- */
+/* ---- the type of values: module_type.c --------------------------------------------------------------------------- */
 
 int module_type_create(struct rm_ctx *ctx);
 /* The item under a key. NULL: there is none; *other then says whether the key holds something else. */
@@ -99,7 +100,7 @@ void module_type_remove(struct rm_ctx *ctx, struct rm_string *key, const struct 
 void module_type_recover(struct rm_ctx *ctx);
 rm_command_fn module_type_manifest; /* QUIRE._MANIFEST */
 
-/* ---- lanes: module_lane.c ----------------------------------------------------------------------------------------- */
+/* ---- lanes: module_lane.c ---------------------------------------------------------------------------------------- */
 
 struct module_call;
 
@@ -110,6 +111,9 @@ struct module_lane {
     int kick_fd;                  /* the main lane's: others write to it; -1 */
     pthread_t thread;
     bool has_thread;
+    sem_t ready; /* posted when start_code is known */
+    int start_code;
+    struct quire_error start_error;
     atomic_bool stopping;
     _Atomic unsigned n_calls; /* under way */
     uint64_t tick_ms, scan_ms;
@@ -129,7 +133,7 @@ void module_lanes_before_sleep(void);
 /* Turns a lane of the main thread until *done. */
 void module_lane_run(struct module_lane *lane, const bool *done);
 
-/* ---- commands: module_call.c, module_reply.c, module_command.c ------------------------------------------------------ */
+/* ---- commands: module_call.c, module_reply.c, module_command.c --------------------------------------------------- */
 
 /* One command of a client, from the engine and back. */
 struct module_call {
@@ -149,9 +153,13 @@ struct module_call {
     bool reply_on_lane;
     int db;
     struct resp_arg key_bytes; /* what the client calls it */
-    struct rm_string *key;    /* retained while a client is blocked; NULL: none */
+    struct rm_string *key;     /* retained while a client is blocked; NULL: none */
     struct message message;
     struct module_call *next_held;
+    struct module_call *next, *previous; /* of those whose clients are blocked; the main thread's */
+    struct message gone;                 /* to the lane: its client is gone */
+    bool gone_posted;
+    atomic_bool gone_ran;
     uint64_t held_until_us;
     char *block; /* owned: copies of arguments */
     const struct resp_arg *args;
@@ -182,7 +190,7 @@ void module_call_release(struct module_lane *lane, bool all);
 void module_calls_tick(struct rm_ctx *ctx);
 void module_calls_fini(void);
 
-/* ---- settings, INFO, the rest ------------------------------------------------------------------------------------- */
+/* ---- settings, INFO, the rest ------------------------------------------------------------------------------------ */
 
 struct module_settings {
     char prefix[16];
@@ -212,9 +220,9 @@ struct module {
     unsigned n_threads;
     unsigned next_thread; /* that gets the next search, where all are equal */
     pthread_t main_thread;
-    bool open;            /* the store is */
-    bool loaded;          /* the engine has read what it had: keys are as they should be */
-    unsigned n_replicas;  /* attached */
+    bool open;           /* the store is */
+    bool loaded;         /* the engine has read what it had: keys are as they should be */
+    unsigned n_replicas; /* attached */
     bool is_replica;
     bool evicts, aof_is_unsynced;
     struct rm_type *type;

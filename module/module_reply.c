@@ -101,18 +101,33 @@ static bool send_value(struct reading *r, uint64_t *left)
     if (!text)
         return false;
     switch (kind) {
-    case '+': rm.reply_simple(r->ctx, text); return true;
-    case '-': send_error(r, text); return true;
-    case ':': rm.reply_integer(r->ctx, strtoll(text, NULL, 10)); return true;
-    case '_': rm.reply_null(r->ctx); return true;
-    case '#': rm.reply_bool(r->ctx, text[0] == 't'); return true;
-    case ',': rm.reply_double(r->ctx, strtod(text, NULL)); return true;
+    case '+':
+        rm.reply_simple(r->ctx, text);
+        return true;
+    case '-':
+        send_error(r, text);
+        return true;
+    case ':':
+        rm.reply_integer(r->ctx, strtoll(text, NULL, 10));
+        return true;
+    case '_':
+        rm.reply_null(r->ctx);
+        return true;
+    case '#':
+        rm.reply_bool(r->ctx, text[0] == 't');
+        return true;
+    case ',':
+        rm.reply_double(r->ctx, strtod(text, NULL));
+        return true;
     case '$':
-    case '=': return send_bytes(r, kind, strtoll(text, NULL, 10));
+    case '=':
+        return send_bytes(r, kind, strtoll(text, NULL, 10));
     case '*':
     case '%':
-    case '~': return send_many(r, kind, strtoll(text, NULL, 10), left);
-    default: return false;
+    case '~':
+        return send_many(r, kind, strtoll(text, NULL, 10), left);
+    default:
+        return false;
     }
 }
 

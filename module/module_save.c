@@ -9,8 +9,8 @@
  *   with RDBs only  until a save that began later has succeeded
  *   with neither    for UNSAVED_MS
  *
- * A save in the foreground says itself that it ended well. Of a child the parent hears only that it was born and that it
- * died; that it has written an RDB is seen by the file, which is another one then.
+ * A save in the foreground says itself that it ended well. Of a child the parent hears only that it was born and that
+ * it died; that it has written an RDB is seen by the file, which is another one then.
  */
 #include "io/clock.h"
 #include "module/module_priv.h"
@@ -27,9 +27,9 @@ struct stamp {
 };
 
 static struct {
-    uint64_t mark;          /* gone before the save under way began */
-    struct stamp file;      /* of the RDB, when that began */
-    uint64_t saved_mark;    /* gone before a save began that succeeded */
+    uint64_t mark;       /* gone before the save under way began */
+    struct stamp file;   /* of the RDB, when that began */
+    uint64_t saved_mark; /* gone before a save began that succeeded */
     uint64_t checked_ms;
     bool in_foreground;
 } saves;
@@ -116,7 +116,8 @@ void module_saves_foreground(uint64_t what)
 static bool aof_is_synced(struct rm_ctx *ctx)
 {
     struct rm_server_info *info = rm.get_server_info(ctx, "persistence");
-    bool synced = info && info_number(info, "aof_pending_bio_fsync") == 0 && info_is(info, "aof_last_write_status", "ok");
+    bool synced =
+        info && info_number(info, "aof_pending_bio_fsync") == 0 && info_is(info, "aof_last_write_status", "ok");
     if (info)
         rm.free_server_info(ctx, info);
     return synced;

@@ -27,7 +27,7 @@ static const char *kind_name(enum module_kind kind)
     return kind == MODULE_SET ? "set" : "cache";
 }
 
-/* ---- keys --------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 struct module_item *module_type_find(struct rm_ctx *ctx, struct rm_string *name, bool *other)
 {
@@ -74,7 +74,7 @@ void module_type_remove(struct rm_ctx *ctx, struct rm_string *name, const struct
     rm.notify_keyspace_event(ctx, RM_NOTIFY_GENERIC, "del", name);
 }
 
-/* ---- manifests ---------------------------------------------------------------------------------------------------- */
+/* ---- manifests --------------------------------------------------------------------------------------------------- */
 
 /* The item of a manifest, attached. loading: it may be one that the store has not. */
 static struct module_item *attach(const char *name, enum module_kind kind, uint64_t copies, bool loading)
@@ -135,10 +135,11 @@ static void *rdb_load(struct rm_io *io, int encver)
         module_item_place(item, rm.io_db(io), text, key_bytes);
     }
     if (!item)
-        log_line(&module_the.log, LOG_LEVEL_WARNING,
-                 "RESTORE of %s: another key has its data, or this node has not (only the key is in a dump, the data is "
-                 "in quire.dir)",
-                 name);
+        log_line(
+            &module_the.log, LOG_LEVEL_WARNING,
+            "RESTORE of %s: another key has its data, or this node has not (only the key is in a dump, the data is "
+            "in quire.dir)",
+            name);
     return item;
 }
 
@@ -167,8 +168,7 @@ int module_type_manifest(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     bool is_set = strcmp(kind, "set") == 0;
     if (n_name != MODULE_NAME_BYTES || (!is_set && strcmp(kind, "cache") != 0))
         return rm.reply_error(ctx, "ERR not a manifest of this version");
-    struct module_item *item =
-        attach(name, is_set ? MODULE_SET : MODULE_CACHE, strtoull(copies, NULL, 10), true);
+    struct module_item *item = attach(name, is_set ? MODULE_SET : MODULE_CACHE, strtoull(copies, NULL, 10), true);
     if (!item)
         return rm.reply_error(ctx, "ERR the manifest is of another kind than what is there, or there is no memory");
     module_item_place(item, rm.get_selected_db(ctx), key, n_key);
@@ -183,7 +183,7 @@ int module_type_manifest(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     return rm.reply_simple(ctx, "OK");
 }
 
-/* ---- COPY --------------------------------------------------------------------------------------------------------- */
+/* ---- COPY -------------------------------------------------------------------------------------------------------- */
 
 static void name_copy(const struct module_item *from, uint64_t n, char out[MODULE_NAME_BYTES + 1])
 {
@@ -297,7 +297,7 @@ int module_type_create(struct rm_ctx *ctx)
     return module_the.type ? RM_OK : RM_ERR;
 }
 
-/* ---- after loading ------------------------------------------------------------------------------------------------ */
+/* ---- after loading ----------------------------------------------------------------------------------------------- */
 
 static struct rm_string *key_of(struct rm_ctx *ctx, const struct module_item *item)
 {

@@ -2,8 +2,8 @@
  * rm_api.h - what the module uses of the engine (Redis 7.0 and newer, Valkey): functions, structures and numbers of its
  * binary interface, written down from that interface.
  *
- * A module is handed one function, GetApi, as the first word of the context of its loading; every other one is looked up
- * by name at run time. So one file serves every engine that has the names, and says which name is missing where one
+ * A module is handed one function, GetApi, as the first word of the context of its loading; every other one is looked
+ * up by name at run time. So one file serves every engine that has the names, and says which name is missing where one
  * has not. Structures that are passed by address carry a version or their size; the engine reads no more of them.
  */
 #ifndef QUIRE_MODULE_RM_API_H
@@ -29,12 +29,12 @@ struct rm_user;
 struct rm_key_opt;
 
 enum { RM_OK = 0, RM_ERR = 1, RM_API_VERSION = 1, RM_TYPE_METHODS_VERSION = 4 };
-enum { RM_READ = 1, RM_WRITE = 2 };                                   /* open_key */
-enum { RM_KEY_EMPTY = 0, RM_KEY_MODULE = 6 };                         /* key_type, of those that matter here */
-enum { RM_REPLY_STRING = 0, RM_REPLY_ERROR = 1 };                     /* call_reply_type, the same */
-enum { RM_CONFIG_DEFAULT = 0, RM_CONFIG_IMMUTABLE = 1 };              /* register_string_config */
-enum { RM_POLL_READABLE = 1 };                                        /* event_loop_add */
-enum { RM_NOTIFY_GENERIC = 1 << 2, RM_NOTIFY_MODULE = 1 << 13 };      /* classes of events of keys */
+enum { RM_READ = 1, RM_WRITE = 2 };                              /* open_key */
+enum { RM_KEY_EMPTY = 0, RM_KEY_MODULE = 6 };                    /* key_type, of those that matter here */
+enum { RM_REPLY_STRING = 0, RM_REPLY_ERROR = 1 };                /* call_reply_type, the same */
+enum { RM_CONFIG_DEFAULT = 0, RM_CONFIG_IMMUTABLE = 1 };         /* register_string_config */
+enum { RM_POLL_READABLE = 1 };                                   /* event_loop_add */
+enum { RM_NOTIFY_GENERIC = 1 << 2, RM_NOTIFY_MODULE = 1 << 13 }; /* classes of events of keys */
 
 /* get_context_flags */
 enum {
@@ -190,17 +190,17 @@ struct rm_command_info {
     X(struct rm_string *, get_current_user_name, GetCurrentUserName, (struct rm_ctx *))                                \
     X(struct rm_user *, get_module_user, GetModuleUserFromUserName, (struct rm_string *))                              \
     X(void, free_module_user, FreeModuleUser, (struct rm_user *))                                                      \
-    X(int, acl_check_key, ACLCheckKeyPermissions, (struct rm_user *, struct rm_string *key, int flags))                \
+    X(int, acl_check_key, ACLCheckKeyPermissions, (struct rm_user *, struct rm_string * key, int flags))               \
     X(void, log, Log, (struct rm_ctx *, const char *level, const char *format, ...))                                   \
     X(struct rm_string *, create_string, CreateString, (struct rm_ctx *, const char *bytes, size_t n))                 \
     X(void, retain_string, RetainString, (struct rm_ctx *, struct rm_string *))                                        \
     X(void, free_string, FreeString, (struct rm_ctx *, struct rm_string *))                                            \
     X(const char *, string_bytes, StringPtrLen, (const struct rm_string *, size_t *n))                                 \
-    X(struct rm_key *, open_key, OpenKey, (struct rm_ctx *, struct rm_string *name, int mode))                         \
+    X(struct rm_key *, open_key, OpenKey, (struct rm_ctx *, struct rm_string * name, int mode))                        \
     X(void, close_key, CloseKey, (struct rm_key *))                                                                    \
     X(int, key_type, KeyType, (struct rm_key *))                                                                       \
     X(int, delete_key, DeleteKey, (struct rm_key *))                                                                   \
-    X(int, signal_modified_key, SignalModifiedKey, (struct rm_ctx *, struct rm_string *name))                          \
+    X(int, signal_modified_key, SignalModifiedKey, (struct rm_ctx *, struct rm_string * name))                         \
     X(int, notify_keyspace_event, NotifyKeyspaceEvent,                                                                 \
       (struct rm_ctx *, int type, const char *event, struct rm_string *key))                                           \
     X(int, subscribe_to_keyspace_events, SubscribeToKeyspaceEvents, (struct rm_ctx *, int types, rm_notify_fn *))      \
@@ -213,7 +213,7 @@ struct rm_command_info {
     X(void, save_unsigned, SaveUnsigned, (struct rm_io *, uint64_t))                                                   \
     X(uint64_t, load_unsigned, LoadUnsigned, (struct rm_io *))                                                         \
     X(void, save_bytes, SaveStringBuffer, (struct rm_io *, const char *bytes, size_t n))                               \
-    X(char *, load_bytes, LoadStringBuffer, (struct rm_io *, size_t *n))                                               \
+    X(char *, load_bytes, LoadStringBuffer, (struct rm_io *, size_t * n))                                              \
     X(int, is_io_error, IsIOError, (struct rm_io *))                                                                   \
     X(void, emit_aof, EmitAOF, (struct rm_io *, const char *command, const char *format, ...))                         \
     X(struct rm_ctx *, io_context, GetContextFromIO, (struct rm_io *))                                                 \
@@ -227,11 +227,11 @@ struct rm_command_info {
     X(struct rm_reply *, call, Call, (struct rm_ctx *, const char *command, const char *format, ...))                  \
     X(void, free_reply, FreeCallReply, (struct rm_reply *))                                                            \
     X(int, reply_type, CallReplyType, (struct rm_reply *))                                                             \
-    X(const char *, reply_bytes, CallReplyStringPtr, (struct rm_reply *, size_t *n))                                   \
+    X(const char *, reply_bytes, CallReplyStringPtr, (struct rm_reply *, size_t * n))                                  \
     X(size_t, reply_length, CallReplyLength, (struct rm_reply *))                                                      \
     X(struct rm_reply *, reply_element, CallReplyArrayElement, (struct rm_reply *, size_t at))                         \
     X(struct rm_blocked *, block_client, BlockClient,                                                                  \
-      (struct rm_ctx *, rm_command_fn *reply, rm_command_fn *timeout, void (*release)(struct rm_ctx *, void *data),    \
+      (struct rm_ctx *, rm_command_fn * reply, rm_command_fn * timeout, void (*release)(struct rm_ctx *, void *data),  \
        long long timeout_ms))                                                                                          \
     X(int, unblock_client, UnblockClient, (struct rm_blocked *, void *data))                                           \
     X(void *, get_blocked_data, GetBlockedClientPrivateData, (struct rm_ctx *))                                        \

@@ -97,7 +97,8 @@ struct searcher {
     unsigned next_line; /* whose turn it is to get a free task */
     struct attachment *attachments;
     struct {
-        uint8_t *arena; /* n x bytes, memory_map_alone, registered with the engine; NULL: tasks have buffers of their own */
+        uint8_t
+            *arena; /* n x bytes, memory_map_alone, registered with the engine; NULL: tasks have buffers of their own */
         uint32_t n, bytes, n_free;
         uint8_t *free[FRAMES_MAX];
         struct task_queue queue;

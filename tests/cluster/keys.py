@@ -1,10 +1,19 @@
 """keys.py ENGINE - keys of vector sets and caches are keys of the engine: DEL, RENAME, COPY, EXPIRE, FLUSHALL, MULTI, Lua,
 databases, permissions, wrong types; and restarts: from an RDB, from an AOF, after kill -9, from neither."""
+import ctypes
+import os
+import pathlib
+import platform
+import socket
+import struct
 import sys
 import time
 
 import redis
-from nodes import Checks, Folder, Node, add, eventually, vector
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from nodes import Checks, Folder, Node, add, eventually, vector  # noqa: E402
+from resp_client import request  # noqa: E402
 
 engine = sys.argv[1]
 checks = Checks()
@@ -73,6 +82,9 @@ def test_keys(node):
     c.delete("again")
     c.restore("other", 0, dump)
     checks.same("RESTORE of what was deleted", near(c, "other", 2, 1), [b"e2"])
+    before = digest(node, "other")
+    c.execute_command("DEBUG", "RELOAD")
+    checks.same("DEBUG RELOAD", digest(node, "other"), before)
     checks.same("QUIRE.DIGEST of nothing", digest(node, "nothing"), None)
     checks.error("a manifest from a client", "engine's own files",
                  lambda: c.execute_command("QUIRE._MANIFEST", "k", "set", "0" * 32, 0))
@@ -121,6 +133,30 @@ def test_transactions(node):
         checks.that("WATCH sees a VADD", False)
     except redis.exceptions.WatchError:
         checks.that("WATCH sees a VADD", True)
+
+
+def send_and_go(node, *words):
+    with socket.create_connection(("127.0.0.1", node.port)) as s:
+        s.sendall(request(*words))
+
+
+def test_clients_that_go(node):
+    c = node.client()
+    make_cache(c, "waited")
+    c.execute_command("SC.GET", "waited", "CAT", "q", "HASH", "asked")
+    for _ in range(20):
+        send_and_go(node, "SC.GET", "waited", "CAT", "q", "HASH", "asked", "WAIT", 300000)
+        send_and_go(node, "VSIM", "m", "VALUES", 8, *vector(3), "COUNT", 30)
+    checks.that("who waits for an answer and goes is forgotten",
+                eventually(lambda: node.info("commands_under_way") == 0), node.info("commands_under_way"))
+    for i in range(10):
+        key = "left%d" % i
+        add(c, key, 1)
+        c.execute_command("VSEAL", key)
+        send_and_go(node, "VREM", key, "e1")
+    checks.that("a write whose client has gone is made whole: its key goes",
+                eventually(lambda: not c.keys("left*")), c.keys("left*"))
+    c.delete("waited")
 
 
 def test_permissions(node):
@@ -268,6 +304,41 @@ def test_refusals(folder):
     checks.that("without a replica all is as before", eventually(lambda: node.info("replicas_without_data") == 0, 30))
 
 
+def forbid_resources():
+    """As Debian's unit does: the kernel ends a process that changes priorities, schedulers or affinities."""
+    allow, kill, number = 0x7fff0000, 0x80000000, 0x20
+    calls = [141, 142, 144, 203, 237, 238, 251, 256, 279, 314]  # of x86-64, in systemd's @resources
+    program = [struct.pack("HBBI", number, 0, 0, 0)]
+    for i, call in enumerate(calls):
+        program.append(struct.pack("HBBI", 0x15, len(calls) - i, 0, call))
+    program += [struct.pack("HBBI", 6, 0, 0, allow), struct.pack("HBBI", 6, 0, 0, kill)]
+    code = ctypes.create_string_buffer(b"".join(program))
+    head = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, head, 0, 0) != 0:
+        os._exit(99)
+
+
+def test_filter(folder):
+    if platform.machine() != "x86_64":
+        print("skipped: the numbers of system calls are those of x86-64")
+        return
+    node = Node(folder, "filter", engine, start=False, quire_memtable_memory="64kb")
+    node.start(before=forbid_resources)
+    c = node.client()
+    fill(c, "k", 500)
+    c.execute_command("VSEAL", "k")
+    fill(c, "k", 100)
+    c.execute_command("VCOMPACT", "k")
+    c.bgsave()
+    checks.same("under Debian's filter of system calls", near(c, "k", 7, 1), [b"e7"])
+    try:
+        node.stop()
+        checks.that("and to its end", True)
+    except RuntimeError as e:
+        checks.that("and to its end", False, str(e))
+
+
 def test_backup(folder):
     node = Node(folder, "backup", engine)
     c = node.client()
@@ -291,10 +362,12 @@ with Folder() as folder:
     test_keys(first)
     test_databases(first)
     test_transactions(first)
+    test_clients_that_go(first)
     test_permissions(first)
     first.stop()
     test_restarts(folder)
     test_removal(folder)
     test_refusals(folder)
     test_backup(folder)
+    test_filter(folder)
 checks.end()

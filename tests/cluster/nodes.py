@@ -75,12 +75,13 @@ class Node:
             key = key.replace("quire_", "quire.", 1).replace("_", "-")
             yield "%s %s" % (key, value if value != "" else '""')
 
-    def start(self, wait=True):
+    def start(self, wait=True, before=None):
         conf = os.path.join(self.path, "conf")
         with open(conf, "w") as f:
             f.write("\n".join(self.lines()) + "\n")
         self.process = subprocess.Popen([self.engine, conf], stdout=subprocess.DEVNULL,
-                                        stderr=open(os.path.join(self.path, "stderr"), "a"), cwd=self.path)
+                                        stderr=open(os.path.join(self.path, "stderr"), "a"), cwd=self.path,
+                                        preexec_fn=before)
         if wait:
             self.wait()
 

@@ -213,7 +213,7 @@ def compare(server, node, protocol):
     one, other = Side(server.port, protocol), Side(node.port, protocol)
     for line in (SETS + CACHES).strip().splitlines():
         a, b = one.ask(line), other.ask(line)
-        if line.startswith("VRANDMEMBER"):
+        if line.startswith(("VRANDMEMBER", "SC.LIST")):
             a, b = (sorted(x) if isinstance(x, list) else x for x in (a, b))
         if line.startswith("VNONSENSE"):  # the engine's own words
             a, b = a[:25], b[:25]

@@ -176,7 +176,7 @@ static void *write_all(void *context)
             fprintf(stderr, "writer %u: %s\n", w->number, quire_error_text(rc));
         if (rc < 0)
             abort();
-        if (version % 64 == 1)
+        if (version % 16 == 1)
             pause_a_little();
     }
     return NULL;
@@ -214,6 +214,7 @@ static void *search_all(void *context)
                 abort();
         searcher_drop_retired(s->lane->searcher);
         s->searches++;
+        pause_a_little();
     }
     return NULL;
 }

@@ -1,0 +1,83 @@
+"""rate.py BUILD_DIR [ENGINE] [ROWS] [DIM] [REQUESTS] - VSIM, VADD and SC.GET per second of quire.so in an engine, and of quire-server, in turns on
+the same data; and PING of the engine beside full load. A measurement, no test: nothing is asserted.
+
+Loads with redis-benchmark (16 connections, ROUNDS rounds each, alternately). Prints each round, and the ratios of the
+medians. docs/cluster.md quotes them.
+"""
+import csv
+import io
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+
+os.environ["QUIRE_BUILD"] = os.path.abspath(sys.argv[1])
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from nodes import BUILD, Folder, Node  # noqa: E402
+from resp_client import Stream, request  # noqa: E402
+from server_process import Server  # noqa: E402
+
+engine = sys.argv[2] if len(sys.argv) > 2 else "redis-server"
+rows = int(sys.argv[3]) if len(sys.argv) > 3 else 20000
+dim = int(sys.argv[4]) if len(sys.argv) > 4 else 64
+REQUESTS = int(sys.argv[5]) if len(sys.argv) > 5 else 20000
+ROUNDS = 5
+
+
+def fill(port):
+    rng, stream = random.Random(1), Stream(port, 600)
+    for first in range(0, rows, 500):
+        stream.ask([request("VADD", "v", "VALUES", dim, *("%.4f" % rng.gauss(0, 1) for _ in range(dim)), "e%012d" % i)
+                    for i in range(first, min(first + 500, rows))])
+    stream.call("VSEAL", "v")
+    stream.call("SC.CREATE", "c", "DIM", 4)
+    stream.call("SC.CAT.SET", "c", "q", "SIM", "0.9")
+    for i in range(1000):
+        stream.call("SC.PUT", "c", "CAT", "q", "HASH", "h%012d" % i, "VEC", os.urandom(12) + b"\0\0\x80\x3f", "VALUE", "answer")
+    stream.socket.close()
+
+
+def bench(port, clients, *words, requests=REQUESTS, r=None):
+    """Requests per second, p50 and p99 in ms."""
+    done = subprocess.run(["redis-benchmark", "-p", str(port), "-c", str(clients), "-n", str(requests), "-r",
+                           str(r or rows), "--csv", *words], capture_output=True, text=True, check=True)
+    line = list(csv.DictReader(io.StringIO(done.stdout)))[-1]
+    return float(line["rps"]), float(line["p50_latency_ms"]), float(line["p99_latency_ms"])
+
+
+vector = ["VALUES", str(dim), *("%.3f" % random.Random(2).gauss(0, 1) for _ in range(dim))]
+LOADS = [("VSIM, 16 clients", 16, REQUESTS, ["VSIM", "v", "ELE", "e__rand_int__", "COUNT", "10"]),
+         ("VSIM, 1 client", 1, REQUESTS // 5, ["VSIM", "v", "ELE", "e__rand_int__", "COUNT", "10"]),
+         ("VADD, 16 clients", 16, REQUESTS, ["VADD", "w", *vector, "e__rand_int__"]),
+         ("SC.GET by hash, 16 clients", 16, REQUESTS, ["SC.GET", "c", "CAT", "q", "HASH", "h__rand_int__", "NOLEASE"]),
+         ("PING, 16 clients", 16, REQUESTS, ["PING"])]
+
+with Folder() as folder:
+    here = pathlib.Path(folder.path) / "server"
+    here.mkdir()
+    server = Server(pathlib.Path(BUILD), here)
+    node = Node(folder, "node", engine, save="", appendonly="no")
+    try:
+        for port in (server.port, node.port):
+            fill(port)
+        for name, clients, requests, words in LOADS:
+            seen = {"quire-server": [], engine: []}
+            for _ in range(ROUNDS):
+                for who, port in (("quire-server", server.port), (engine, node.port)):
+                    seen[who].append(bench(port, clients, *words, requests=requests,
+                                           r=1000 if "SC" in name else None))
+            medians = {who: [statistics.median(column) for column in zip(*rounds)] for who, rounds in seen.items()}
+            for who, (rps, p50, p99) in medians.items():
+                print("%-28s %-14s %9.0f /s   p50 %.3f ms   p99 %.3f ms   (%s)"
+                      % (name, who, rps, p50, p99, " ".join("%.0f" % r for r, _, _ in seen[who])), flush=True)
+            a, b = medians[engine], medians["quire-server"]
+            print("%-28s ratio %.2f   p50 %+.0f us" % (name, a[0] / b[0], (a[1] - b[1]) * 1000), flush=True)
+        load = subprocess.Popen(["redis-benchmark", "-p", str(node.port), "-c", "16", "-n", "1000000", "-r", str(rows),
+                                 "-q", *LOADS[0][3]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        print("PING beside 16 clients of VSIM: p50 %.3f ms, p99 %.3f ms" % bench(node.port, 1, "PING", requests=2000)[1:])
+        load.kill()
+        load.wait()
+    finally:
+        server.kill()
