@@ -103,7 +103,7 @@ struct cli {
 bool cli_parse(struct cli *cli, const struct cli_verb *verb, int argc, char **argv, int *code);
 uint64_t cli_memory_bytes(const struct cli_memory *memory, uint64_t raw_bytes);
 
-/* ---- descriptions for programs (cli_describe.c) ------------------------------------------------------------------ */
+/* ---- descriptions for programs ----------------------------------------------------------------------------------- */
 
 /* A word that a program takes first, and what it does. */
 struct cli_word {

@@ -43,9 +43,10 @@ static const struct config_page page = {
 
 static void print_help(const struct config *config)
 {
-    printf("quire-server %s: %s\n\nusage: %s\n\n%s\n\n"
-           "  --%-28s this text; with --json as an object, for programs\n  --%-28s the version\n\nsettings [default]:\n",
-           QUIRE_VERSION_STRING, page.summary, page.usage, page.notes, "help", "version");
+    printf(
+        "quire-server %s: %s\n\nusage: %s\n\n%s\n\n"
+        "  --%-28s this text; with --json as an object, for programs\n  --%-28s the version\n\nsettings [default]:\n",
+        QUIRE_VERSION_STRING, page.summary, page.usage, page.notes, "help", "version");
     config_each(config, print_setting, NULL);
     printf("\nexamples:\n%s", page.examples);
 }

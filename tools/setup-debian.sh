@@ -37,13 +37,15 @@ test_packages=(
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor
     prometheus-redis-exporter                    # what operators point at the server
     chromium                                     # the gateway's console is tested in it
-    python3-sphinx python3-myst-parser furo      # the documents as a site (tools/site)
     redis-server                                 # the engine of the module; also to compare with. It is not started
+    man-db groff-base zsh                        # manual pages and completion
     git procps
 )
 full_packages=(
     clang-tidy
     gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user   # NEON kernels
+    python3-sphinx python3-myst-parser furo      # the documents as a site (tools/site)
+    debootstrap dpkg-dev lintian iproute2        # Debian packages, in roots of their own
 )
 
 fail() {

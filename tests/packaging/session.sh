@@ -65,7 +65,7 @@ if [[ $phase == first ]]; then
     check "SC.CAT.SET" '^OK$' cli SC.CAT.SET faq codes MODE exact
     check "SC.PUT" '.' cli SC.PUT faq CAT codes SCOPE tenant acme TEXT 'error 17' VALUE 'the disk is full'
     check "a question is passed to the model" '^[Xx]-[Qq]uire-[Cc]ache: miss' ask 'what is a quire?'
-    check "an index is built with quire" '"recall": (1|0\.9)' inside sh -c 'mkdir -p /var/lib/quire/import && cd /var/lib/quire/import &&
+    check "an index is built with quire" '"recall_at_k": (1|0\.9)' inside sh -c 'mkdir -p /var/lib/quire/import && cd /var/lib/quire/import &&
         quire gen --rows 2000 --dim 32 --clusters 20 --intrinsic 8 --seed 1 --out demo && quire build --base demo.fbin --out demo-index --metric l2 &&
         quire search --index demo-index --queries demo.query.fbin --truth demo.gt.bin --json && chown -R quire:quire .'
     check "and becomes a set" '2000|OK' cli VLOAD demo demo-index
