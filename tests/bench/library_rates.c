@@ -3,9 +3,9 @@
  *
  * usage: library_rates INDEX QUERIES ROWS K LANES
  *
- * QUERIES are ROWS rows of float32 without a header. Of each line on the standard input: `batch` and `single` search all
- * of them, with one call or one by one, and print how many ns that took; `ids FILE` writes the ids of the last round as
- * u64. The python side does the same between two of these rounds.
+ * QUERIES are ROWS rows of float32 without a header. Lines on the standard input: `batch` and `single` search all of
+ * them, with one call or one by one, and print how many ns that took; `ids FILE` writes the ids of the last round as
+ * u64. The Python side does the same between two of these rounds.
  */
 #include <quire.h>
 #include <stdio.h>

@@ -444,7 +444,8 @@ def _input(vectors: Any, type_name: Optional[str], kept: List[BaseException],
 
     def read(context: Optional[int], row: int, n: int, out: int, err: int) -> int:
         try:
-            target = np.ctypeslib.as_array(ctypes.cast(out, ctypes.POINTER(ctypes.c_uint8)), (n * dim * dtype.itemsize,))
+            target = np.ctypeslib.as_array(ctypes.cast(out, ctypes.POINTER(ctypes.c_uint8)),
+                                           (n * dim * dtype.itemsize,))
             part = np.asarray(vectors[row:row + n])
             if part.shape != (n, dim):
                 raise WrongDimension("rows %d to %d have the shape %s" % (row, row + n, part.shape))
