@@ -246,7 +246,7 @@ class Index(Handle):
         if code < 0:
             raise_error(code, err)
         n = count.value
-        return Hits(hits if n == len(hits) else hits[:n], np.array([n], np.uint32), figures)
+        return Hits(hits if n == len(hits) else hits[:n], None, figures)
 
     def search_batch(self, queries: Any, k: int = 10, *, lanes: int = 0, inflight: int = 0,
                      recall: Optional[float] = None, effort: Optional[int] = None, exact: bool = False,
