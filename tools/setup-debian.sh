@@ -32,6 +32,7 @@ test_packages=(
     openssl                                      # end-to-end tests over TLS
     python3-numpy python3-redis                  # end-to-end tests with redis-py
     libhdf5-103-1 python3-h5py                   # HDF5 files, which `quire convert` loads the library for; to compare with
+    python3-pytest python3-build python3-wheel python3-setuptools python3-venv python3-pip mypy   # bindings/python
     python3-httpx python3-aiohttp python3-requests        # clients of the gateway
     clang clang-format                           # second compiler, layout of the sources
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor

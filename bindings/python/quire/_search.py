@@ -117,14 +117,19 @@ class Hits:
     `ids, distances = index.search(...)` unpacks it. Where a query of a batch has fewer than k answers, the others have
     the id -1 and infinite distance. The arrays are views of one array, `array`."""
 
-    __slots__ = ("array", "counts", "_stats")
+    __slots__ = ("array", "_counts", "_stats")
 
-    def __init__(self, array: npt.NDArray[Any], counts: npt.NDArray[np.uint32], stats: Any = None) -> None:
+    def __init__(self, array: npt.NDArray[Any], counts: Optional[npt.NDArray[np.uint32]] = None,
+                 stats: Any = None) -> None:
         #: numpy structured array: id, row, distance, deviation
         self.array = array
-        #: how many answers each query has
-        self.counts = counts
+        self._counts = counts
         self._stats = stats
+
+    @property
+    def counts(self) -> npt.NDArray[np.uint32]:
+        """How many answers each query has."""
+        return np.array([len(self.array)], np.uint32) if self._counts is None else self._counts
 
     @property
     def ids(self) -> npt.NDArray[np.int64]:

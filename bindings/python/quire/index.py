@@ -246,7 +246,7 @@ class Index(Handle):
         if code < 0:
             raise_error(code, err)
         n = count.value
-        return Hits(hits if n == len(hits) else hits[:n], np.array([n], np.uint32), figures)
+        return Hits(hits if n == len(hits) else hits[:n], None, figures)
 
     def search_batch(self, queries: Any, k: int = 10, *, lanes: int = 0, inflight: int = 0,
                      recall: Optional[float] = None, effort: Optional[int] = None, exact: bool = False,
@@ -444,7 +444,8 @@ def _input(vectors: Any, type_name: Optional[str], kept: List[BaseException],
 
     def read(context: Optional[int], row: int, n: int, out: int, err: int) -> int:
         try:
-            target = np.ctypeslib.as_array(ctypes.cast(out, ctypes.POINTER(ctypes.c_uint8)), (n * dim * dtype.itemsize,))
+            target = np.ctypeslib.as_array(ctypes.cast(out, ctypes.POINTER(ctypes.c_uint8)),
+                                           (n * dim * dtype.itemsize,))
             part = np.asarray(vectors[row:row + n])
             if part.shape != (n, dim):
                 raise WrongDimension("rows %d to %d have the shape %s" % (row, row + n, part.shape))

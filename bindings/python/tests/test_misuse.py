@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import quire
-from conftest import clustered
 
 
 def program(code, *arguments, ends=0, seconds=120):

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# run.sh BUILD - the Python bindings over the libquire of a build: pytest, mypy, wheels that are built, installed into a
+# venv without a network, and used. Debian's python3, numpy and pytest are taken, whatever python3 the PATH has.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
+python=/usr/bin/python3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR=$work PYTHONDONTWRITEBYTECODE=1 QUIRE_PROGRAM=$build/quire
+library=$build/libquire.so.0
+passed=0 failed=0
+
+has() { "$python" -c "import $1" 2>/dev/null; }
+
+expect() {
+    local name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        echo "ok - $name"
+        passed=$((passed + 1))
+    else
+        echo "FAIL - $name"
+        sed 's/^/       /' "$work/log" | tail -40
+        failed=$((failed + 1))
+    fi
+}
+
+if [[ ! -x $python ]] || ! has numpy || ! has pytest; then
+    echo "skip - Python bindings: needs Debian's python3, python3-numpy and python3-pytest (tools/setup-debian.sh test)"
+    exit 0
+fi
+case ${QUIRE_SANITIZE_FLAGS:-} in
+*thread*)
+    echo "skip - Python bindings: ThreadSanitizer cannot be loaded into a python3 that was built without it"
+    exit 0
+    ;;
+*address*)
+    # the interpreter frees little at its end, which is no leak of the library's
+    export LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
+    ;;
+esac
+
+# ---- the suite: each of its tests counts -----------------------------------------------------------------------------
+(cd "$here/.." && QUIRE_LIBRARY=$library "$python" -m pytest -p no:cacheprovider -o faulthandler_timeout=200 -v -rs tests) \
+    >"$work/suite" 2>&1
+status=$?
+while read -r name outcome _; do
+    case $outcome in
+    PASSED) echo "ok - $name"; passed=$((passed + 1)) ;;
+    FAILED | ERROR) echo "FAIL - $name"; failed=$((failed + 1)) ;;
+    SKIPPED) echo "skip - $name: $(grep -m1 "^SKIPPED.*${name%%::*}" "$work/suite" | sed 's/^[^:]*:[0-9]*: //')" ;;
+    esac
+done < <(grep -E '^tests/[a-z_]+\.py::.* (PASSED|FAILED|ERROR|SKIPPED)' "$work/suite" | sed 's/\[[^]]* [^]]*\]//')
+if ((status != 0)); then
+    ((failed > 0)) || { echo "FAIL - pytest ended with $status"; failed=1; }
+    tail -80 "$work/suite" | sed 's/^/       /'
+fi
+unset LD_PRELOAD
+
+# ---- types -----------------------------------------------------------------------------------------------------------
+cp -r "$here/.." "$work/source" && rm -rf "$work"/source/{build,*.egg-info}
+if command -v mypy >/dev/null; then
+    expect "mypy --strict" env -C "$work/source" mypy --python-executable "$python" --cache-dir "$work/mypy" --strict quire
+else
+    echo "skip - mypy --strict: there is no mypy (tools/setup-debian.sh test)"
+fi
+
+# ---- wheels ----------------------------------------------------------------------------------------------------------
+if [[ -n ${QUIRE_SANITIZE_FLAGS:-} ]]; then
+    echo "skip - wheels: a sanitized library is not installed"
+elif ! has build || ! has wheel; then
+    echo "skip - wheels: needs python3-build and python3-wheel (tools/setup-debian.sh test)"
+else
+    make_wheel() { env -C "$work/source" "${@:2}" "$python" -m build --wheel --no-isolation --outdir "$work/$1" .; }
+    install() { # NAME: into a venv of its own, with the system's numpy and no network
+        "$python" -m venv --system-site-packages "$work/venv-$1" &&
+            "$work/venv-$1/bin/pip" install --no-index --no-deps "$work/$1"/quire-*.whl
+    }
+    use() { # NAME: from another folder than the sources
+        env -C "$work" "${@:2}" "$work/venv-$1/bin/python" -c '
+import os, tempfile, numpy, quire
+assert "venv-" in quire.__file__ and os.path.exists(os.path.join(os.path.dirname(quire.__file__), "py.typed"))
+rows = numpy.random.default_rng(1).standard_normal((500, 8)).astype("float32")
+with quire.Index.build(os.path.join(tempfile.mkdtemp(), "index"), rows) as index:
+    ids, distances = index.search(rows[42], k=3, exact=True)
+assert ids[0] == 42, ids
+print(quire.__file__)'
+    }
+    expect "a wheel is built with Debian's tools" make_wheel plain
+    expect "it is of any platform" ls "$work"/plain/quire-*-py3-none-any.whl
+    expect "it is installed into a venv without a network" install plain
+    expect "it is used with the library that QUIRE_LIBRARY names" use plain QUIRE_LIBRARY="$library"
+    expect "it is used with the library that the system finds" use plain LD_LIBRARY_PATH="$build"
+    expect "a wheel that brings the library along is built" make_wheel bundled QUIRE_BUNDLE="$library"
+    expect "it is of this platform" ls "$work"/bundled/quire-*-py3-none-linux_*.whl
+    expect "it is installed" install bundled
+    expect "it is used without any other library" use bundled LD_LIBRARY_PATH=
+fi
+echo "$passed passed, $failed failed"
+((failed == 0))
