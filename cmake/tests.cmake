@@ -77,6 +77,7 @@ if(TARGET PkgConfig::CMOCKA)
     quire_fuzzer(${name} "${fuzz_helpers}" test_support quire_server quire_document quire_cache quire_datasets quire_index
                  quire_kernels quire_io)
   endforeach()
+  quire_fuzzer(records "" quire_records quire_datasets quire_index quire_kernels quire_io)
   # the gateway's reading, which needs nothing of the rest of the tree
   foreach(name canonical sse answer)
     quire_fuzzer(${name} "" gateway_text quire_io)
