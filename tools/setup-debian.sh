@@ -20,6 +20,7 @@ run_packages=(
     libevent-dev libcurl4-openssl-dev            # the gateway's loop, TLS and sockets; its way to the models
     libhiredis-dev                               # its way to the server; also a client of tests, and of bench_cache_load
     node-llhttp                                  # the parser of HTTP/1.1, as C files (libllhttp-dev from Debian 13 on)
+    zlib1g-dev libzstd-dev                       # pages of Parquet files, for `quire convert`
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
     redis-tools                                  # redis-cli, redis-benchmark: to talk to the server
     wordnet-base                                 # the sample's text
@@ -33,6 +34,7 @@ test_packages=(
     python3-numpy python3-redis                  # end-to-end tests with redis-py
     libhdf5-103-1 python3-h5py                   # HDF5 files, which `quire convert` loads the library for; to compare with
     python3-pytest python3-build python3-wheel python3-setuptools python3-venv python3-pip mypy   # bindings/python
+    python3-faiss python3-hnswlib                # whose indexes `quire convert` reads
     python3-httpx python3-aiohttp python3-requests        # clients of the gateway
     clang clang-format                           # second compiler, layout of the sources
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor

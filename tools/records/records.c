@@ -26,10 +26,11 @@ static const struct {
     enum records_format format;
     int (*open)(const struct records_from *, struct records_source **, struct quire_error *);
     int (*create)(const struct records_into *, struct records_sink **, struct quire_error *);
-} formats[] = {{"", RECORDS_VECTORS, plain_open, plain_create},     {"jsonl", RECORDS_JSONL, jsonl_open, jsonl_create},
-               {"ndjson", RECORDS_JSONL, jsonl_open, jsonl_create}, {"hdf5", RECORDS_HDF5, hdf5_open, hdf5_create},
-               {"h5", RECORDS_HDF5, hdf5_open, hdf5_create},
-               /*LATER*/};
+} formats[] = {
+    {"", RECORDS_VECTORS, plain_open, plain_create},     {"jsonl", RECORDS_JSONL, jsonl_open, jsonl_create},
+    {"ndjson", RECORDS_JSONL, jsonl_open, jsonl_create}, {"hdf5", RECORDS_HDF5, hdf5_open, hdf5_create},
+    {"h5", RECORDS_HDF5, hdf5_open, hdf5_create},        {"parquet", RECORDS_PARQUET, parquet_open, parquet_create},
+    {"faiss", RECORDS_FAISS, faiss_open, NULL},          {"hnswlib", RECORDS_HNSWLIB, hnswlib_open, NULL}};
 #define FORMATS (sizeof formats / sizeof formats[0])
 
 enum records_format records_format_from_name(const char *name)

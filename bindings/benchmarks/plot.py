@@ -1,0 +1,66 @@
+#!/usr/bin/python3
+"""plot.py RESULTS TRUTH.hdf5 OUT.svg - recall against queries per second, of results of ann-benchmarks.
+
+RESULTS: the folder results/DATASET/K of that harness, a folder per algorithm. TRUTH: the data set's file. The curve of an
+algorithm is its best points: none other has more recall and more queries per second. Prints the points as a table.
+Needs python3-h5py and python3-matplotlib."""
+import pathlib
+import sys
+
+import h5py
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+
+EPSILON = 1e-3  # of the harness: a neighbour as far as the k-th, or nearly, counts
+
+
+def points(folder, far):
+    """(algorithm, recall, queries per second) of every file of results."""
+    for path in sorted(pathlib.Path(folder).rglob("*.hdf5")):
+        with h5py.File(path) as file:
+            k = int(file.attrs["count"])
+            limit = far[:, k - 1:k] + EPSILON
+            recall = (file["distances"][:, :k] <= limit).sum(axis=1).mean() / k
+            yield str(file.attrs["algo"]), float(recall), 1 / float(file.attrs["best_search_time"])
+
+
+def best(rows):
+    """Those than which none has more of both, by recall."""
+    out, most = [], 0.0
+    for recall, rate in sorted(rows, reverse=True):
+        if rate > most:
+            out.append((recall, rate))
+            most = rate
+    return out[::-1]
+
+
+def main(folder, truth, out):
+    with h5py.File(truth) as file:
+        far = np.array(file["distances"])
+    by_name = {}
+    for name, recall, rate in points(folder, far):
+        by_name.setdefault(name, []).append((recall, rate))
+    if not by_name:
+        sys.exit("plot.py: %s has no results (*.hdf5)" % folder)
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    for name, rows in sorted(by_name.items()):
+        curve = best(rows)
+        axes.plot(*zip(*curve), marker="o", label=name)
+        for recall, rate in curve:
+            print("%-20s recall %.4f  %8.0f queries/s" % (name, recall, rate))
+    axes.set_xlabel("recall")
+    axes.set_ylabel("queries per second")
+    axes.set_yscale("log")
+    axes.grid(True, which="both", alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(out)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
