@@ -176,6 +176,7 @@ expect "a program is compiled with libquire-dev" in_root "$root" sh -c 'apt-get 
 cp "$top/tests/library/example.c" "$root/root/example.c"
 expect "and runs with the packaged library" in_root "$root" sh -c \
     'cd /root && cc -D_DEFAULT_SOURCE example.c -o example $(pkg-config --cflags --libs quire) -lm && ldd example | grep -q libquire.so.1 && ./example /root/example-index && rm -r example*'
+expect "the compiler goes again" in_root "$root" apt-get purge -y --autoremove gcc libc6-dev pkg-config
 
 # ---- used: in a network of its own, by the units' command lines, as the units' users ---------------------------------------
 echo 'import-dir /var/lib/quire/import' >>"$root/etc/quire/quire.conf" # a change that an upgrade must keep
@@ -208,14 +209,14 @@ all="${names[*]}"
 expect "apt removes them" in_root "$root" sh -c "apt-get remove -y $all"
 expect "settings and data stay" ls "$root/etc/quire/quire.conf" "$root/var/lib/quire/quire-data"
 touch "$root/var/lib/quire/keep-on-purge"
-expect "apt purges them" in_root "$root" sh -c "apt-get purge -y --autoremove $all gcc libc6-dev pkg-config"
+expect "a purge" in_root "$root" sh -c "dpkg --purge $all && apt-get autoremove -y --purge"
 expect "data that one asked to keep are kept" ls "$root/var/lib/quire/quire-data"
 expect "with their user" test "$(owner /var/lib/quire/quire-data)" = "750 quire quire"
 expect "everything else is gone" bash -c "! ls -d '$root/etc/quire' '$root/var/lib/quire-gateway' 2>/dev/null | grep ."
 expect "installed again, they are there" in_root "$root" sh -c 'apt-get install -y /packages/*.deb'
 session again
 rm "$root/var/lib/quire/keep-on-purge"
-expect "apt purges them again" in_root "$root" sh -c "apt-get purge -y --autoremove $all"
+expect "a purge again" in_root "$root" sh -c "dpkg --purge $all && apt-get autoremove -y --purge"
 files >"$work/after"
 expect "nothing is left" diff "$work/before" "$work/after"
 expect "no user either" diff "$work/passwd" "$root/etc/passwd"

@@ -74,6 +74,8 @@ check "VSIM finds the nearest first" '^red ' sh -c "chroot '$root' redis-cli VSI
 check "with a filter" '^red$' cli VSIM colours VALUES 3 0 0 1 FILTER .warm
 check "SC.GET answers what was put" 'the disk is full' cli SC.GET faq CAT codes SCOPE tenant acme TEXT 'error 17'
 check "the set from the index is there" '^2000$' cli VCARD demo
+# after a start the model has to accept a credential once before answers from the cache are given for it
+check "a credential is accepted" '^HTTP/1.1 200' ask "hello, $phase"
 if [[ $phase == again ]]; then
     check "a new secret, after a purge: what others' credentials asked is not found" '^[Xx]-[Qq]uire-[Cc]ache: miss' ask 'what is a quire?'
 else
