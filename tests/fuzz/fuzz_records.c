@@ -1,7 +1,8 @@
 /*
  * fuzz_records.c - any bytes as a file of others: JSON Lines, Parquet, an index of faiss or of hnswlib.
  *
- * The first byte chooses the format, the rest is the file. It is read to its end or refused with a sentence; vectors are
+ * The first byte chooses the format, the rest is the file. It is read to its end or refused with a sentence; vectors
+ * are
  * finite, keys have 1 to 65,535 bytes, and there are never more rows than the file said. Memory files: nothing is left
  * on disk.
  */

@@ -1,5 +1,6 @@
 /*
- * faiss_read.c - vectors out of indexes that faiss has written: flat, IVF with flat lists, and either behind a map of ids.
+ * faiss_read.c - vectors out of indexes that faiss has written: flat, IVF with flat lists, and either behind a map of
+ * ids.
  *
  * A file is one index: four letters that say which, then (little-endian, C's sizes of 64-bit machines)
  *     i32 dimensions, i64 vectors, i64 unused x 2, u8 trained, i32 metric, f32 its argument where metric > 1
@@ -8,7 +9,8 @@
  *                     them for kind 2), "ilar", u64 lists, u64 bytes per vector, "full" and the sizes, or "sprs" and
  *                     pairs of list and size; then of each list the vectors and their ids (i64)
  *     IxMp IxM2       an index, list of i64: the ids of its rows
- * A list is u64 n and n items. Other kinds keep codes that are no vectors, or graphs; they are refused by their letters.
+ * A list is u64 n and n items. Other kinds keep codes that are no vectors, or graphs; they are refused by their
+ * letters.
  *
  * Ids become keys. An IVF index has its rows by list, so they come in that order; a flat one's are the numbers of its
  * rows, and it has no keys.

@@ -2,10 +2,12 @@
  * hnswlib_read.c - vectors out of indexes that hnswlib has saved.
  *
  * The file (little-endian, C's sizes of 64-bit machines) begins with
- *     u64 offset of links, u64 capacity, u64 elements, u64 bytes per element, u64 offset of the label, u64 offset of the
+ *     u64 offset of links, u64 capacity, u64 elements, u64 bytes per element, u64 offset of the label, u64 offset of
+ *     the
  *     vector, i32 highest level, u32 entry point, u64 x 3 degrees, f64 factor, u64 effort of building
  * and goes on with the elements: links of the lowest level (whose third byte has the bit of deleted elements), vector,
- * label. Upper levels follow, which nobody needs here. Neither metric nor type is in the file: vectors are taken for f32
+ * label. Upper levels follow, which nobody needs here. Neither metric nor type is in the file: vectors are taken for
+ * f32
  * (spaces of bytes are rare), and those of the space "cosine" have the length 1. Labels become keys; deleted elements
  * are left out.
  */

@@ -1,7 +1,8 @@
 /*
  * parquet_read.c - rows out of Parquet files.
  *
- * A file is columns in groups of rows; the footer says where. Read are: flat columns (required or optional) and lists of
+ * A file is columns in groups of rows; the footer says where. Read are: flat columns (required or optional) and lists
+ * of
  * them; the vector as a list of floats or doubles, or as bytes of one length (floats of 4 bytes, one after the other).
  * Which column is what follows from its name, as in JSON Lines: id, vector, attributes (a text of JSON), tenants; all
  * others join the attributes. What is nested, encoded or compressed otherwise is refused by name.

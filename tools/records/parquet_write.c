@@ -5,7 +5,8 @@
  *     optional binary attributes (JSON); optional binary tenants (UTF8)
  *
  * Columns that the input cannot have are left out. Values are plain, pages v1 of about a MiB, compressed only if asked:
- * floats of embeddings do not get smaller. A group of rows is in memory until it is full (GROUP_BYTES), then its columns
+ * floats of embeddings do not get smaller. A group of rows is in memory until it is full (GROUP_BYTES), then its
+ * columns
  * are written one after the other; the footer comes last. If a key is not UTF-8, id is not called so.
  */
 #include "io/array.h"

@@ -44,7 +44,8 @@ void records_file_abort(struct records_file *file);
 char *records_temporary_name(const char *path);
 int records_publish(const char *temporary, const char *path, struct quire_error *err);
 
-/* The next line without its end, "\n" or "\r\n", terminated, in *line (grown; freed by free). 1; 0: the end of the file;
+/* The next line without its end, "\n" or "\r\n", terminated, in *line (grown; freed by free). 1; 0: the end of the
+ * file;
  * QUIRE_ERANGE for one of more than RECORDS_TEXT_BYTES_MAX. `number`: of the line, from 0. */
 int records_line(FILE *file, const char *name, uint64_t number, char **line, size_t *capacity, size_t *bytes,
                  struct quire_error *err);

@@ -1,7 +1,8 @@
 /*
  * redis_write.c - rows into a vector set of a running server.
  *
- * VADD replaces what is there, so a copy that was interrupted is run again and ends with the same set; what it had added
+ * VADD replaces what is there, so a copy that was interrupted is run again and ends with the same set; what it had
+ * added
  * stays meanwhile. VADD of a set that is there already keeps its properties. A set of another metric than cosine, or
  * with tenants, is made by VCREATE first, which Redis does not know: it answers with an error, and nothing is written.
  */
