@@ -123,8 +123,8 @@ target_include_directories(bench_gateway PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(bench_gateway PRIVATE Threads::Threads)
 quire_compile_options(bench_gateway)
 file(GLOB cache_load_sources CONFIGURE_DEPENDS tests/bench/cache_load/*.c)
-add_executable(bench_cache_load ${cache_load_sources} tools/cli.c tools/cli_files.c tools/measure/figure.c
-               tools/report.c)
+add_executable(bench_cache_load ${cache_load_sources} tools/cli/cli.c tools/cli/cli_files.c tools/measure/figure.c
+               tools/cli/report.c)
 target_link_libraries(bench_cache_load PRIVATE quire_index quire_kernels quire_io PkgConfig::JANSSON PkgConfig::HIREDIS)
 quire_compile_options(bench_cache_load)
 

@@ -10,8 +10,8 @@
 #define QUIRE_TOOLS_EVAL_H
 
 #include "datasets/stream.h"
+#include "tools/cli/report.h"
 #include "tools/measure/figure.h"
-#include "tools/report.h"
 
 #define EVAL_SEEDS_MAX  64u
 #define EVAL_DELTAS_MAX 8u

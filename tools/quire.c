@@ -5,7 +5,8 @@
  * done, 1 the operation failed, 2 it was asked for wrongly, 3 verify or repair found damage, 130 interrupted by Ctrl-C
  * (128 and the number of the signal).
  */
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
+#include "tools/quire_verbs.h"
 #include <stdio.h>
 #include <string.h>
 

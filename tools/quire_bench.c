@@ -25,7 +25,8 @@
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/random.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
+#include "tools/quire_verbs.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,7 +19,8 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/memory.h"
-#include "tools/cli_gpu.h"
+#include "tools/cli/cli_gpu.h"
+#include "tools/quire_verbs.h"
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  */
 #include "io/error.h"
 #include "tools/eval.h"
+#include "tools/quire_verbs.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,8 @@
 #include "datasets/vecfile.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli_records.h"
+#include "tools/cli/cli_records.h"
+#include "tools/quire_verbs.h"
 #include "tools/records/hdf5_lib.h"
 #include <stdlib.h>
 #include <string.h>

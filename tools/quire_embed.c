@@ -13,7 +13,8 @@
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
+#include "tools/quire_verbs.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

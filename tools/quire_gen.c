@@ -10,7 +10,8 @@
 #include "index/kernels/kernels.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
+#include "tools/quire_verbs.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

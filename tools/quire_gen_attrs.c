@@ -6,7 +6,8 @@
  */
 #include "datasets/labels.h"
 #include "io/error.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
+#include "tools/quire_verbs.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,8 @@
 #include "index/segment/segment.h"
 #include "io/array.h"
 #include "io/error.h"
-#include "tools/cli_gpu.h"
+#include "tools/cli/cli_gpu.h"
+#include "tools/quire_verbs.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -12,7 +12,8 @@
 #include "index/sizing/sizing.h"
 #include "index/vector/parallel.h"
 #include "io/error.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
+#include "tools/quire_verbs.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,8 @@
  */
 #include "io/error.h"
 #include "io/probe.h"
-#include "tools/cli_gpu.h"
+#include "tools/cli/cli_gpu.h"
+#include "tools/quire_verbs.h"
 #include <string.h>
 #include <sys/stat.h>
 

@@ -9,7 +9,8 @@
 #include "index/store/store_check.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli_caches.h"
+#include "tools/cli/cli_caches.h"
+#include "tools/quire_verbs.h"
 
 static const char summary[] = "Writes what a damaged data folder, which nobody has open, still holds to a new folder. "
                               "The damaged one stays as it "

@@ -27,9 +27,10 @@
 #include "io/error.h"
 #include "io/histogram.h"
 #include "io/memory.h"
-#include "tools/cli_gpu.h"
+#include "tools/cli/cli_gpu.h"
 #include "tools/measure/open_loop.h"
 #include "tools/measure/slowest.h"
+#include "tools/quire_verbs.h"
 #include <assert.h>
 #include <malloc.h>
 #include <math.h>

@@ -4,7 +4,8 @@
  * A password is never an argument, which every user of the machine could read in the list of processes.
  */
 #include "io/error.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
+#include "tools/quire_verbs.h"
 #include "tools/top/top_run.h"
 #include <errno.h>
 #include <fcntl.h>

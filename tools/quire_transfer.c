@@ -11,7 +11,8 @@
 #include "io/array.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli_records.h"
+#include "tools/cli/cli_records.h"
+#include "tools/quire_verbs.h"
 #include "tools/records/redis_link.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,8 @@
 #include "datasets/vecfile.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli_gpu.h"
+#include "tools/cli/cli_gpu.h"
+#include "tools/quire_verbs.h"
 #include <stdlib.h>
 #include <string.h>
 

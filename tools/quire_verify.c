@@ -13,7 +13,8 @@
 #include "index/store/store_check.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "tools/cli_caches.h"
+#include "tools/cli/cli_caches.h"
+#include "tools/quire_verbs.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -15,8 +15,8 @@
 #define QUIRE_TESTS_CACHE_LOAD_H
 
 #include "io/random.h"
+#include "tools/cli/report.h"
 #include "tools/measure/figure.h"
-#include "tools/report.h"
 #include <hiredis.h>
 
 #define LOAD_CATEGORIES_MAX 16u

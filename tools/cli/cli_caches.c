@@ -5,7 +5,7 @@
  * starting is found here. Records of others (keys) are none of its business. When all has been read, and while the
  * folder is still locked, the caches are checked, and for a repair their documents saved.
  */
-#include "tools/cli_caches.h"
+#include "tools/cli/cli_caches.h"
 #include <string.h>
 
 void cli_put_finding(void *context, const char *sentence)

@@ -12,7 +12,7 @@
 #include "io/error.h"
 #include "io/memory.h"
 #include "io/sections.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef QUIRE_TOOLS_CLI_RECORDS_H
 #define QUIRE_TOOLS_CLI_RECORDS_H
 
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 #include "tools/records/records.h"
 
 extern const struct cli_choice cli_records_compressions[];

@@ -3,7 +3,7 @@
 #define QUIRE_TOOLS_CLI_CACHES_H
 
 #include "cache/core/caches_verify.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 /* What caches need of a folder while it is read; stays where it is until it is closed. */
 struct cli_caches {

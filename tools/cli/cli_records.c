@@ -1,5 +1,5 @@
 /* cli_records.c - what the verbs that move rows between formats share. */
-#include "tools/cli_records.h"
+#include "tools/cli/cli_records.h"
 #include "datasets/vecfile.h"
 
 const struct cli_choice cli_records_compressions[] = {

@@ -1,7 +1,7 @@
 /*
  * report.c - shares with their intervals, and latencies, as the reports of measurements have them.
  */
-#include "tools/report.h"
+#include "tools/cli/report.h"
 #include <math.h>
 #include <string.h>
 

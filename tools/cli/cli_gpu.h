@@ -5,7 +5,7 @@
 #define QUIRE_TOOLS_CLI_GPU_H
 
 #include "index/offload/offload_probe.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 struct cli_gpu {
     const char *wanted;

@@ -217,24 +217,4 @@ int cli_where_rows(struct cli *cli, const struct cli_where *where, const char *b
 /* rows * dim * element size of an index, from its meta file only. */
 int cli_index_raw_bytes(const char *path, uint64_t *out, struct quire_error *err);
 
-/* ---- verbs ------------------------------------------------------------------------------------------------------- */
-
-int quire_gen(int argc, char **argv);
-int quire_gen_attrs(int argc, char **argv);
-int quire_truth(int argc, char **argv);
-int quire_build_verb(int argc, char **argv);
-int quire_search_verb(int argc, char **argv);
-int quire_inspect(int argc, char **argv);
-int quire_verify_verb(int argc, char **argv);
-int quire_repair(int argc, char **argv);
-int quire_convert(int argc, char **argv);
-int quire_plan_verb(int argc, char **argv);
-int quire_import(int argc, char **argv);
-int quire_export(int argc, char **argv);
-int quire_probe(int argc, char **argv);
-int quire_bench_kernels(int argc, char **argv);
-int quire_embed(int argc, char **argv);
-int quire_cache_eval_verb(int argc, char **argv);
-int quire_top_verb(int argc, char **argv);
-
 #endif

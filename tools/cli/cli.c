@@ -13,7 +13,7 @@
  * The bar is redrawn at most ten times a second; the time left is what the present phase's rate so far promises. Where
  * a phase is one of several whose shares of the whole are known, the time left for all follows from them.
  */
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include <ctype.h>

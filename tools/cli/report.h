@@ -3,7 +3,7 @@
 #define QUIRE_TOOLS_REPORT_H
 
 #include "io/histogram.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 double report_share(uint64_t k, uint64_t n); /* 0 of nothing */
 /* The 95 % Wilson interval (1927) of k in n: with few events a share itself says little. */

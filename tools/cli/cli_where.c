@@ -7,7 +7,7 @@
 #include "index/attribute/filter.h"
 #include "io/error.h"
 #include "io/memory.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

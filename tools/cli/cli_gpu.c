@@ -7,7 +7,7 @@
  * Auto compares expected times. They come from rates that are measured here and now, which takes about half a second,
  * so work that the processor does in about that time stays there unmeasured.
  */
-#include "tools/cli_gpu.h"
+#include "tools/cli/cli_gpu.h"
 #include "index/build/build.h"
 #include "index/vector/parallel.h"
 #include <assert.h>
