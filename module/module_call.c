@@ -338,18 +338,21 @@ static void hold(struct module_call *call)
     lane->held = call;
 }
 
-/* Whether `all` or not: those that wait for nothing any more. */
 void module_call_release(struct module_lane *lane, bool all)
 {
-    uint64_t now_us = lane->lane.now_us;
+    uint64_t now_us = lane->lane.now_us, until_us = UINT64_MAX;
     for (struct module_call **at = &lane->held, *call; (call = *at);) {
         if (!all && must_wait(call, now_us)) {
+            if (call->held_until_us > now_us && call->held_until_us < until_us)
+                until_us = call->held_until_us;
             at = &call->next_held;
             continue;
         }
         *at = call->next_held;
         hand_on(call);
     }
+    if (until_us != UINT64_MAX)
+        module_lane_wake_in(lane, until_us - now_us);
 }
 
 /* The reply is there. While the handler is being run, who runs it hands it on: afterwards another thread may have freed

@@ -117,6 +117,8 @@ struct module_lane {
     atomic_bool stopping;
     _Atomic unsigned n_calls; /* under way */
     uint64_t tick_ms, scan_ms;
+    struct io_op timer; /* the main lane's: when the first of `held` is to go on */
+    bool timer_runs;
     struct module_call *held; /* replies that wait for the journal or for a moment; the main lane's */
 };
 
@@ -127,6 +129,8 @@ int module_lanes_start(struct quire_error *err);
 void module_lanes_stop(void);  /* threads */
 void module_lanes_close(void); /* all, when the worker has ended */
 void module_lane_post(struct lane *lane, struct message *message);
+/* The main lane is turned again in so many microseconds, or before. */
+void module_lane_wake_in(struct module_lane *lane, uint64_t us);
 /* On the main thread: what has come is worked on. */
 void module_lane_turn(struct module_lane *lane);
 void module_lanes_before_sleep(void);

@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import statistics
+import struct
 import subprocess
 import sys
 
@@ -35,7 +36,8 @@ def fill(port):
     stream.call("SC.CREATE", "c", "DIM", 4)
     stream.call("SC.CAT.SET", "c", "q", "SIM", "0.9")
     for i in range(1000):
-        stream.call("SC.PUT", "c", "CAT", "q", "HASH", "h%012d" % i, "VEC", os.urandom(12) + b"\0\0\x80\x3f", "VALUE", "answer")
+        stream.call("SC.PUT", "c", "CAT", "q", "HASH", "h%012d" % i, "VEC",
+                    struct.pack("<4f", *(rng.gauss(0, 1) for _ in range(4))), "VALUE", "answer")
     stream.socket.close()
 
 
