@@ -228,7 +228,7 @@ struct module {
     bool loaded;         /* the engine has read what it had: keys are as they should be */
     unsigned n_replicas; /* attached */
     bool is_replica;
-    bool evicts, aof_is_unsynced;
+    bool evicts; /* maxmemory-policy may remove any key */
     struct rm_type *type;
     int pid;
     uint64_t n_recovered, n_absent, n_dropped, n_refused;

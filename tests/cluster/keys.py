@@ -353,6 +353,13 @@ def test_backup(folder):
     add(c, "k", 26)
     copy = Node(folder, "copy", engine)
     checks.same("a backup is a folder to start from", digest(copy, "k"), wanted)
+    elsewhere = Node(folder, "elsewhere", engine)
+    dump = c.dump("k")
+    try:
+        elsewhere.client().restore("k", 0, dump)
+        checks.that("a dump is refused where its data is not", False)
+    except redis.exceptions.ResponseError:
+        checks.same("a dump is refused where its data is not", elsewhere.client().exists("k"), 0)
     checks.same("with all keys of the engine", (copy.client().get("text"), cached(copy.client(), "cache")),
                 (b"kept", b"answer"))
 
