@@ -174,7 +174,9 @@ static void settle_new(struct rm_ctx *ctx, struct rm_string *key, struct module_
     if (module_item_log(item, &call->lsn, &err) < 0 || !module_type_put(ctx, key, item, true)) {
         log_line(&module_the.log, LOG_LEVEL_WARNING, "a key could not be made: %s", err.message);
         reply_instead(call, "MISCONF Errors writing to the log: the key was not made");
+        return;
     }
+    call->made = true;
 }
 
 /* Makes the engine's key agree with the store after a write. */
@@ -199,7 +201,9 @@ static void release_item(struct module_call *call)
 {
     struct module_item *item = call->item;
     call->item = NULL;
-    if (item)
+    if (item && call->is_new && !call->made)
+        module_item_give_up(item);
+    else if (item)
         module_item_detach(item);
 }
 

@@ -67,9 +67,10 @@ void module_item_place(struct module_item *item, int db, const char *key, size_t
 int module_item_log(struct module_item *item, uint64_t *lsn, struct quire_error *err);
 /* Whether the store has it. */
 bool module_item_exists(const struct module_item *item);
-void module_item_attach(struct module_item *item); /* a key has it; GONE becomes LIVE */
-void module_item_hold(struct module_item *item);   /* a command has it; let go by module_item_detach */
-void module_item_detach(struct module_item *item); /* any thread */
+void module_item_attach(struct module_item *item);  /* a key has it; GONE becomes LIVE */
+void module_item_hold(struct module_item *item);    /* a command has it; let go by module_item_detach */
+void module_item_detach(struct module_item *item);  /* any thread */
+void module_item_give_up(struct module_item *item); /* of a new one that got no key, by the command that held it */
 /* It has ended itself; the key goes. */
 void module_item_end(struct module_item *item);
 /* Its key is gone. */
@@ -153,6 +154,7 @@ struct module_call {
     struct rm_ctx *reply_ctx; /* of a lane with a thread: replies are built there */
     struct module_item *item; /* that the key names, or that a writer may make; NULL */
     bool is_new;              /* the item: no key had it before */
+    bool made;                /* the item: and now one has it */
     bool settled;             /* key and store agree */
     bool reply_on_lane;
     int db;
