@@ -174,7 +174,9 @@ static void settle_new(struct rm_ctx *ctx, struct rm_string *key, struct module_
     if (module_item_log(item, &call->lsn, &err) < 0 || !module_type_put(ctx, key, item, true)) {
         log_line(&module_the.log, LOG_LEVEL_WARNING, "a key could not be made: %s", err.message);
         reply_instead(call, "MISCONF Errors writing to the log: the key was not made");
+        return;
     }
+    call->made = true;
 }
 
 /* Makes the engine's key agree with the store after a write. */
@@ -199,7 +201,9 @@ static void release_item(struct module_call *call)
 {
     struct module_item *item = call->item;
     call->item = NULL;
-    if (item)
+    if (item && call->is_new && !call->made)
+        module_item_give_up(item);
+    else if (item)
         module_item_detach(item);
 }
 
@@ -338,18 +342,21 @@ static void hold(struct module_call *call)
     lane->held = call;
 }
 
-/* Whether `all` or not: those that wait for nothing any more. */
 void module_call_release(struct module_lane *lane, bool all)
 {
-    uint64_t now_us = lane->lane.now_us;
+    uint64_t now_us = lane->lane.now_us, until_us = UINT64_MAX;
     for (struct module_call **at = &lane->held, *call; (call = *at);) {
         if (!all && must_wait(call, now_us)) {
+            if (call->held_until_us > now_us && call->held_until_us < until_us)
+                until_us = call->held_until_us;
             at = &call->next_held;
             continue;
         }
         *at = call->next_held;
         hand_on(call);
     }
+    if (until_us != UINT64_MAX)
+        module_lane_wake_in(lane, until_us - now_us);
 }
 
 /* The reply is there. While the handler is being run, who runs it hands it on: afterwards another thread may have freed

@@ -381,29 +381,6 @@ static void go(struct module_item *item, enum module_state how)
     log_or_tell(item);
 }
 
-void module_item_detach(struct module_item *item)
-{
-    pthread_mutex_lock(&items.lock);
-    assert(item->attached > 0);
-    bool last = --item->attached == 0;
-    items.unsettled |= last;
-    pthread_mutex_unlock(&items.lock);
-    if (last && module_is_main_thread())
-        module_items_settle();
-}
-
-void module_item_end(struct module_item *item)
-{
-    if (item->state == MODULE_LIVE)
-        go(item, MODULE_ENDED);
-}
-
-void module_item_go(struct module_item *item)
-{
-    if (item->state == MODULE_LIVE)
-        go(item, MODULE_GONE);
-}
-
 static void settle_one(void *context, struct module_item *item)
 {
     (void)context;
@@ -415,6 +392,42 @@ static void settle_one(void *context, struct module_item *item)
     if (item->state == MODULE_ABSENT)
         module_item_forget(item);
     else if (item->state == MODULE_LIVE)
+        go(item, MODULE_GONE);
+}
+
+void module_item_detach(struct module_item *item)
+{
+    bool here = module_is_main_thread();
+    pthread_mutex_lock(&items.lock);
+    assert(item->attached > 0);
+    bool last = --item->attached == 0;
+    items.unsettled |= last && !(here && module_the.loaded);
+    pthread_mutex_unlock(&items.lock);
+    if (last && here && module_the.loaded)
+        settle_one(NULL, item);
+}
+
+void module_item_give_up(struct module_item *item)
+{
+    if (module_item_exists(item)) {
+        module_item_detach(item); /* made, and no key could have it: as if that were deleted */
+        return;
+    }
+    pthread_mutex_lock(&items.lock);
+    item->attached--;
+    pthread_mutex_unlock(&items.lock);
+    module_item_forget(item);
+}
+
+void module_item_end(struct module_item *item)
+{
+    if (item->state == MODULE_LIVE)
+        go(item, MODULE_ENDED);
+}
+
+void module_item_go(struct module_item *item)
+{
+    if (item->state == MODULE_LIVE)
         go(item, MODULE_GONE);
 }
 

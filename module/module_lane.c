@@ -123,6 +123,24 @@ static void turn(struct module_lane *m, uint64_t wait_us)
     lane_leave(lane);
 }
 
+static void on_timer(struct io_op *op, int result, unsigned flags)
+{
+    struct module_lane *m = op->owner;
+    (void)result;
+    (void)flags;
+    m->timer_runs = false; /* the turn that runs this looks at what was held */
+}
+
+void module_lane_wake_in(struct module_lane *m, uint64_t us)
+{
+    assert(module_is_main_thread());
+    if (m->timer_runs)
+        return;
+    m->timer_runs = true;
+    m->timer = (struct io_op){.kind = IO_TIMER, .timeout_us = us, .done = on_timer, .owner = m};
+    engine_queue(m->lane.engine, &m->timer);
+}
+
 void module_lane_turn(struct module_lane *m)
 {
     assert(module_is_main_thread());

@@ -67,9 +67,10 @@ void module_item_place(struct module_item *item, int db, const char *key, size_t
 int module_item_log(struct module_item *item, uint64_t *lsn, struct quire_error *err);
 /* Whether the store has it. */
 bool module_item_exists(const struct module_item *item);
-void module_item_attach(struct module_item *item); /* a key has it; GONE becomes LIVE */
-void module_item_hold(struct module_item *item);   /* a command has it; let go by module_item_detach */
-void module_item_detach(struct module_item *item); /* any thread */
+void module_item_attach(struct module_item *item);  /* a key has it; GONE becomes LIVE */
+void module_item_hold(struct module_item *item);    /* a command has it; let go by module_item_detach */
+void module_item_detach(struct module_item *item);  /* any thread */
+void module_item_give_up(struct module_item *item); /* of a new one that got no key, by the command that held it */
 /* It has ended itself; the key goes. */
 void module_item_end(struct module_item *item);
 /* Its key is gone. */
@@ -117,6 +118,8 @@ struct module_lane {
     atomic_bool stopping;
     _Atomic unsigned n_calls; /* under way */
     uint64_t tick_ms, scan_ms;
+    struct io_op timer; /* the main lane's: when the first of `held` is to go on */
+    bool timer_runs;
     struct module_call *held; /* replies that wait for the journal or for a moment; the main lane's */
 };
 
@@ -127,6 +130,8 @@ int module_lanes_start(struct quire_error *err);
 void module_lanes_stop(void);  /* threads */
 void module_lanes_close(void); /* all, when the worker has ended */
 void module_lane_post(struct lane *lane, struct message *message);
+/* The main lane is turned again in so many microseconds, or before. */
+void module_lane_wake_in(struct module_lane *lane, uint64_t us);
 /* On the main thread: what has come is worked on. */
 void module_lane_turn(struct module_lane *lane);
 void module_lanes_before_sleep(void);
@@ -149,6 +154,7 @@ struct module_call {
     struct rm_ctx *reply_ctx; /* of a lane with a thread: replies are built there */
     struct module_item *item; /* that the key names, or that a writer may make; NULL */
     bool is_new;              /* the item: no key had it before */
+    bool made;                /* the item: and now one has it */
     bool settled;             /* key and store agree */
     bool reply_on_lane;
     int db;
@@ -224,7 +230,7 @@ struct module {
     bool loaded;         /* the engine has read what it had: keys are as they should be */
     unsigned n_replicas; /* attached */
     bool is_replica;
-    bool evicts, aof_is_unsynced;
+    bool evicts; /* maxmemory-policy may remove any key */
     struct rm_type *type;
     int pid;
     uint64_t n_recovered, n_absent, n_dropped, n_refused;

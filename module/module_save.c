@@ -113,14 +113,18 @@ void module_saves_foreground(uint64_t what)
     }
 }
 
-static bool aof_is_synced(struct rm_ctx *ctx)
+/* How long a deletion waits that the AOF has; 0: it is not known to be on the disk. */
+static uint64_t aof_wait_ms(struct rm_ctx *ctx)
 {
+    char *sync = setting_of_engine(ctx, "appendfsync");
+    bool leaves_it = !sync || strcmp(sync, "no") == 0; /* to the kernel */
+    free(sync);
     struct rm_server_info *info = rm.get_server_info(ctx, "persistence");
     bool synced =
         info && info_number(info, "aof_pending_bio_fsync") == 0 && info_is(info, "aof_last_write_status", "ok");
     if (info)
         rm.free_server_info(ctx, info);
-    return synced;
+    return !synced ? 0 : leaves_it ? UNSYNCED_MS : SYNCED_MS;
 }
 
 void module_saves_tick(struct rm_ctx *ctx)
@@ -130,12 +134,14 @@ void module_saves_tick(struct rm_ctx *ctx)
         return;
     saves.checked_ms = now_ms;
     int flags = rm.get_context_flags(ctx);
-    uint64_t wait_ms = UNSAVED_MS;
-    if (flags & RM_FLAG_AOF)
-        wait_ms = !aof_is_synced(ctx) ? 0 : module_the.aof_is_unsynced ? UNSYNCED_MS : SYNCED_MS;
-    else if (flags & RM_FLAG_RDB)
+    uint64_t wait_ms = UNSAVED_MS, mark = saves.saved_mark;
+    if (flags & RM_FLAG_AOF) {
+        wait_ms = aof_wait_ms(ctx);
+        mark = 0; /* a start reads the AOF, whatever RDB there is */
+    } else if (flags & RM_FLAG_RDB) {
         wait_ms = 0;
-    unsigned n = module_items_drop(saves.saved_mark, wait_ms && now_ms > wait_ms ? now_ms - wait_ms : 0);
+    }
+    unsigned n = module_items_drop(mark, wait_ms && now_ms > wait_ms ? now_ms - wait_ms : 0);
     if (n > 0)
         log_line(&module_the.log, LOG_LEVEL_NOTICE, "the data of %u deleted keys was removed", n);
 }

@@ -75,6 +75,9 @@ def test_keys(node):
     checks.same("DEL", (c.delete("w"), c.exists("w")), (1, 0))
     checks.same("a key that was deleted is empty", add(c, "w", 1), 1)
     checks.same("UNLINK", c.unlink("w"), 1)
+    kept = node.info("deleted_kept")
+    checks.error("a VADD that fails", "", lambda: c.execute_command("VADD", "none", "VALUES", 2, "x", 1, "e"))
+    checks.same("leaves nothing", (c.exists("none"), node.info("deleted_kept")), (0, kept))
     checks.same("an unknown set has no hits", near(c, "none", 1), [])
     checks.that("MEMORY USAGE counts what is in memory", c.memory_usage("again") > 100)
     dump = c.dump("again")
@@ -353,6 +356,13 @@ def test_backup(folder):
     add(c, "k", 26)
     copy = Node(folder, "copy", engine)
     checks.same("a backup is a folder to start from", digest(copy, "k"), wanted)
+    elsewhere = Node(folder, "elsewhere", engine)
+    dump = c.dump("k")
+    try:
+        elsewhere.client().restore("k", 0, dump)
+        checks.that("a dump is refused where its data is not", False)
+    except redis.exceptions.ResponseError:
+        checks.same("a dump is refused where its data is not", elsewhere.client().exists("k"), 0)
     checks.same("with all keys of the engine", (copy.client().get("text"), cached(copy.client(), "cache")),
                 (b"kept", b"answer"))
 
