@@ -17,6 +17,7 @@
 #define QUIRE_INDEX_STORE_H
 
 #include "index/collection/collection.h"
+#include "index/collection/lineage.h"
 #include "index/segment/segment.h"
 #include "io/journal.h"
 
@@ -40,6 +41,9 @@ struct store_host {
      * the host keeps in files, and gets its name afterwards; its journal has the host's records, and takes those of
      * what could not be saved. Of store_verify the folder itself, and no journal */
     int (*complete)(void *context, const char *folder, struct journal *journal, struct quire_error *err);
+    /* what a write of a collection with a lineage did (lineage.h): in the order of their numbers, under its lock; cheap,
+     * and nothing of the store is called */
+    void (*effect)(void *context, struct collection *collection, const struct effect *effect);
     void *context;
 };
 
@@ -137,6 +141,17 @@ int store_check(struct store *store, struct collection *collection,
 void store_fork_prepare(struct store *store);
 void store_fork_parent(struct store *store);
 void store_fork_child(struct store *store);
+
+/* ---- copies (collection/lineage.h, index/replica) ---- */
+
+/* Where the files of a told segment are gathered, and where a part's are; owned by the caller, NULL without memory. */
+char *store_copy_folder(const struct store *store, uint64_t uid);
+char *store_part_folder(const struct store *store, const struct part *part);
+struct io_fs *store_fs(const struct store *store);
+/* Adopts a told segment whose folder is complete, synced but for its name, and verified; or carries out what brings
+ * none. The folder is gone afterwards, adopted or not, unless it was never named. QUIRE_EBUSY: its turn has not come. */
+int store_copy_adopt(struct store *store, struct collection *collection, const struct lineage_told *told, uint64_t *lsn,
+                     struct quire_error *err);
 
 struct store_stats {
     uint64_t collections, unavailable, memtable_bytes, resident_bytes, disk_bytes, segments;
