@@ -427,23 +427,23 @@ static uint32_t without(uint8_t (*ids)[LINEAGE_ID_BYTES], uint32_t n, const uint
     return kept;
 }
 
-/* All of `next` and of those before it that bring what it takes away. */
-static void take_overtaken(struct collection *c, struct told *next)
+static bool is_overtaken(const struct told *old, uint8_t (*gone)[LINEAGE_ID_BYTES], uint32_t n)
 {
-    for (uint32_t i = 0; i < c->lineage->n_told;) {
-        struct told *old = &c->lineage->told[i];
-        if (lineage_is_zero(old->segment) || !names(next->gone, next->n_gone, old->segment)) {
-            i++;
-            continue;
-        }
-        next->n_gone = without(next->gone, next->n_gone, old->segment);
-        for (uint32_t k = 0; k < old->n_gone; k++)
-            if (!names(next->gone, next->n_gone, old->gone[k]))
-                memcpy(next->gone[next->n_gone++], old->gone[k], LINEAGE_ID_BYTES);
-        next->upto = old->upto > next->upto ? old->upto : next->upto;
-        next->required |= old->required;
-        lineage_remove_told(c, old);
-    }
+    return !lineage_is_zero(old->segment) && names(gone, n, old->segment);
+}
+
+static void add_cuts(struct told *to, uint64_t lowest, uint64_t upto)
+{
+    if (lowest && (!to->lowest || lowest < to->lowest))
+        to->lowest = lowest;
+    to->upto = upto > to->upto ? upto : to->upto;
+}
+
+/* Memtables go in the order in which they were cut, which is what the journal can say of them. So the cuts of one
+ * publication must not lie around those of another: a copy that far behind is made anew. */
+static bool lies_around(const struct told *a, const struct told *b)
+{
+    return a->upto && b->upto && a->lowest < b->lowest && b->lowest < a->upto;
 }
 
 int lineage_prepare_told(struct collection *c, const struct effect *edit, struct part *part, struct told *out,
@@ -453,6 +453,7 @@ int lineage_prepare_told(struct collection *c, const struct effect *edit, struct
     struct told next = {.part = part,
                         .n_gone = edit->n_gone,
                         .upto = edit->upto,
+                        .lowest = edit->lowest ? edit->lowest : edit->upto,
                         .rows = edit->segment_rows,
                         .bytes = edit->segment_bytes,
                         .required = edit->required};
@@ -466,12 +467,27 @@ int lineage_prepare_told(struct collection *c, const struct effect *edit, struct
         free(next.gone);
         return error_set(err, QUIRE_ENOMEM, "no memory for a publication of a copied set");
     }
+    if (edit->n_gone)
+        memcpy(next.gone, edit->gone, (size_t)edit->n_gone * LINEAGE_ID_BYTES);
+    struct told all = next;
+    bool crossed = false;
+    for (uint32_t i = 0; i < l->n_told; i++)
+        if (is_overtaken(&l->told[i], next.gone, next.n_gone))
+            add_cuts(&all, l->told[i].lowest, l->told[i].upto);
+    for (uint32_t i = 0; i < l->n_told; i++)
+        crossed |= !is_overtaken(&l->told[i], next.gone, next.n_gone) &&
+                   (lies_around(&all, &l->told[i]) || lies_around(&l->told[i], &all));
+    if (crossed) {
+        free(next.gone);
+        return error_set(err, QUIRE_ESTALE,
+                         "a publication takes the place of others around one that is on its way to "
+                         "set %llu: copy it anew",
+                         (unsigned long long)c->uid);
+    }
     for (uint32_t i = 0; i < edit->n_rows; i++) {
         int killed = part_kill(part, edit->rows[i]);
         assert(killed >= 0); /* there is room for all rows */
     }
-    if (edit->n_gone)
-        memcpy(next.gone, edit->gone, (size_t)edit->n_gone * LINEAGE_ID_BYTES);
     *out = next;
     return 0;
 }
@@ -479,7 +495,20 @@ int lineage_prepare_told(struct collection *c, const struct effect *edit, struct
 void lineage_commit_told(struct collection *c, struct told *next)
 {
     struct lineage *l = c->lineage;
-    take_overtaken(c, next);
+    for (uint32_t i = 0; i < l->n_told;) {
+        struct told *old = &l->told[i];
+        if (!is_overtaken(old, next->gone, next->n_gone)) {
+            i++;
+            continue;
+        }
+        next->n_gone = without(next->gone, next->n_gone, old->segment);
+        for (uint32_t k = 0; k < old->n_gone; k++)
+            if (!names(next->gone, next->n_gone, old->gone[k]))
+                memcpy(next->gone[next->n_gone++], old->gone[k], LINEAGE_ID_BYTES);
+        add_cuts(next, old->lowest, old->upto);
+        next->required |= old->required;
+        lineage_remove_told(c, old);
+    }
     assert(l->n_told < l->told_capacity);
     l->told[l->n_told++] = *next;
 }
@@ -489,8 +518,8 @@ bool lineage_told_is_ready(const struct collection *c, const struct told *told)
     for (uint32_t i = 0; i < told->n_gone; i++)
         if (!lineage_part(c, told->gone[i]))
             return false;
-    for (const struct told *older = c->lineage->told; older < told; older++)
-        if (told->upto && older->upto)
+    for (uint32_t i = 0; i < c->lineage->n_told; i++)
+        if (told->upto && c->lineage->told[i].upto && c->lineage->told[i].lowest < told->lowest)
             return false;
     return true;
 }

@@ -77,6 +77,7 @@ struct effect {
     struct part *const
         *gone_parts;        /* the leader's, as `gone`; does not travel: who wants one later takes a reference */
     uint64_t upto;          /* of EFFECT_EDIT: memtables that were cut at this number or before go; 0: none goes */
+    uint64_t lowest;        /* of copies: the first cut, where several seals have become one; 0: it is one, upto */
     uint64_t segment_rows;  /* of what comes */
     uint64_t segment_bytes; /* all its files */
     bool required;          /* what comes is nowhere else: without it a copy is not whole */

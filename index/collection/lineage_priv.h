@@ -17,7 +17,8 @@ struct told {
     uint8_t segment[LINEAGE_ID_BYTES];
     uint8_t (*gone)[LINEAGE_ID_BYTES]; /* owned */
     uint32_t n_gone;
-    uint64_t upto, rows, bytes;
+    uint64_t lowest, upto; /* the first and the last cut that it takes away; 0: none */
+    uint64_t rows, bytes;
     bool required;
 };
 

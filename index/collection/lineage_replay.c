@@ -5,7 +5,7 @@
  *   SEQ       u64 uid, u64 seq
  *   FREEZE    u64 uid, u64 seq, u64 LSN (0: the record's own): rows begun up to there lie before the cut
  *   TOLD      u64 uid, u64 segment's uid here, 16 its id, u64 upto, u64 rows, u64 bytes, u32 required, u32 n that go,
- *             u32 dead rows, u32 0; then 16 bytes per segment that goes, u32 per dead row
+ *             u32 dead rows, u32 0, u64 lowest; then 16 bytes per segment that goes, u32 per dead row
  *
  * Valid if and only if lengths fit, ids are not zero, and dead rows lie below the segment's rows.
  *
@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define IDENTITY_RECORD_BYTES 56u
-#define TOLD_HEADER_BYTES     72u
+#define TOLD_HEADER_BYTES     80u
 #define STATE_ENTRY_BYTES     8u /* of lineage_state: u32 kind, u32 bytes; then those */
 
 uint8_t *lineage_record_identity(const struct collection *c, const struct lineage_identity *identity, uint32_t *n_bytes)
@@ -62,6 +62,7 @@ uint8_t *lineage_record_told(const struct collection *c, const struct effect *ed
     bytes_store_u32(bytes + 60, edit->n_gone);
     bytes_store_u32(bytes + 64, edit->n_rows);
     bytes_store_u32(bytes + 68, 0);
+    bytes_store_u64(bytes + 72, edit->lowest ? edit->lowest : edit->upto);
     if (edit->n_gone)
         memcpy(to, edit->gone, (size_t)LINEAGE_ID_BYTES * edit->n_gone);
     to += (size_t)LINEAGE_ID_BYTES * edit->n_gone;
@@ -115,6 +116,7 @@ static int replay_told(struct collection *c, const uint8_t *bytes, uint32_t n, s
     uint64_t uid = bytes_load_u64(bytes + 8);
     struct effect edit = {.kind = EFFECT_EDIT,
                           .upto = bytes_load_u64(bytes + 32),
+                          .lowest = bytes_load_u64(bytes + 72),
                           .segment_rows = bytes_load_u64(bytes + 40),
                           .segment_bytes = bytes_load_u64(bytes + 48),
                           .required = bytes_load_u32(bytes + 56) != 0,
@@ -257,6 +259,7 @@ static void add_told(struct state *s, const struct collection *c, const struct t
                           .gone = (const uint8_t(*)[LINEAGE_ID_BYTES])told->gone,
                           .n_gone = told->n_gone,
                           .upto = told->upto,
+                          .lowest = told->lowest,
                           .segment_rows = told->rows,
                           .segment_bytes = told->bytes,
                           .required = told->required};

@@ -8,7 +8,6 @@
  * it answers as the model does: each element by its name, all by an exact search.
  */
 #include "index/collection/collection_digest.h"
-#include "index/collection/collection_host.h"
 #include "index/replica/replica_effect.h"
 #include "index/replica/replica_fetch.h"
 #include "index/replica/replica_manifest.h"
@@ -59,7 +58,7 @@ struct world {
     size_t next; /* the first that the copy has not been given */
     struct random random;
     struct {
-        uint64_t resyncs, damaged, adopted, restarts, failovers, seals, overtaken, linked;
+        uint64_t resyncs, damaged, adopted, restarts, failovers, seals, linked;
     } did;
 };
 
@@ -126,8 +125,6 @@ static void check_copy(struct world *w)
 }
 
 /* ---- sides ------------------------------------------------------------------------------------------------------- */
-
-static struct world *the_world;
 
 static void on_effect(void *context, struct collection *collection, const struct effect *effect)
 {
@@ -328,14 +325,12 @@ static void fetch_one(struct world *w, enum harm harm)
             QUIRE_ECORRUPT);
         return;
     }
-    const uint8_t *from = told.segment;
-    struct view *view = collection_view(w->leader.collection);
     if (replica_fetch_begin(w->copy.store, w->copy.collection, &told, files, (uint32_t)n, &fetch, &err) < 0)
         fail_msg("fetch: %s", err.message);
     uint64_t harmed = random_below(&w->random, told.bytes);
     while (replica_fetch_next(fetch, PIECE, &file, &offset, &bytes)) {
-        int64_t got =
-            replica_pool_read(w->leader.pool, w->leader.collection, from, file.name, offset, piece, bytes, &err);
+        int64_t got = replica_pool_read(w->leader.pool, w->leader.collection, told.segment, file.name, offset, piece,
+                                        bytes, &err);
         assert_int_equal(got, bytes);
         if (harm == HARM_BYTE && harmed >= at && harmed < at + bytes)
             piece[harmed - at] ^= 0x40;
@@ -350,7 +345,6 @@ static void fetch_one(struct world *w, enum harm harm)
             fail_msg("write: %s", err.message);
         at += bytes;
     }
-    view_unref(view);
     if (!fetch)
         return;
     uint32_t before = lineage_list_told(w->copy.collection, NULL, 0);
@@ -406,7 +400,6 @@ static void begin(struct world *w, struct io_fs *fs, const char *folder, uint64_
     struct quire_error err = {0};
     uint64_t lsn;
     memset(w, 0, sizeof *w);
-    the_world = w;
     w->fs = fs;
     w->hash = XXH3_createState();
     w->expected = calloc(SEQS_MAX, sizeof *w->expected);
