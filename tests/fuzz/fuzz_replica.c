@@ -48,7 +48,7 @@ static void read_manifest(const uint8_t *bytes, size_t n)
     struct replica_manifest_info info;
     if (replica_manifest_read(bytes, n, &info, NULL) < 0)
         return;
-    struct io_fs *fs = fault_create(1);
+    struct io_fs *fs = fault_fs_create();
     struct store_options options = {.fs = fs, .no_maintenance = true};
     struct store *store = NULL;
     struct collection *copy = NULL;
@@ -63,7 +63,7 @@ static void read_manifest(const uint8_t *bytes, size_t n)
     fuzz_require(store_close(store, NULL) == 0);
     fuzz_require(store_open("/data", &options, NULL, &store, NULL, &err) == 0);
     fuzz_require(store_close(store, NULL) == 0);
-    fault_destroy(fs);
+    fault_fs_destroy(fs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

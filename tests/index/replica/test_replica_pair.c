@@ -57,6 +57,8 @@ struct world {
     size_t n_log, log_capacity;
     size_t next; /* the first that the copy has not been given */
     struct random random;
+    struct io_fs *copies[64]; /* disks of copies that are over */
+    uint32_t n_copies;
     struct {
         uint64_t resyncs, damaged, adopted, restarts, failovers, seals, linked;
     } did;
@@ -515,6 +517,156 @@ static void a_copy_is_whole_at_every_moment(void **in)
     }
 }
 
+/* ---- power that goes out at every call of a copy ------------------------------------------------------------------ */
+
+#define CALLS                                                                                                          \
+    (FAULT_WRITE | FAULT_SYNC | FAULT_RENAME | FAULT_UNLINK | FAULT_SYNC_DIR | FAULT_LINK | FAULT_MKDIR | FAULT_RMDIR)
+
+static int fetch_ready(struct world *w, const struct lineage_told *told, struct quire_error *err)
+{
+    struct replica_file files[REPLICA_FILES_MAX], file;
+    struct replica_fetch *fetch = NULL;
+    static uint8_t piece[PIECE];
+    uint64_t offset, lsn;
+    uint32_t bytes;
+    int n = replica_pool_files(w->leader.pool, w->leader.collection, told->segment, files, REPLICA_FILES_MAX, NULL);
+    assert_true(n > 0);
+    int rc = replica_fetch_begin(w->copy.store, w->copy.collection, told, files, (uint32_t)n, &fetch, err);
+    if (rc < 0)
+        return rc;
+    while (rc >= 0 && replica_fetch_next(fetch, PIECE, &file, &offset, &bytes)) {
+        assert_int_equal(replica_pool_read(w->leader.pool, w->leader.collection, told->segment, file.name, offset,
+                                           piece, bytes, NULL),
+                         bytes);
+        rc = replica_fetch_write(fetch, file.name, offset, piece, bytes, err);
+    }
+    if (rc >= 0)
+        return replica_fetch_end(fetch, &lsn, err);
+    replica_fetch_abort(fetch);
+    return rc;
+}
+
+/* All that a copy does from a manifest to the last segment; ends with the first error. */
+static int run_copy(struct world *w, const uint8_t *manifest, size_t n, bool *loaded, struct quire_error *err)
+{
+    struct lineage_told told;
+    uint64_t lsn;
+    int rc = 0;
+    if (!*loaded) {
+        rc = replica_manifest_load(w->copy.store, manifest, n, NULL, &w->copy.collection, err);
+        if (rc == 0 && (rc = journal_sync(store_journal(w->copy.store), err)) == 0) /* before a key names it */
+            *loaded = true;
+    }
+    for (size_t i = 0; rc == 0 && i < w->n_log; i++)
+        rc = replica_effect_apply(w->copy.collection, w->log[i].bytes, w->log[i].n, &lsn, err);
+    while (rc >= 0 && (rc = replica_fetch_settle(w->copy.store, w->copy.collection, err)) >= 0 &&
+           pick_ready(w, &told)) {
+        rc = fetch_ready(w, &told, err);
+        if (rc >= 0)
+            rc = store_checkpoint(w->copy.store, err);
+        if (rc >= 0)
+            rc = store_maintain(w->copy.store, err);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* The power has gone: what is there of the copy when it is opened again. */
+static void open_after(struct world *w, struct io_fs *fs, uint64_t uid, bool *loaded, uint64_t seed)
+{
+    uint64_t lsn;
+    collection_unref(w->copy.collection);
+    w->copy.collection = NULL;
+    replica_pool_destroy(w->copy.pool);
+    store_close(w->copy.store, NULL);
+    support_lane_close(&w->copy.lane);
+    fault_power_cut(fs, seed);
+    open_side(w, &w->copy);
+    struct collection *c = *loaded ? store_find(w->copy.store, uid) : NULL;
+    assert_true(!*loaded || c);
+    if (c) {
+        assert_int_equal(collection_available(c, NULL), 0);
+        assert_int_equal(lineage_set_replica(c, true, NULL), 0);
+        w->copy.collection = c;
+        check_copy(w);
+        return;
+    }
+    for (;;) { /* what no key names is dropped */
+        n_found = 0;
+        store_each(w->copy.store, note_collection, NULL);
+        c = n_found ? store_find(w->copy.store, the_uid) : NULL;
+        if (!c)
+            return;
+        assert_int_equal(store_drop_collection(w->copy.store, c, &lsn, NULL), 0);
+        collection_unref(c);
+    }
+}
+
+static void a_copy_goes_on_after_the_power_was_out(void **in)
+{
+    enum { POINTS = SANITIZED_SIZE(40, 8) };
+    struct world w;
+    uint8_t *manifest = NULL;
+    size_t n = 0;
+    uint64_t calls = 1, lsn;
+    struct quire_error err = {0};
+    begin(&w, fault_fs_create(), "", 77);
+    seal(&w);
+    for (unsigned i = 0; i < 40; i++)
+        write_one(&w);
+    for (size_t i = 0; i < w.n_log; i++)
+        free(w.log[i].bytes);
+    w.n_log = 0;
+    assert_int_equal(replica_manifest_make(w.leader.collection, &manifest, &n, &err), 0);
+    for (unsigned round = 0; round < 3; round++) { /* the manifest's segment is merged away; the pool keeps it */
+        for (unsigned i = 0; i < 50; i++)
+            write_one(&w);
+        assert_int_equal(store_seal(w.leader.store, w.leader.collection, &err), 0);
+        note_expected(&w);
+    }
+    assert_int_equal(store_drop_collection(w.copy.store, w.copy.collection, &lsn, &err), 0);
+    for (unsigned point = 0; point <= POINTS; point++) {
+        struct io_fs *fs = fault_fs_create(), *leaders = w.fs;
+        bool loaded = false;
+        collection_unref(w.copy.collection);
+        w.copy.collection = NULL;
+        replica_pool_destroy(w.copy.pool);
+        support_lane_close(&w.copy.lane);
+        support_store_close(w.copy.store);
+        w.fs = fs;
+        open_side(&w, &w.copy);
+        fault_fail_nth(fs, CALLS, point ? 1 + calls * (point - 1) / POINTS : 0, QUIRE_EIO, true);
+        int rc = run_copy(&w, manifest, n, &loaded, &err);
+        if (point == 0) {
+            assert_int_equal(rc, 0);
+            calls = fault_calls(fs, CALLS);
+            assert_true(calls > POINTS);
+        }
+        uint64_t uid = w.copy.collection ? collection_uid(w.copy.collection) : 0;
+        if (rc < 0 || point > 0)
+            open_after(&w, fs, uid, &loaded, point);
+        if ((rc = run_copy(&w, manifest, n, &loaded, &err)) < 0)
+            fail_msg("cut at call %llu of %llu: %s", (unsigned long long)(1 + calls * (point - 1) / POINTS),
+                     (unsigned long long)calls, err.message);
+        assert_int_equal(lineage_list_told(w.copy.collection, NULL, 0), 0);
+        assert_int_equal(seq_of(w.copy.collection), seq_of(w.leader.collection));
+        check_copy(&w);
+        assert_true(support_equal(&w.copy.lane, w.copy.collection, &w.model));
+        w.fs = leaders;
+        if (point == POINTS)
+            fprintf(stderr, "power cut at %d of %llu calls of a copy\n", (int)POINTS, (unsigned long long)calls);
+        (void)in;
+        w.copies[w.n_copies++] = fs;
+    }
+    free(manifest);
+    struct io_fs *leaders = w.fs, *copies[64];
+    uint32_t n_copies = w.n_copies;
+    memcpy(copies, w.copies, sizeof copies);
+    end(&w);
+    fault_fs_destroy(leaders);
+    for (uint32_t i = 0; i < n_copies; i++)
+        fault_fs_destroy(copies[i]);
+}
+
 static int set_up(void **in)
 {
     support_folder_in_memory();
@@ -532,6 +684,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_copy_is_whole_at_every_moment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_copy_goes_on_after_the_power_was_out, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
