@@ -26,8 +26,8 @@ struct collection_host {
     /* The newest memtable has so many rows and bytes after a write: maintenance is woken and writers are slowed where
      * that is too much. Under the collection's lock. NULL: nobody is. */
     void (*note_memtable)(void *context, struct collection *collection, uint32_t rows, uint64_t bytes);
-    /* What a write of a collection with a lineage did (lineage.h), in the order of their numbers, under its lock: cheap,
-     * and nothing of the collection is called. NULL: nobody asks. */
+    /* What a write of a collection with a lineage did (lineage.h), in the order of their numbers, under its lock:
+     * cheap, and nothing of the collection is called. NULL: nobody asks. */
     void (*effect)(void *context, struct collection *collection, const struct effect *effect);
     /* A number for a segment that is to come. NULL: there are no copies here. */
     uint64_t (*new_segment)(void *context);

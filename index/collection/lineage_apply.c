@@ -3,8 +3,8 @@
  *
  * An element is somewhere here: in a memtable, found by its key, or in a sealed part, at one of the places that the
  * effect names. Of those places some may be of segments that are on their way: rows there end, too, in the bitmap that
- * goes with them. At least one place must be of a segment that is here or on its way; otherwise this copy and its leader
- * have parted.
+ * goes with them. At least one place must be of a segment that is here or on its way; otherwise this copy and its
+ * leader have parted.
  */
 #include "index/attribute/grants.h"
 #include "index/attribute/number_set.h"

@@ -1,6 +1,6 @@
 /*
- * lineage_moment.c - a collection with a lineage as of one write: what a manifest is made of. A snapshot that also knows
- * the number of the write, and the tenants that were dropped by then.
+ * lineage_moment.c - a collection with a lineage as of one write: what a manifest is made of. A snapshot that also
+ * knows the number of the write, and the tenants that were dropped by then.
  */
 #include "index/collection/lineage_priv.h"
 #include "io/error.h"

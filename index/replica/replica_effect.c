@@ -4,8 +4,8 @@
  *   u32 magic, u8 version, u8 kind, u16 flags (1: required), u64 seq, 16 collection, 16 history, u32 bytes behind the
  *   header, u32 0, u64 checksum: XXH3-64 of all bytes with zero here
  *   PUT, REMOVE, TEXT  u32 bytes of key, vector, text, u32 places; those; places are 16 segment, u32 row
- *   all others         u32 bytes of key, u32 generation, u32 rows, u32 segments that go, u64 upto, u64 rows and u64 bytes
- *                      of what comes, 16 segment, 16 history; key, rows, segments
+ *   all others         u32 bytes of key, u32 generation, u32 rows, u32 segments that go, u64 upto, u64 rows and u64
+ *                      bytes of what comes, 16 segment, 16 history; key, rows, segments
  *
  * The history is that of the write before: a copy that has another has parted from this leader. Of EFFECT_HISTORY the
  * new one stands behind the header.

@@ -1,6 +1,6 @@
 /*
- * replica_fetch.c - a segment on its way. Its files are written forward, each into its own, under a name that an opening
- * of the store removes: what was not adopted before a crash is fetched again.
+ * replica_fetch.c - a segment on its way. Its files are written forward, each into its own, under a name that an
+ * opening of the store removes: what was not adopted before a crash is fetched again.
  */
 #include "index/replica/replica_fetch.h"
 #include "index/column/columns.h"

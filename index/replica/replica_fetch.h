@@ -1,10 +1,10 @@
 /*
  * replica_fetch.h - a segment on its way: pieces come in, all of it is verified, then it is adopted.
  *
- * What is asked of the leader is by id: which files it has (replica_pool_files), then pieces of them. Pieces come in any
- * order within a file and files in any order; each byte once is enough, twice does no harm. Nothing of it is believed:
- * before it is adopted every checksum of every file is computed (index/verify), so that a segment that was damaged,
- * truncated or exchanged on its way is never seen. It is removed then, and fetched again.
+ * What is asked of the leader is by id: which files it has (replica_pool_files), then pieces of them. Pieces come in
+ * any order within a file and files in any order; each byte once is enough, twice does no harm. Nothing of it is
+ * believed: before it is adopted every checksum of every file is computed (index/verify), so that a segment that was
+ * damaged, truncated or exchanged on its way is never seen. It is removed then, and fetched again.
  */
 #ifndef QUIRE_INDEX_REPLICA_FETCH_H
 #define QUIRE_INDEX_REPLICA_FETCH_H

@@ -1,9 +1,9 @@
 /*
  * replica_manifest.c - a collection at one moment, as bytes, and a copy made of them.
  *
- *   u32 magic, u32 version, 16 collection, 16 history, u64 begins, u64 seq, u32 bytes of the shape, u32 dropped tenants,
- *   u32 segments, u32 memtables, u64 bytes of all, u64 checksum: XXH3-64 of what stands before it, then of what follows
- *   shape (collection_export_shape)
+ *   u32 magic, u32 version, 16 collection, 16 history, u64 begins, u64 seq, u32 bytes of the shape, u32 dropped
+ *   tenants, u32 segments, u32 memtables, u64 bytes of all, u64 checksum: XXH3-64 of what stands before it, then of
+ *   what follows shape (collection_export_shape)
  *   per dropped tenant  u32 generation, u32 bytes, name
  *   per segment         16 id, u64 rows, u64 bytes of its files, u32 dead rows, u32 0; u32 per dead row
  *   per memtable, the oldest first: u64 number where it was cut (0: the newest), u64 rows;
@@ -16,6 +16,7 @@
 #include "index/attribute/grants.h"
 #include "index/collection/collection_export.h"
 #include "index/collection/collection_host.h"
+#include "index/memtable/memtable.h"
 #include "index/segment/segment_view.h"
 #include "io/array.h"
 #include "io/bytes.h"
@@ -181,7 +182,7 @@ int replica_manifest_make(struct collection *c, uint8_t **bytes, size_t *n_bytes
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Visitors may be NULL. Everything is checked before any is called a second time: the walk is made twice by who loads. */
+/* Visitors may be NULL. Who loads walks twice: everything is checked before anything is made. */
 struct manifest_walk {
     int (*tenant)(void *context, const struct grant *tenant, struct quire_error *err);
     int (*segment)(void *context, const struct effect *edit, struct quire_error *err);

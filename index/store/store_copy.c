@@ -1,9 +1,9 @@
 /*
  * store_copy.c - segments of copies (collection/lineage.h): files that come from elsewhere become parts.
  *
- * A folder is filled under its building name, which an opening removes; who fills it has verified it when it is adopted.
- * Then it gets its name, is opened, and is published as a seal or merge of this store's own would be: what it replaces
- * goes with the last reader.
+ * A folder is filled under its building name, which an opening removes; who fills it has verified it when it is
+ * adopted. Then it gets its name, is opened, and is published as a seal or merge of this store's own would be: what it
+ * replaces goes with the last reader.
  */
 #include "index/segment/segment_view.h"
 #include "index/store/store_priv.h"

@@ -1,5 +1,5 @@
 /*
- * test_replica_pair.c - a leader and a copy in two stores of one process, with queues between them: random writes, seals
+ * test_replica_pair.c - a leader and a copy in two stores of one process, queues between them: random writes, seals
  * and merges of the leader; effects and pieces of segments that come late, twice, damaged or not at all; both started
  * again; the copy in the lead.
  *
@@ -517,7 +517,7 @@ static void a_copy_is_whole_at_every_moment(void **in)
     }
 }
 
-/* ---- power that goes out at every call of a copy ------------------------------------------------------------------ */
+/* ---- power that goes out at every call of a copy ----------------------------------------------------------------- */
 
 #define CALLS                                                                                                          \
     (FAULT_WRITE | FAULT_SYNC | FAULT_RENAME | FAULT_UNLINK | FAULT_SYNC_DIR | FAULT_LINK | FAULT_MKDIR | FAULT_RMDIR)
