@@ -73,7 +73,7 @@ if(TARGET PkgConfig::CMOCKA)
     quire_compile_options(replay_${name})
     add_test(NAME fuzz/${name} COMMAND replay_${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
   endfunction()
-  foreach(name resp config vecfile acl journal segment store caches category guard document filter query expressions jsonpath schema)
+  foreach(name resp config vecfile acl journal segment store replica caches category guard document filter query expressions jsonpath schema)
     quire_fuzzer(${name} "${fuzz_helpers}" test_support quire_server quire_document quire_cache quire_datasets quire_index
                  quire_kernels quire_io)
   endforeach()

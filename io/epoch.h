@@ -31,7 +31,7 @@ void epoch_defer(struct epochs *epochs, struct epoch_item *item);
 /* Runs what may run; returns how many items still wait. */
 uint64_t epochs_collect(struct epochs *epochs);
 
-/* Around a fork (index/store/store.h, store_fork_prepare): prepare before it, end after it in both processes. What other
+/* Around a fork (index/store/store.h, store_fork_prepare): prepare before, end after it in both processes. What other
  * threads were reading stays entered in the child for ever, so nothing deferred runs there any more. */
 void epochs_fork_prepare(struct epochs *epochs);
 void epochs_fork_end(struct epochs *epochs);

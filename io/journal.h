@@ -143,7 +143,7 @@ void journal_checkpoint_abort(struct checkpoint *checkpoint);                   
  * opened, it has the state of LSN *lsn. The caller syncs `to`. QUIRE_EBUSY while a checkpoint is written. */
 int journal_snapshot(struct journal *journal, const char *to, uint64_t *lsn, struct quire_error *err);
 
-/* Around a fork, from the thread that forks. quiesce waits until no batch of another thread is open and lets none begin;
+/* Around a fork, by the thread that forks. quiesce waits until no batch of another thread is open and lets none begin;
  * if the thread itself has one open, all go on. Then prepare takes the journal's lock, last of all locks, and one of
  * parent and child follows. In the child, which has none of the threads, appending is refused (QUIRE_ECLOSED), and
  * nothing but that and what reads numbers may be called. */

@@ -17,133 +17,17 @@
 #include "index/attribute/filter.h"
 #include "index/build/build.h"
 #include "index/collection/collection_priv.h"
+#include "index/collection/lineage_priv.h"
 #include "index/collection/part_numbers.h"
 #include "index/format/format.h"
 #include "index/segment/block_cache.h"
 #include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RECLAIM_STEPS 8u /* calls under one collection's lock before others get their turn */
-
-/* That a row in memory gets; a set may ask for more, which would cost and bring nothing. */
-
-/* ---- config ------------------------------------------------------------------------------------------------------ */
-
-void collection_config_encode(const struct collection_config *config, uint8_t out[COLLECTION_CONFIG_BYTES])
-{
-    memset(out, 0, COLLECTION_CONFIG_BYTES);
-    const uint32_t words[] = {config->dim,         config->type,      config->metric, config->slot,
-                              config->block_bytes, config->code_bits, config->degree, config->build_beam,
-                              config->link_degree, config->link_beam};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        bytes_store_u32(out + 4 * i, words[i]);
-    bytes_store_u32(out + 40, config->input_dim);
-    bytes_store_u64(out + 48, config->memory_bytes);
-    bytes_store_u64(out + 56, config->seed);
-    bytes_store_u32(out + 64, config->index);
-    bytes_store_u32(out + 68, config->tenants);
-    bytes_store_u32(out + 72, config->as_floats);
-    bytes_store_u32(out + 76, config->numbered);
-}
-
-enum quire_slot collection_slot(const struct collection_config *config)
-{
-    if (!config->as_floats)
-        return config->slot;
-    return config->type == QUIRE_TYPE_F16    ? QUIRE_SLOT_F16
-           : config->type == QUIRE_TYPE_BF16 ? QUIRE_SLOT_BF16
-                                             : QUIRE_SLOT_F32;
-}
-
-int collection_config_decode(const uint8_t in[COLLECTION_CONFIG_BYTES], struct collection_config *out,
-                             struct quire_error *err)
-{
-    struct collection_config config = {.dim = bytes_load_u32(in),
-                                       .type = (enum quire_type)bytes_load_u32(in + 4),
-                                       .metric = (enum quire_metric)bytes_load_u32(in + 8),
-                                       .slot = (enum quire_slot)bytes_load_u32(in + 12),
-                                       .block_bytes = bytes_load_u32(in + 16),
-                                       .code_bits = bytes_load_u32(in + 20),
-                                       .degree = bytes_load_u32(in + 24),
-                                       .build_beam = bytes_load_u32(in + 28),
-                                       .link_degree = bytes_load_u32(in + 32),
-                                       .link_beam = bytes_load_u32(in + 36),
-                                       .input_dim = bytes_load_u32(in + 40),
-                                       .memory_bytes = bytes_load_u64(in + 48),
-                                       .seed = bytes_load_u64(in + 56),
-                                       .index = (enum quire_index_kind)bytes_load_u32(in + 64),
-                                       .tenants = bytes_load_u32(in + 68) == 1,
-                                       .as_floats = bytes_load_u32(in + 72) == 1,
-                                       .numbered = bytes_load_u32(in + 76) == 1};
-    if (bytes_load_u32(in + 68) > 1 || bytes_load_u32(in + 72) > 1 || bytes_load_u32(in + 76) > 1)
-        return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
-    for (size_t i = 80; i < COLLECTION_CONFIG_BYTES; i++)
-        if (in[i])
-            return error_set(err, QUIRE_EVERSION, "a collection has settings that this version does not know");
-    int rc = collection_config_validate(&config, err);
-    if (rc == 0)
-        *out = config;
-    return rc;
-}
-
-int collection_config_validate(struct collection_config *c, struct quire_error *err)
-{
-    if (c->dim == 0 || c->dim > QUIRE_DIM_MAX)
-        return error_set(err, QUIRE_EDIM, "dimension %u is out of range 1..%u", c->dim, QUIRE_DIM_MAX);
-    if (c->input_dim > QUIRE_DIM_MAX || (c->input_dim && c->input_dim < c->dim))
-        return error_set(err, QUIRE_EDIM, "%u dimensions cannot be reduced to %u", c->input_dim, c->dim);
-    if ((unsigned)c->type > QUIRE_TYPE_BF16 || (unsigned)c->metric > QUIRE_METRIC_IP ||
-        (unsigned)c->slot > QUIRE_SLOT_BF16)
-        return error_set(err, QUIRE_EINVALID, "unknown type %d, metric %d or slot %d", (int)c->type, (int)c->metric,
-                         (int)c->slot);
-    if (c->block_bytes % QUIRE_BLOCK_BYTES_MIN || c->block_bytes > QUIRE_BLOCK_BYTES_MAX)
-        return error_set(err, QUIRE_ERANGE, "block of %u bytes: it must be a multiple of %u up to %u", c->block_bytes,
-                         QUIRE_BLOCK_BYTES_MIN, QUIRE_BLOCK_BYTES_MAX);
-    if (c->code_bits > 8 || (c->code_bits & (c->code_bits - 1)))
-        return error_set(err, QUIRE_ERANGE, "%u bits per dimension: it must be 1, 2, 4 or 8", c->code_bits);
-    if ((unsigned)c->index > QUIRE_INDEX_SPANN)
-        return error_set(err, QUIRE_EINVALID, "unknown index kind %d", (int)c->index);
-    if (c->index == QUIRE_INDEX_SPANN && c->code_bits == 8)
-        return error_set(err, QUIRE_ERANGE, "8 bits per dimension: codes in inverted lists have 1, 2 or 4");
-    if (c->degree > 256 || c->build_beam > 4096 || c->link_degree > LINK_DEGREE_MAX || c->link_degree == 1 ||
-        c->link_beam > LINK_BEAM_MAX)
-        return error_set(err, QUIRE_ERANGE, "degree %u (at most 256), build beam %u (4096), M %u (2 to %u), EF %u (%u)",
-                         c->degree, c->build_beam, c->link_degree, LINK_DEGREE_MAX, c->link_beam, LINK_BEAM_MAX);
-    bool bytes = c->type == QUIRE_TYPE_I8 || c->type == QUIRE_TYPE_U8;
-    enum quire_slot own = c->type == QUIRE_TYPE_I8 ? QUIRE_SLOT_I8 : QUIRE_SLOT_U8;
-    if (c->slot == QUIRE_SLOT_AUTO)
-        c->slot = bytes ? own : QUIRE_SLOT_Q8;
-    if (c->slot == QUIRE_SLOT_I8 && !bytes)
-        c->slot = QUIRE_SLOT_Q8;
-    if (bytes && c->slot != own)
-        return error_set(err, QUIRE_EINVALID, "slots of %s do not hold vectors of %s", quire_slot_name(c->slot),
-                         quire_type_name(c->type));
-    return 0;
-}
-
-int collection_config_begin(struct collection_config *c, struct quire_error *err)
-{
-    int rc = collection_config_validate(c, err);
-    c->as_floats = c->metric == QUIRE_METRIC_COSINE && c->slot == QUIRE_SLOT_Q8 && c->dim <= COLLECTION_FLOATS_DIM;
-    return rc;
-}
-
-int collection_vector_validate(const struct collection_config *config, const float *vector, uint32_t n,
-                               struct quire_error *err)
-{
-    bool cosine = config->metric == QUIRE_METRIC_COSINE; /* only the direction counts */
-    double norm2 = 0;
-    for (uint32_t i = 0; i < n; i++)
-        norm2 += (double)vector[i] * (double)vector[i];
-    if (!(norm2 <= (cosine ? DBL_MAX : (double)FLT_MAX)))
-        return error_set(err, QUIRE_ENOTFINITE, "the vector holds NaN, infinity%s",
-                         cosine ? "" : " or values too large to square");
-    return 0;
-}
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */
 
@@ -197,6 +81,7 @@ void collection_unref(struct collection *c)
     view_unref(c->view);
     pthread_mutex_destroy(&c->lock);
     collection_tenants_free(c);
+    lineage_free(c->lineage);
     attribute_schema_destroy(c->schema);
     free(c->pins);
     free(c->unavailable);
@@ -212,7 +97,7 @@ struct view *collection_view(struct collection *c)
 }
 
 /* What was logged under this number is there. In a batch numbers may come late: what is newer stays visible. */
-static void seen_lsn(struct collection *c, uint64_t lsn)
+void collection_seen(struct collection *c, uint64_t lsn)
 {
     c->last_lsn = lsn > c->last_lsn ? lsn : c->last_lsn;
 }
@@ -285,14 +170,17 @@ void collection_wake(struct collection *c)
 int collection_append(struct collection *c, uint8_t kind, uint8_t *bytes, uint32_t n_bytes, uint64_t *lsn,
                       struct quire_error *err)
 {
-    struct journal_record record = {.kind = kind, .bytes = bytes, .n_bytes = n_bytes};
+    struct journal_record records[LINEAGE_RECORDS_MAX] = {{.kind = kind, .bytes = bytes, .n_bytes = n_bytes}};
     assert(lock_is_held(&c->lock));
     assert(kind < RECORD_KINDS_END && kind != RECORD_STATE && kind != RECORD_ROWS);
     if (!bytes)
         return error_set(err, QUIRE_ENOMEM, "no memory for a journal record of %u bytes", n_bytes);
-    int rc = journal_append(c->host->journal, &record, 1, lsn, err);
+    unsigned n = c->lineage ? lineage_add_records(c, records, 1, 1) : 1;
+    int rc = journal_append(c->host->journal, records, n, lsn, err);
     free(bytes);
     assert(rc < 0 || *lsn > 0);
+    if (rc == 0 && c->lineage)
+        lineage_advance(c, 1);
     return rc;
 }
 
@@ -304,7 +192,7 @@ int collection_log_create(struct collection *c, uint64_t *lsn, struct quire_erro
     assert(c->last_lsn == 0);
     int rc = collection_append(c, RECORD_CREATE, bytes, n_bytes, lsn, err);
     if (rc == 0)
-        seen_lsn(c, *lsn);
+        collection_seen(c, *lsn);
     pthread_mutex_unlock(&c->lock);
     return rc;
 }
@@ -347,22 +235,13 @@ static int admit(const struct collection *c, uint32_t key_bytes, uint32_t attrib
     return rc == 0 && c->host->admit ? c->host->admit(c->host->context, c, err) : rc;
 }
 
-/* Where the living row of a key is. */
-struct place {
-    struct memtable_ref *table; /* NULL: in no memtable */
-    uint32_t row;
-    struct part *part; /* NULL: in no sealed segment */
-    uint32_t part_row;
-    bool newest; /* table is the one that takes writes */
-};
-
-static bool is_somewhere(const struct place *place)
+static bool is_somewhere(const struct element_place *place)
 {
     return place->table || place->part;
 }
 
 /* (lock) The sealed row that has the number of a name. */
-static void find_number(const struct view *view, const void *key, struct place *out)
+static void find_number(const struct view *view, const void *key, struct element_place *out)
 {
     for (uint32_t i = view->n_parts; i > 0 && !out->part; i--) {
         out->part_row = part_row_of_number(view->parts[i - 1], number_of_name(key));
@@ -372,13 +251,15 @@ static void find_number(const struct view *view, const void *key, struct place *
 
 /* (lock) QUIRE_ESTALE where `located` is of another generation. */
 static int find_place(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
-                      struct place *out, struct quire_error *err)
+                      struct element_place *out, struct quire_error *err)
 {
     const struct view *view = c->view;
     memset(out, 0, sizeof *out);
     assert(lock_is_held(&c->lock));
     if (atomic_load(&c->dropped))
         return error_set(err, QUIRE_ECLOSED, "the collection was removed");
+    if (c->lineage && c->lineage->is_replica)
+        return lineage_refuse(c, err);
     if (located->generation != view->generation && !c->config.numbered)
         return error_set(err, QUIRE_ESTALE, "the collection's segments have changed");
     for (uint32_t i = 0; i < view->n_memtables && !out->table; i++) {
@@ -402,7 +283,7 @@ static int find_place(struct collection *c, const void *key, uint32_t key_bytes,
 }
 
 /* Ends what was there, after its replacement or removal was logged. */
-static void end_place(const struct place *place, uint64_t lsn)
+void collection_end_place(const struct element_place *place, uint64_t lsn)
 {
     assert(lsn > 0);
     if (place->table)
@@ -412,7 +293,8 @@ static void end_place(const struct place *place, uint64_t lsn)
 }
 
 /* Counts a text that takes the place of what is there (bytes 0: none, or the element goes). Before that ends. */
-static void count_attributes(struct collection *c, const struct place *old, const void *text, uint32_t bytes)
+void collection_count_attributes(struct collection *c, const struct element_place *old, const void *text,
+                                 uint32_t bytes)
 {
     struct memtable_row row = {.attributes = NULL};
     assert(lock_is_held(&c->lock));
@@ -424,7 +306,7 @@ static void count_attributes(struct collection *c, const struct place *old, cons
     atomic_fetch_add_explicit(&c->n_attributed, more, memory_order_relaxed);
 }
 
-static void name_place(const struct place *place, struct record_element *element)
+static void name_place(const struct element_place *place, struct record_element *element)
 {
     element->ended_uid = place->part ? place->part->uid : 0;
     element->ended_row = place->part_row;
@@ -440,8 +322,8 @@ static int log_element(struct collection *c, uint8_t kind, const struct record_e
 
 /* The newest table takes a row in place of what was there. Nothing fails once it is logged: what a replay finds in the
  * log alone could be there twice. Under the lock, in an epoch. */
-static int put_row(struct collection *c, const struct place *place, const struct record_element *element, uint64_t *lsn,
-                   struct quire_error *err)
+int collection_put_row(struct collection *c, const struct element_place *place, const struct record_element *element,
+                       uint64_t *lsn, struct quire_error *err)
 {
     struct memtable *newest = c->view->memtables[0]->memtable;
     struct memtable_pending pending;
@@ -458,22 +340,24 @@ static int put_row(struct collection *c, const struct place *place, const struct
         memtable_cancel(newest, &pending);
         return rc;
     }
-    count_attributes(c, place, element->attributes, element->attribute_bytes);
+    collection_count_attributes(c, place, element->attributes, element->attribute_bytes);
     uint32_t row = memtable_commit(newest, &pending, *lsn);
     assert(memtable_end_lsn(newest, row) == MEMTABLE_LSN_MAX);
+    if (c->lineage)
+        lineage_tell_element(c, EFFECT_PUT, element, place);
     /* in the newest table the put itself has ended the older row */
-    struct place rest = *place;
+    struct element_place rest = *place;
     if (place->newest)
         rest.table = NULL;
-    end_place(&rest, *lsn);
-    seen_lsn(c, *lsn);
+    collection_end_place(&rest, *lsn);
+    collection_seen(c, *lsn);
     if (!is_somewhere(place))
         atomic_fetch_add_explicit(&c->n_elements, 1, memory_order_relaxed);
     return 0;
 }
 
 /* What the element has that a write replaces: bytes 0: nothing, or that is not known. In an epoch. */
-static struct element_text old_text(const struct place *place, const void *text, uint32_t bytes)
+static struct element_text old_text(const struct element_place *place, const void *text, uint32_t bytes)
 {
     struct memtable_row row;
     if (place->part)
@@ -485,7 +369,7 @@ static struct element_text old_text(const struct place *place, const void *text,
 }
 
 /* Whether who is bound to the scope may see what is there. */
-static bool place_allows(const struct place *place, const struct tenant_scope *scope)
+static bool place_allows(const struct element_place *place, const struct tenant_scope *scope)
 {
     struct memtable_row row;
     if (!scope)
@@ -517,7 +401,7 @@ static int check_vector(const struct view *view, const struct collection_put *pu
 static int commit_put(struct collection *c, struct collection_put *put, const struct tenant_scope *scope,
                       const void *stored, struct quire_error *err)
 {
-    struct place place;
+    struct element_place place;
     struct element_text text;
     int rc = find_place(c, put->key, put->key_bytes, &put->located, &place, err);
     int fits = rc < 0 ? rc : check_vector(c->view, put, err);
@@ -546,13 +430,13 @@ static int commit_put(struct collection *c, struct collection_put *put, const st
                                      .attributes = text.text,
                                      .attribute_bytes = text.bytes};
     name_place(&place, &element);
-    rc = fits == 0 ? put_row(c, &place, &element, &put->lsn, err) : MEMTABLE_TOO_LONG;
+    rc = fits == 0 ? collection_put_row(c, &place, &element, &put->lsn, err) : MEMTABLE_TOO_LONG;
     free(text.owned);
     return rc;
 }
 
 /* Wakes maintenance when the newest table is full. */
-static void watch_memtable(struct collection *c)
+void collection_watch_memtable(struct collection *c)
 {
     struct memtable_stats stats;
     assert(lock_is_held(&c->lock));
@@ -573,7 +457,7 @@ static int lock_and_put(struct collection *c, struct collection_put *put, const 
     if (rc == 0)
         rc = commit_put(c, put, scope, stored, err);
     if (rc == 0)
-        watch_memtable(c);
+        collection_watch_memtable(c);
     pthread_mutex_unlock(&c->lock);
     epoch_exit(epochs, epoch);
     free(scope);
@@ -630,7 +514,8 @@ int collection_put(struct collection *c, struct collection_put *put, struct quir
 }
 
 /* Whether a removal takes what is there. */
-static bool may_remove(const struct place *place, const struct located *located, const struct tenant_scope *scope)
+static bool may_remove(const struct element_place *place, const struct located *located,
+                       const struct tenant_scope *scope)
 {
     struct memtable_row row;
     if (!is_somewhere(place) || !place_allows(place, scope))
@@ -645,7 +530,7 @@ static bool may_remove(const struct place *place, const struct located *located,
 static int commit_remove(struct collection *c, const void *key, uint32_t key_bytes, const struct located *located,
                          const struct tenant_scope *scope, bool *removed, uint64_t *lsn, struct quire_error *err)
 {
-    struct place place;
+    struct element_place place;
     int rc = find_place(c, key, key_bytes, located, &place, err);
     if (rc < 0 || !may_remove(&place, located, scope))
         return rc;
@@ -654,12 +539,14 @@ static int commit_remove(struct collection *c, const void *key, uint32_t key_byt
     rc = log_element(c, RECORD_REMOVE, &element, lsn, err);
     if (rc < 0)
         return rc;
-    count_attributes(c, &place, NULL, 0);
-    end_place(&place, *lsn);
-    seen_lsn(c, *lsn);
+    collection_count_attributes(c, &place, NULL, 0);
+    collection_end_place(&place, *lsn);
+    collection_seen(c, *lsn);
+    if (c->lineage)
+        lineage_tell_element(c, EFFECT_REMOVE, &element, &place);
     uint64_t before = atomic_fetch_sub_explicit(&c->n_elements, 1, memory_order_relaxed);
     assert(before > 0);
-    watch_memtable(c);
+    collection_watch_memtable(c);
     *removed = true;
     return 0;
 }
@@ -681,8 +568,8 @@ int collection_remove(struct collection *c, const void *key, uint32_t key_bytes,
     return rc;
 }
 
-static int write_text(struct collection *c, const struct place *place, struct record_element *element, uint64_t *lsn,
-                      struct quire_error *err)
+int collection_write_text(struct collection *c, const struct element_place *place, struct record_element *element,
+                          uint64_t *lsn, struct quire_error *err)
 {
     assert(lock_is_held(&c->lock) && place->table);
     if (place->newest && c->n_pins == 0) {
@@ -697,9 +584,11 @@ static int write_text(struct collection *c, const struct place *place, struct re
             memtable_attributes_cancel(newest, &pending);
             return rc;
         }
-        count_attributes(c, place, element->attributes, element->attribute_bytes);
+        collection_count_attributes(c, place, element->attributes, element->attribute_bytes);
         memtable_attributes_commit(newest, &pending);
-        seen_lsn(c, *lsn);
+        collection_seen(c, *lsn);
+        if (c->lineage)
+            lineage_tell_element(c, EFFECT_TEXT, element, place);
         return 0;
     }
     /* an element of a frozen table, whose rows are being copied, goes to the newest one; where a snapshot is read the
@@ -710,17 +599,17 @@ static int write_text(struct collection *c, const struct place *place, struct re
         return error_set(err, QUIRE_ENOMEM, "no memory for a vector");
     memtable_row_stored(place->table->memtable, place->row, stored);
     element->stored = stored;
-    int rc = put_row(c, place, element, lsn, err);
+    int rc = collection_put_row(c, place, element, lsn, err);
     free(stored);
     if (rc == 0)
-        watch_memtable(c);
+        collection_watch_memtable(c);
     return rc;
 }
 
 static int commit_change(struct collection *c, struct collection_change *change, const struct tenant_scope *scope,
                          struct quire_error *err)
 {
-    struct place place;
+    struct element_place place;
     struct located nowhere = {.generation = c->view->generation};
     char *text = NULL;
     uint32_t bytes = 0;
@@ -739,7 +628,7 @@ static int commit_change(struct collection *c, struct collection_change *change,
     }
     struct record_element element = {
         .key = change->key, .key_bytes = change->key_bytes, .attributes = text, .attribute_bytes = bytes};
-    rc = write_text(c, &place, &element, &change->lsn, err);
+    rc = collection_write_text(c, &place, &element, &change->lsn, err);
     free(text);
     return rc;
 }
@@ -775,34 +664,39 @@ int collection_freeze(struct collection *c, struct quire_error *err)
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    struct view *old = c->view, *view = NULL;
+    struct view *old = c->view, *view = NULL, *gone = NULL;
     memtable_get_stats(old->memtables[0]->memtable, &stats);
     if (stats.rows + stats.dead > 0) {
         view = view_edited(old, &nothing, fresh);
         rc = view ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
     }
+    if (view && c->lineage && !c->lineage->is_replica && (rc = lineage_log_freeze(c, err)) < 0) {
+        gone = view;
+        view = NULL;
+    }
     if (view) {
         assert(view->n_memtables == old->n_memtables + 1 && view->generation == old->generation);
         assert(old->memtables[0]->last_lsn == MEMTABLE_LSN_MAX); /* it was not frozen before */
         old->memtables[0]->last_lsn = fresh->after_lsn = c->last_lsn;
+        old->memtables[0]->last_seq = !c->lineage ? 0 : c->lineage->is_replica ? CUT_HERE : c->lineage->identity.seq;
         c->view = view;
+        gone = old;
         atomic_fetch_add_explicit(&c->n_views, 1, memory_order_release);
     }
     pthread_mutex_unlock(&c->lock);
-    if (view)
-        view_unref(old);
+    view_unref(gone);
     memtable_unref(fresh);
     return rc;
 }
 
 /* One frame, so that all of it is there or nothing: the ends of what an adopted index replaces, then the edit.
  * places: n_replaced, filled in. */
-static int log_edit(struct collection *c, const struct collection_edit *edit, struct place *places, uint64_t *lsn,
-                    struct quire_error *err)
+static int log_edit(struct collection *c, const struct collection_edit *edit, struct element_place *places,
+                    uint64_t *lsn, struct quire_error *err)
 {
     uint32_t n = edit->n_replaced;
     assert(n == 0 || edit->replaced);
-    struct journal_record *records = calloc(n + 1, sizeof *records);
+    struct journal_record *records = calloc(n + LINEAGE_RECORDS_MAX, sizeof *records);
     int rc = records ? 0 : QUIRE_ENOMEM;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         const struct replaced_row *row = &edit->replaced[i];
@@ -822,7 +716,11 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
     if (rc == 0) {
         records[n].kind = RECORD_EDIT;
         records[n].bytes = collection_record_edit(c->uid, edit, sealed_lsn, &records[n].n_bytes);
-        rc = records[n].bytes ? journal_append(c->host->journal, records, n + 1, lsn, err) : QUIRE_ENOMEM;
+        bool tells = c->lineage && !c->lineage->is_replica;
+        unsigned all = tells ? lineage_add_records(c, records, n + 1, n + 1) : n + 1;
+        rc = records[n].bytes ? journal_append(c->host->journal, records, all, lsn, err) : QUIRE_ENOMEM;
+        if (rc == 0 && tells)
+            lineage_advance(c, n + 1);
     }
     for (uint32_t i = 0; records && i <= n; i++)
         free((void *)(uintptr_t)records[i].bytes);
@@ -831,8 +729,8 @@ static int log_edit(struct collection *c, const struct collection_edit *edit, st
 }
 
 /* *gone: the view that was replaced, the caller's, who must not hold the lock when it releases it. */
-static int publish_locked(struct collection *c, const struct collection_edit *edit, struct view **gone, uint64_t *lsn,
-                          struct quire_error *err)
+int collection_publish_locked(struct collection *c, const struct collection_edit *edit, struct view **gone,
+                              uint64_t *lsn, struct quire_error *err)
 {
     assert(lock_is_held(&c->lock));
     if (atomic_load(&c->dropped))
@@ -841,15 +739,17 @@ static int publish_locked(struct collection *c, const struct collection_edit *ed
         return error_set(err, QUIRE_EBUSY,
                          "the set is written to while an index is added: stop the writes and try again");
     struct view *old = c->view, *view = view_edited(old, edit, NULL);
-    struct place *places = calloc(edit->n_replaced + 1, sizeof *places);
+    struct element_place *places = calloc(edit->n_replaced + 1, sizeof *places);
     int rc = view && places ? 0 : error_set(err, QUIRE_ENOMEM, "no memory for a view");
     if (rc == 0)
         rc = collection_ended_carry_rest(c, edit, err);
     if (rc == 0)
         rc = log_edit(c, edit, places, lsn, err);
+    if (rc == 0 && c->lineage && !c->lineage->is_replica)
+        lineage_tell_edit(c, edit, places);
     for (uint32_t i = 0; rc == 0 && i < edit->n_replaced; i++) {
-        count_attributes(c, &places[i], NULL, 0);
-        end_place(&places[i], *lsn);
+        collection_count_attributes(c, &places[i], NULL, 0);
+        collection_end_place(&places[i], *lsn);
     }
     free(places);
     if (rc < 0) {
@@ -881,7 +781,7 @@ int collection_publish(struct collection *c, const struct collection_edit *edit,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    rc = publish_locked(c, edit, &gone, lsn, err);
+    rc = collection_publish_locked(c, edit, &gone, lsn, err);
     pthread_mutex_unlock(&c->lock);
     view_unref(gone);
     return rc;

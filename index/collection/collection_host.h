@@ -8,6 +8,7 @@
 #define QUIRE_INDEX_COLLECTION_HOST_H
 
 #include "index/collection/collection.h"
+#include "index/collection/lineage.h"
 #include "index/collection/tombstones.h"
 #include "index/collection/view.h"
 #include "io/epoch.h"
@@ -25,6 +26,11 @@ struct collection_host {
     /* The newest memtable has so many rows and bytes after a write: maintenance is woken and writers are slowed where
      * that is too much. Under the collection's lock. NULL: nobody is. */
     void (*note_memtable)(void *context, struct collection *collection, uint32_t rows, uint64_t bytes);
+    /* What a write of a collection with a lineage did (lineage.h), in the order of their numbers, under its lock:
+     * cheap, and nothing of the collection is called. NULL: nobody asks. */
+    void (*effect)(void *context, struct collection *collection, const struct effect *effect);
+    /* A number for a segment that is to come. NULL: there are no copies here. */
+    uint64_t (*new_segment)(void *context);
     void *context;
 };
 
@@ -108,7 +114,11 @@ enum collection_record {
     RECORD_STATE,      /* checkpoints only: config, schema, tenants dropped, parts and their dead rows */
     RECORD_ROWS,       /* checkpoints only: rows of memtables */
     RECORD_DROP_TENANT = RECORD_ROWS + 2, /* name, new generation; the number between is the store's */
-    RECORD_VOID_ROWS,                     /* rows of one part that are nobody's any more */
+    RECORD_VOID_ROWS,                     /* rows of one part that are nobody's any more, or end beside a write */
+    RECORD_IDENTITY,                      /* of a lineage: id, history, number */
+    RECORD_SEQ,                           /* the number of what stands before it in its frame */
+    RECORD_FREEZE,                        /* where a memtable was cut */
+    RECORD_TOLD,                          /* a publication of the leader's that is not carried out yet */
     RECORD_KINDS_END
 };
 

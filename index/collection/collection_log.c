@@ -24,6 +24,7 @@
  * checkpoint's STATE knew are left out.
  */
 #include "index/collection/collection_priv.h"
+#include "index/collection/lineage_priv.h"
 #include "index/segment/segment_view.h"
 #include "io/array.h"
 #include "io/bytes.h"
@@ -295,25 +296,30 @@ int collection_save(struct collection *c, struct checkpoint *checkpoint, struct 
     /* the pin may be older than what is read here: rows that died since are simply there still */
     struct tombstones tombstones;
     struct view *view = NULL;
-    uint8_t *names = NULL, *state = NULL;
+    uint8_t *names = NULL, *state = NULL, *lineage = NULL;
     uint32_t names_bytes = 0;
+    size_t lineage_bytes = 0;
     uint64_t now = 0;
     journal_quiesce_begin(c->host->journal);
     int rc = collection_tombstones_begin(c, &tombstones, &view);
     if (rc == 0) {
         now = c->last_lsn;
         names = encode_names(c, &names_bytes);
+        lineage = lineage_state(c, &lineage_bytes);
         pthread_mutex_unlock(&c->lock);
     }
     journal_quiesce_end(c->host->journal);
     if (rc == 0)
         rc = collection_tombstones_end(c, &tombstones);
-    if (rc == 0 && names)
+    if (rc == 0 && names && lineage)
         state = encode_state(c, &tombstones, names, names_bytes, &n_bytes);
     tombstones_destroy(&tombstones);
     free(names);
     rc = state ? journal_checkpoint_put(checkpoint, RECORD_STATE, now, state, n_bytes, err)
                : error_set(err, QUIRE_ENOMEM, "no memory for the state of a collection");
+    if (rc == 0)
+        rc = lineage_save(checkpoint, now, lineage, lineage_bytes, err);
+    free(lineage);
     struct rows_chunk chunk = {
         .collection = c, .checkpoint = checkpoint, .lsn = now, .n_bytes = ROWS_HEADER_BYTES, .err = err};
     for (uint32_t i = 0; rc == 0 && i < view->n_memtables; i++)
@@ -405,6 +411,9 @@ static int64_t decode_element(const uint8_t *lengths, const uint8_t *bytes, cons
 static int kill_sealed(struct collection *c, uint64_t uid, uint32_t row, struct quire_error *err)
 {
     struct part *part = uid ? view_part(c->view, uid) : NULL;
+    struct told *told = uid && !part ? lineage_find_uid(c, uid) : NULL;
+    if (told)
+        part = told->part;
     if (part && part_kill(part, row) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for tombstones");
     return 0;
@@ -517,6 +526,8 @@ static int replay_edit(struct collection *c, const uint8_t *bytes, uint32_t n, s
     edit.added = added;
     if (rc == 0)
         rc = replay_parts(c, &edit, bytes_load_u64(bytes + 16), err);
+    if (rc == 0 && c->lineage)
+        lineage_replay_edit(c, bytes_load_u64(bytes + 8), bytes_load_u64(bytes + 16));
     part_unref(added);
     free(parts);
     return rc;
@@ -645,6 +656,8 @@ int collection_replay(struct collection *c, uint8_t kind, bool restored, uint64_
         rc = replay_drop_tenant(c, bytes, n, err);
     else if (kind == RECORD_VOID_ROWS)
         rc = replay_void_rows(c, bytes, n, err);
+    else if (kind >= RECORD_IDENTITY && kind <= RECORD_TOLD)
+        rc = lineage_replay(c, kind, lsn, bytes, n, err);
     else
         rc = error_set(err, QUIRE_EVERSION, "the journal holds records of kind %u, which this version does not know",
                        kind);

@@ -37,9 +37,10 @@ struct collection {
     struct former_tenant *former; /* by name; n_former is 0 as long as no tenant was dropped, and read without lock */
     uint32_t former_capacity;
     atomic_uint n_former;
-    atomic_uint n_drops;  /* since it was opened, and 1 more where there are former tenants */
-    atomic_bool void_due; /* elements may be there whose grants are all void: maintenance looks */
-    uint64_t *pins;       /* snapshots that are read: rows that ended after the least of them stay; owned */
+    atomic_uint n_drops;     /* since it was opened, and 1 more where there are former tenants */
+    atomic_bool void_due;    /* elements may be there whose grants are all void: maintenance looks */
+    struct lineage *lineage; /* (lock) of a collection with copies (lineage.h); otherwise NULL; set once; owned */
+    uint64_t *pins;          /* snapshots that are read: rows that ended after the least of them stay; owned */
     uint32_t n_pins, pins_capacity;
     atomic_uint_fast64_t n_seals, n_merges;
     _Alignas(max_align_t) unsigned char host_data[]; /* zeroed at first; the host's alone */
@@ -60,6 +61,42 @@ struct record_element {
     const void *attributes;
     uint32_t attribute_bytes;
 };
+/* Where the living row of a key is. */
+struct element_place {
+    struct memtable_ref *table; /* NULL: in no memtable */
+    uint32_t row;
+    struct part *part; /* NULL: in no sealed segment */
+    uint32_t part_row;
+    bool newest; /* table is the one that takes writes */
+};
+/* (lock) The newest table takes a row in place of what was there. Nothing fails once it is logged: what a replay finds
+ * in the log alone could be there twice. In an epoch. */
+int collection_put_row(struct collection *collection, const struct element_place *place,
+                       const struct record_element *element, uint64_t *lsn, struct quire_error *err);
+/* (lock) Another text of what a memtable holds. In an epoch. */
+int collection_write_text(struct collection *collection, const struct element_place *place,
+                          struct record_element *element, uint64_t *lsn, struct quire_error *err);
+/* (lock) Ends what was there, after its replacement or removal was logged. */
+void collection_end_place(const struct element_place *place, uint64_t lsn);
+/* (lock) Counts a text that takes the place of what is there (bytes 0: none, or the element goes). Before that ends. */
+void collection_count_attributes(struct collection *collection, const struct element_place *old, const void *text,
+                                 uint32_t bytes);
+/* (lock) What was logged under this number is there. */
+void collection_seen(struct collection *collection, uint64_t lsn);
+/* (lock) Wakes maintenance when the newest table is full. */
+void collection_watch_memtable(struct collection *collection);
+/* (lock) Records and does it that a tenant has another generation. */
+int collection_append_drop(struct collection *collection, const char *name, uint32_t bytes, uint32_t generation,
+                           uint64_t *lsn, struct quire_error *err);
+/* (lock) Ends rows of an open part that are nobody's; what `rows` holds changes. A part that a merge has taken away
+ * keeps nothing. */
+int collection_end_rows(struct collection *collection, struct part *part, uint32_t *rows, uint32_t n,
+                        struct quire_error *err);
+/* (lock) collection_publish. *gone: the view that was replaced, the caller's, who must not hold the lock when it
+ * releases it. */
+int collection_publish_locked(struct collection *collection, const struct collection_edit *edit, struct view **gone,
+                              uint64_t *lsn, struct quire_error *err);
+
 /* The bytes of a record, owned by the caller; NULL without memory. */
 uint8_t *collection_record_element(uint64_t uid, const struct record_element *element, uint32_t *n_bytes);
 uint8_t *collection_record_edit(uint64_t uid, const struct collection_edit *edit, uint64_t sealed_lsn,

@@ -14,6 +14,7 @@
  * answered by the columns of its segment, in memory.
  */
 #include "index/collection/collection_priv.h"
+#include "index/collection/lineage_priv.h"
 #include "index/column/columns.h"
 #include "index/segment/segment_view.h"
 #include "io/array.h"
@@ -316,9 +317,8 @@ int collection_each_tenant(struct collection *c,
 
 /* ---- dropping ---------------------------------------------------------------------------------------------------- */
 
-/* (lock) */
-static int append_drop(struct collection *c, const char *name, uint32_t bytes, uint32_t generation, uint64_t *lsn,
-                       struct quire_error *err)
+int collection_append_drop(struct collection *c, const char *name, uint32_t bytes, uint32_t generation, uint64_t *lsn,
+                           struct quire_error *err)
 {
     uint32_t n_bytes;
     assert(lock_is_held(&c->lock));
@@ -334,7 +334,11 @@ static int append_drop(struct collection *c, const char *name, uint32_t bytes, u
     (void)collection_set_generation(c, name, bytes, generation); /* its place is there */
     assert(collection_generation(c, name, bytes) >= generation);
     atomic_fetch_add(&c->n_drops, 1);
-    c->last_lsn = *lsn;
+    collection_seen(c, *lsn);
+    if (c->lineage) {
+        struct effect effect = {.kind = EFFECT_DROP_TENANT, .key = name, .key_bytes = bytes, .generation = generation};
+        lineage_tell(c, &effect);
+    }
     return 0;
 }
 
@@ -345,7 +349,7 @@ int collection_take_dropped_tenants(struct collection *c, const struct collectio
     for (uint32_t i = 0; i < atomic_load(&from->n_former) && rc == 0; i++) {
         const struct former_tenant *former = &from->former[i];
         pthread_mutex_lock(&c->lock);
-        rc = append_drop(c, former->name, former->bytes, former->generation, &lsn, err);
+        rc = collection_append_drop(c, former->name, former->bytes, former->generation, &lsn, err);
         pthread_mutex_unlock(&c->lock);
     }
     return rc;
@@ -367,7 +371,9 @@ int collection_drop_tenant(struct collection *c, const char *name, uint32_t byte
     if (*elements == 0)
         return 0;
     pthread_mutex_lock(&c->lock);
-    rc = append_drop(c, name, bytes, collection_generation(c, name, bytes) + 1, lsn, err);
+    rc = c->lineage && c->lineage->is_replica
+             ? lineage_refuse(c, err)
+             : collection_append_drop(c, name, bytes, collection_generation(c, name, bytes) + 1, lsn, err);
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
         return rc;
@@ -454,7 +460,7 @@ static void unlock_quiesced(struct collection *c)
 }
 
 /* (lock) Rows of one record. A part that a merge has taken away meanwhile keeps nothing: its successor is looked at. */
-static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows, uint32_t n, struct quire_error *err)
+int collection_end_rows(struct collection *c, struct part *part, uint32_t *rows, uint32_t n, struct quire_error *err)
 {
     uint64_t lsn;
     uint32_t living = 0;
@@ -463,7 +469,7 @@ static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows
     for (uint32_t i = 0; i < n; i++)
         if (!part_is_dead(part, rows[i]))
             rows[living++] = rows[i];
-    if (living == 0)
+    if (living == 0 && !(c->lineage && c->lineage->is_replica)) /* a copy counts the write of its leader */
         return 0;
     uint32_t n_bytes;
     uint8_t *record = collection_record_void_rows(c->uid, part->uid, rows, living, &n_bytes);
@@ -479,6 +485,11 @@ static int end_void_rows(struct collection *c, struct part *part, uint32_t *rows
     atomic_fetch_sub_explicit(&c->n_attributed, attributed, memory_order_relaxed);
     c->last_lsn = lsn;
     atomic_fetch_sub_explicit(&c->n_elements, living, memory_order_relaxed);
+    if (c->lineage) {
+        struct effect effect = {.kind = EFFECT_END_ROWS, .rows = rows, .n_rows = living};
+        memcpy(effect.segment, part->segment->segment_id, LINEAGE_ID_BYTES);
+        lineage_tell(c, &effect);
+    }
     return 0;
 }
 
@@ -494,7 +505,7 @@ static int remove_void_of_part(struct collection *c, struct part *part, struct q
         rc = error_set(err, QUIRE_ENOMEM, "no memory to remove what dropped tenants had");
     for (uint64_t at = 0; at < n && rc == 0; at += VOID_ROWS) {
         lock_quiesced(c);
-        rc = end_void_rows(c, part, rows + at, n - at < VOID_ROWS ? (uint32_t)(n - at) : VOID_ROWS, err);
+        rc = collection_end_rows(c, part, rows + at, n - at < VOID_ROWS ? (uint32_t)(n - at) : VOID_ROWS, err);
         unlock_quiesced(c);
     }
     if (rc == 0)
@@ -517,6 +528,8 @@ static int end_void_row(struct collection *c, struct memtable *memtable, uint32_
     int rc = collection_append(c, RECORD_REMOVE, record, n_bytes, &lsn, err);
     if (rc < 0)
         return rc;
+    if (c->lineage)
+        lineage_tell_element(c, EFFECT_REMOVE, &element, NULL);
     bool attributed = collection_text_has_attributes(row.attributes, row.attribute_bytes);
     memtable_end(memtable, number, lsn);
     c->last_lsn = lsn;
@@ -559,7 +572,7 @@ static int remove_void_of_memtable(struct collection *c, const struct memtable_r
 int collection_remove_void(struct collection *c, struct quire_error *err)
 {
     int rc = 0;
-    if (!atomic_exchange(&c->void_due, false))
+    if (lineage_is_replica(c) || !atomic_exchange(&c->void_due, false)) /* its leader removes them */
         return 0;
     struct view *view = collection_view(c);
     for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)

@@ -12,6 +12,9 @@ struct memtable_ref {
     /* It took the writes with after_lsn < LSN <= last_lsn. after_lsn is the last_lsn of the one that was frozen when
      * this one was made, 0 where there was none; last_lsn is MEMTABLE_LSN_MAX until this one is frozen. */
     uint64_t after_lsn, last_lsn;
+    uint64_t last_seq; /* of a frozen one of a collection with a lineage: where its leader cut it (lineage.h);
+                        * CUT_HERE: the leader did not, it goes with what is cut next */
+#define CUT_HERE UINT64_MAX
     /* Takes it over when its last reference goes, wherever that is: to give back its memory takes milliseconds, and a
      * search may be who goes last. NULL: it is destroyed at once. */
     void (*gone)(void *context, struct memtable_ref *table);

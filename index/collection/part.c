@@ -16,6 +16,7 @@
  */
 #include "index/collection/part.h"
 #include "index/attribute/grants.h"
+#include "index/collection/lineage.h"
 #include "index/collection/part_numbers.h"
 #include "index/column/columns.h"
 #include "index/column/row_set.h"
@@ -71,6 +72,7 @@ void part_free(struct part *part)
     segment_unref(part->segment);
     part_rows_free(part->attributed);
     part_numbers_free(part->numbers);
+    lineage_origins_unref(part->origins);
     free(part->filter);
     free(part->dead);
     free(part);
@@ -168,6 +170,12 @@ int part_kill(struct part *part, uint32_t row)
     for (struct part_log *log = part->logs; log; log = log->next)
         log_dead(log, row);
     return true;
+}
+
+int part_reserve(struct part *part, uint64_t rows)
+{
+    assert(!part->segment);
+    return reserve_rows(part, rows);
 }
 
 bool part_is_dead(const struct part *part, uint32_t row)

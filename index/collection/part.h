@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 struct part_numbers;
+struct part_origins;
 struct tenant_scope;
 
 /* Rows of a part in the order in which they died: a piece of a list. */
@@ -45,6 +46,8 @@ struct part {
     bool all_attributed;
     atomic_uint void_checked; /* the collection's n_drops when rows that are nobody's were looked for */
     struct part_log *logs;    /* (lock) those that have begun */
+    struct part_origins
+        *origins; /* (lock) where its rows were before a merge (lineage.h); NULL: not known; a reference */
     /* Takes the part over when its last reference goes, wherever that is: to free a segment takes long, and a search
      * may be who goes last. NULL: it is freed at once. */
     void (*gone)(void *context, struct part *part);
@@ -71,6 +74,8 @@ struct dead_rows *part_log_take(struct part_log *log);
 /* (lock, once others know the part) Marks a row dead: 1, 0 if it was already, or QUIRE_ERANGE (no such row),
  * QUIRE_ENOMEM. Before the segment is open there is space for any row. */
 int part_kill(struct part *part, uint32_t row);
+/* Before its segment is open: from now on part_kill does not fail for rows below. QUIRE_ENOMEM. */
+int part_reserve(struct part *part, uint64_t rows);
 bool part_is_dead(const struct part *part, uint32_t row);
 /* Rows that live; 0 while it is not open. */
 uint64_t part_living(const struct part *part);

@@ -107,11 +107,43 @@ struct view *view_edited(const struct view *old, const struct collection_edit *e
     return view;
 }
 
+struct view *view_with_memtables(const struct view *old, struct memtable_ref *const *tables, uint32_t n)
+{
+    struct view *view = view_alloc(old->n_parts, n);
+    if (!view)
+        return NULL;
+    view->generation = old->generation;
+    view->adoptions = old->adoptions;
+    for (uint32_t i = n; i-- > 0;)
+        view->memtables[view->n_memtables++] = memtable_ref(tables[i]);
+    for (uint32_t i = 0; i < old->n_parts; i++)
+        view->parts[view->n_parts++] = part_ref(old->parts[i]);
+    return view;
+}
+
 uint32_t view_memtable_rows(const struct memtable *memtable)
 {
     struct memtable_stats stats;
     memtable_get_stats(memtable, &stats);
     return stats.row_end;
+}
+
+int view_each_row_of(const struct memtable *memtable, struct epochs *epochs, uint64_t lsn,
+                     int (*visit)(void *context, const struct memtable *memtable, uint32_t number,
+                                  const struct memtable_row *row),
+                     void *context)
+{
+    int rc = 0;
+    uint32_t rows = view_memtable_rows(memtable);
+    assert(lsn < MEMTABLE_LSN_MAX);
+    for (uint32_t r = 0; r < rows && rc == 0; r++) {
+        struct memtable_row row;
+        unsigned epoch = epoch_enter(epochs);
+        if (memtable_row_at(memtable, r, lsn, &row))
+            rc = visit(context, memtable, r, &row);
+        epoch_exit(epochs, epoch);
+    }
+    return rc;
 }
 
 int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
@@ -120,17 +152,7 @@ int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
                   void *context)
 {
     int rc = 0;
-    assert(lsn < MEMTABLE_LSN_MAX);
-    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++) {
-        const struct memtable *memtable = view->memtables[i]->memtable;
-        uint32_t rows = view_memtable_rows(memtable);
-        for (uint32_t r = 0; r < rows && rc == 0; r++) {
-            struct memtable_row row;
-            unsigned epoch = epoch_enter(epochs);
-            if (memtable_row_at(memtable, r, lsn, &row))
-                rc = visit(context, memtable, r, &row);
-            epoch_exit(epochs, epoch);
-        }
-    }
+    for (uint32_t i = 0; i < view->n_memtables && rc == 0; i++)
+        rc = view_each_row_of(view->memtables[i]->memtable, epochs, lsn, visit, context);
     return rc;
 }

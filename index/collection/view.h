@@ -53,6 +53,8 @@ struct collection_edit {
     const struct replaced_row *replaced;
     uint32_t n_replaced;
     uint64_t seen_lsn;
+    /* Room for n_removed_parts ids, where the collection has a lineage; otherwise NULL. */
+    uint8_t (*gone)[16];
     /* Of an adoption: rows of the added part that are dead already. */
     const uint32_t *dead;
     uint64_t n_dead;
@@ -61,6 +63,9 @@ struct collection_edit {
 bool view_is_adoption(const struct collection_edit *edit);
 /* The view after an edit; `fresh`, if given, becomes the newest memtable. NULL without memory. */
 struct view *view_edited(const struct view *old, const struct collection_edit *edit, struct memtable_ref *fresh);
+
+/* The view with other memtables, the oldest first. NULL without memory. */
+struct view *view_with_memtables(const struct view *old, struct memtable_ref *const *tables, uint32_t n);
 
 /* How many row numbers a memtable has used: 0.. are those that may be asked for. */
 uint32_t view_memtable_rows(const struct memtable *memtable);
@@ -72,5 +77,11 @@ int view_each_row(const struct view *view, struct epochs *epochs, uint64_t lsn,
                   int (*visit)(void *context, const struct memtable *memtable, uint32_t number,
                                const struct memtable_row *row),
                   void *context);
+
+/* The same of one memtable. */
+int view_each_row_of(const struct memtable *memtable, struct epochs *epochs, uint64_t lsn,
+                     int (*visit)(void *context, const struct memtable *memtable, uint32_t number,
+                                  const struct memtable_row *row),
+                     void *context);
 
 #endif

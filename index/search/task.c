@@ -47,8 +47,8 @@ static int reserve_pages(uint8_t **buffer, size_t *capacity, size_t bytes)
     return 0;
 }
 
-/* The lane keeps one that is larger than tasks keep, for the next that needs such: pages that come and go cost more than
- * what is read into them. */
+/* The lane keeps one that is larger than tasks keep, for the next that needs such: pages that come and go cost more
+ * than what is read into them. */
 static void keep_wide(struct searcher *s, uint8_t *wide, size_t bytes)
 {
     bool keeps = bytes <= WIDE_SPARE_MAX && bytes > s->spare.bytes;

@@ -405,8 +405,9 @@ void store_count(struct store *store, struct collection *c)
     struct upkeep *u = store_upkeep(c);
     struct view *view = collection_view(c);
     bool available = collection_available(c, NULL) == 0; /* otherwise nothing is done with it */
-    unsigned due = available && store_seal_is_due(store, view) ? BUSY_SEAL : 0;
-    if (available && (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0))
+    bool writes = available && !lineage_is_replica(c);   /* a copy gets what its leader seals and merges */
+    unsigned due = writes && store_seal_is_due(store, view) ? BUSY_SEAL : 0;
+    if (writes && (view->n_parts >= sizeof flags || store_plan_merge(view, flags) > 0))
         due |= BUSY_MERGE;
     pthread_mutex_lock(&store->lock);
     if (store_lookup(store, collection_uid(c)) == c) { /* not dropped */
@@ -543,10 +544,26 @@ static void wake(void *context, struct collection *collection)
     store_wake(context, collection);
 }
 
+static void effect(void *context, struct collection *collection, const struct effect *what)
+{
+    const struct store *store = context;
+    store->host.effect(store->host.context, collection, what);
+}
+
+static uint64_t new_segment(void *context)
+{
+    return store_new_segment(context);
+}
+
 void store_init_host(struct store *store)
 {
-    store->as_host = (struct collection_host){
-        .epochs = store->epochs, .admit = admit, .wake = wake, .note_memtable = note_memtable, .context = store};
+    store->as_host = (struct collection_host){.epochs = store->epochs,
+                                              .admit = admit,
+                                              .wake = wake,
+                                              .note_memtable = note_memtable,
+                                              .effect = store->host.effect ? effect : NULL,
+                                              .new_segment = new_segment,
+                                              .context = store};
 }
 
 void store_signal(struct store *store)

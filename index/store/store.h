@@ -17,6 +17,7 @@
 #define QUIRE_INDEX_STORE_H
 
 #include "index/collection/collection.h"
+#include "index/collection/lineage.h"
 #include "index/segment/segment.h"
 #include "io/journal.h"
 
@@ -40,6 +41,9 @@ struct store_host {
      * the host keeps in files, and gets its name afterwards; its journal has the host's records, and takes those of
      * what could not be saved. Of store_verify the folder itself, and no journal */
     int (*complete)(void *context, const char *folder, struct journal *journal, struct quire_error *err);
+    /* what a write of a collection with a lineage did (lineage.h): in the order of their numbers, under its lock;
+     * cheap, and nothing of the store is called */
+    void (*effect)(void *context, struct collection *collection, const struct effect *effect);
     void *context;
 };
 
@@ -54,9 +58,8 @@ struct store_options {
     unsigned segments_max;         /* of a collection; with more its writers wait for merges; 0: 12 */
     unsigned threads;              /* of a seal or merge; 0: 1 */
     uint64_t checkpoint_bytes;     /* of log after which a checkpoint is written; 0: 256 MiB */
-    bool
-        no_priorities; /* threads run as the process does: a filter of system calls (seccomp) may end who asks for less */
-    bool no_maintenance; /* nothing in the background, or not before store_begin_maintenance */
+    bool no_priorities;            /* a filter of system calls (seccomp) may end who asks for other priorities */
+    bool no_maintenance;           /* nothing in the background, or not before store_begin_maintenance */
 };
 
 struct store_report {
@@ -126,8 +129,8 @@ int store_snapshot(struct store *store, const char *to, uint64_t *lsn, struct qu
 int store_check(struct store *store, struct collection *collection,
                 void (*finding)(void *context, const char *sentence), void *context, struct quire_error *err);
 
-/* For a host whose process forks while the store is open: what pthread_atfork is given calls prepare before the fork and
- * one of the others behind it. prepare waits for batches of other threads and for what publishes a seal or a merge
+/* For a host whose process forks while the store is open: what pthread_atfork is given calls prepare before the fork
+ * and one of the others behind it. prepare waits for batches of other threads and for what publishes a seal or a merge
  * (milliseconds), and then holds what the child must not find half done; nobody may wait for the forking thread with a
  * batch open or one of the store's calls under way. Cost: two locks for each collection.
  *
@@ -137,6 +140,17 @@ int store_check(struct store *store, struct collection *collection,
 void store_fork_prepare(struct store *store);
 void store_fork_parent(struct store *store);
 void store_fork_child(struct store *store);
+
+/* ---- copies (collection/lineage.h, index/replica) ---- */
+
+/* Where the files of a told segment are gathered, and where a part's are; owned by the caller, NULL without memory. */
+char *store_copy_folder(const struct store *store, uint64_t uid);
+char *store_part_folder(const struct store *store, const struct part *part);
+struct io_fs *store_fs(const struct store *store);
+/* Adopts a told segment whose folder is complete, synced but for its name, and verified; or carries out what brings
+ * none. On failure the folder is gone, unless it was never named. QUIRE_EBUSY: its turn has not come. */
+int store_copy_adopt(struct store *store, struct collection *collection, const struct lineage_told *told, uint64_t *lsn,
+                     struct quire_error *err);
 
 struct store_stats {
     uint64_t collections, unavailable, memtable_bytes, resident_bytes, disk_bytes, segments;

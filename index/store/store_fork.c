@@ -1,5 +1,5 @@
 /*
- * store_fork.c - the store around a fork of its process: every lock that a child may need, in the order of store_priv.h.
+ * store_fork.c - the store around a fork of its process: each lock that a child may need, in the order of store_priv.h.
  *
  * The journal's quiesce comes first, so that no transaction is cut in half and no view is being exchanged; then the
  * table's lock, all collections' (their writes are a frame, a row and an end, and the child must not see one of the

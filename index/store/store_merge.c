@@ -322,6 +322,18 @@ static int split_rows(struct rebuild *r, struct quire_error *err)
     return 0;
 }
 
+/* What copies are told of: room for the ids of parts that go, and where rows were in them. */
+static int prepare_copies(struct rebuild *r, uint8_t (**gone)[LINEAGE_ID_BYTES], struct quire_error *err)
+{
+    int rc = 0;
+    bool has_copies = r->store->host.effect && lineage_get(r->collection, NULL);
+    *gone = malloc(LINEAGE_ID_BYTES * ((size_t)r->n_parts + 1));
+    if (!*gone || (r->added && r->n_parts && has_copies &&
+                   lineage_make_origins(r->added, r->parts, r->n_parts, r->result.rows_of) < 0))
+        rc = error_set(err, QUIRE_ENOMEM, "no memory to tell copies of a new segment");
+    return rc;
+}
+
 int store_publish(struct store *store, struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                   struct quire_error *err)
 {
@@ -371,8 +383,12 @@ static int rebuild(struct rebuild *r, struct quire_error *err)
         rc = open_added(r, err);
     if (rc == 0)
         rc = split_rows(r, err);
+    uint8_t(*gone)[LINEAGE_ID_BYTES] = NULL;
+    if (rc == 0)
+        rc = prepare_copies(r, &gone, err);
     if (rc == 0) {
-        struct collection_edit edit = {.removed_parts = r->parts,
+        struct collection_edit edit = {.gone = gone,
+                                       .removed_parts = r->parts,
                                        .n_removed_parts = r->n_parts,
                                        .removed_memtables = r->memtables,
                                        .n_removed_memtables = r->n_memtables,
@@ -383,6 +399,7 @@ static int rebuild(struct rebuild *r, struct quire_error *err)
         uint64_t lsn;
         rc = store_publish(r->store, r->collection, &edit, &lsn, err);
     }
+    free(gone);
     uint64_t rows = r->result.rows;
     rebuild_fini(r, rc);
     r->result.rows = rows; /* for the log */
@@ -555,6 +572,9 @@ static int seal_on_request(struct store *store, struct collection *collection, b
     int available = collection_available(collection, err);
     if (available < 0)
         return available;
+    if (lineage_is_replica(collection))
+        return error_set(err, QUIRE_EPERM, "set %llu is a copy: its leader seals and merges",
+                         (unsigned long long)collection_uid(collection));
     store_claim(store, collection, bits, true);
     int rc = collection_is_dropped(collection) ? error_set(err, QUIRE_ECLOSED, "collection %llu was dropped",
                                                            (unsigned long long)collection_uid(collection))

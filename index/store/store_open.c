@@ -185,6 +185,8 @@ static int take_record(struct store_recovery *r, uint8_t kind, bool restored, ui
     }
     if (!c || kind == RECORD_DROP)
         return uid_add(kind == RECORD_DROP ? &r->dropped : &r->orphans, uid);
+    if (kind == RECORD_TOLD && n >= 16 && bytes_load_u64(bytes + 8) >= store->next_segment)
+        store->next_segment = bytes_load_u64(bytes + 8) + 1;
     rc = collection_replay(c, kind, restored, lsn, bytes, n, err);
     if (rc < 0 || (kind != RECORD_EDIT && kind != RECORD_STATE))
         return rc;
@@ -450,6 +452,8 @@ static int open_segments(struct store *store, struct store_report *report, struc
     if (rc == 0)
         rc = store_remove_segments(store->fs, store->segments, is_named, &o, &report->removed_folders, err);
     for (uint32_t i = 0; rc == 0 && i < o.n_collections; i++) {
+        if (lineage_recut(o.collections[i]) < 0)
+            rc = error_set(err, QUIRE_ENOMEM, "no memory for the memtables of a set");
         collection_recount(o.collections[i]); /* now that the sizes of parts are known */
         report->elements += collection_count(o.collections[i]);
         store_count(store, o.collections[i]);

@@ -454,6 +454,9 @@ int store_import_adopt(struct store_import *import, struct collection *collectio
                        struct quire_error *err)
 {
     struct store *store = store_import_store(import);
+    if (lineage_is_replica(collection))
+        return error_set(err, QUIRE_EPERM, "set %llu is a copy: load the index where it is copied from",
+                         (unsigned long long)collection_uid(collection));
     struct adoption adoption = {.store = store, .collection = collection};
     int available = collection_available(collection, err);
     if (available < 0)

@@ -4,8 +4,7 @@
  */
 #include "server/dump/digest.h"
 #include "document/json/tree.h"
-#include "index/attribute/grants.h"
-#include "index/collection/collection_export.h"
+#include "index/collection/collection_digest.h"
 #include "io/array.h"
 #include "io/bytes.h"
 #include "io/error.h"
@@ -37,13 +36,17 @@ static void add_piece(const struct item *item, const void *bytes, size_t n)
         XXH3_128bits_update(item->state, bytes, n);
 }
 
-static void end_item(const struct item *item, struct sum *sum)
+static void add_hash(struct sum *sum, XXH128_hash_t hash)
 {
-    XXH128_hash_t hash = XXH3_128bits_digest(item->state);
     sum->words[0] += hash.low64;
     sum->words[1] += hash.high64;
     sum->words[2] += XXH3_64bits_withSeed(&hash, sizeof hash, 1);
     sum->n++;
+}
+
+static void end_item(const struct item *item, struct sum *sum)
+{
+    add_hash(sum, XXH3_128bits_digest(item->state));
 }
 
 /* The digest of a sum and of what it is of. */
@@ -79,13 +82,7 @@ static void add_field(void *context, struct resp_arg field, struct resp_arg valu
 static int add_element(void *context, const struct exported_element *element)
 {
     struct adding *a = context;
-    begin_item(&a->item);
-    add_piece(&a->item, element->key, element->key_bytes);
-    add_piece(&a->item, element->attributes, element->attribute_bytes);
-    add_piece(&a->item, element->exact, element->exact_bytes);
-    for (uint32_t i = 0; i < element->n_grants; i++) /* which are sorted */
-        add_piece(&a->item, element->grants[i].name, element->grants[i].bytes);
-    end_item(&a->item, &a->sum);
+    add_hash(&a->sum, collection_digest_element(a->item.state, element));
     return 0;
 }
 
