@@ -4,8 +4,8 @@
  * usage: library_rates INDEX QUERIES ROWS K LANES
  *
  * QUERIES are ROWS rows of float32 without a header. Lines on the standard input: `batch` and `single` search all of
- * them, with one call or one by one, and print how many ns that took, and of the processor; `ids FILE` writes the ids of the last round as
- * u64. The Python side does the same between two of these rounds.
+ * them, with one call or one by one, and print how many ns that took, and of the processor; `ids FILE` writes the ids
+ * of the last round as u64. The Python side does the same between two of these rounds.
  */
 #include <quire.h>
 #include <stdio.h>

@@ -85,7 +85,7 @@ unit=$work/prefix/lib/systemd/system/quire-server.service
 expect "the unit starts the installed program" grep -q "^ExecStart=$work/prefix/bin/quire-server " "$unit"
 if command -v systemd-analyze >/dev/null; then
     expect "systemd-analyze has nothing to say about it" bash -c \
-        "systemd-analyze verify '$unit' >'$work/said' 2>&1; ! grep -F quire '$work/said'"
+        "MANPATH='$work/prefix/share/man:' systemd-analyze verify '$unit' >'$work/said' 2>&1; ! grep -F quire '$work/said'"
 else
     echo "skip - systemd-analyze verify: there is no systemd-analyze"
 fi
@@ -93,7 +93,7 @@ gateway_unit=$work/prefix/lib/systemd/system/quire-gateway.service
 expect "the gateway's unit starts the installed program" grep -q "^ExecStart=$work/prefix/bin/quire-gateway " "$gateway_unit"
 if command -v systemd-analyze >/dev/null; then
     expect "systemd-analyze has nothing to say about the gateway's" bash -c \
-        "systemd-analyze verify '$gateway_unit' >'$work/said' 2>&1; ! grep -F quire-gateway '$work/said'"
+        "MANPATH='$work/prefix/share/man:' systemd-analyze verify '$gateway_unit' >'$work/said' 2>&1; ! grep -F quire-gateway '$work/said'"
 fi
 # as the unit runs it: settings that its group may read, and a user that has nothing else
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then

@@ -78,7 +78,8 @@ struct hdf5_lib {
 #define X(result, name, parameters) result(*name) parameters;
     HDF5_FUNCTIONS(X)
 #undef X
-    /* types, and the class of the properties that say how a dataset lies in its file; HDF5 owns all but `f16`, `text` */
+    /* types, and the class of the properties that say how a dataset lies in its file; HDF5 owns all but
+     * `f16`, `text` */
     hdf5_id f32, f64, i8, u8, i32, i64, creation, f16, text;
 };
 
