@@ -10,6 +10,7 @@
  * transaction or a script asks of the disk is waited for on the spot, and on this lane nothing else is done meanwhile,
  * so that no other client's write comes in between.
  */
+#include "index/search/search.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
