@@ -79,7 +79,7 @@ def range_text(row):
 
 def default_text(row):
     value = row.get("default")
-    if value is None or value == "" or (row["kind"] in ("count", "size") and value == 0):
+    if value is None or value == "" or (row["kind"] in ("count", "amount", "size") and value == 0):
         return ""
     return str(value)
 
@@ -153,7 +153,7 @@ def option_row(page, row):
         notes.append("Required.")
     if row.get("repeatable"):
         notes.append("May be given several times.")
-    if row["kind"] in ("count", "size") and "maximum" in row:
+    if row["kind"] in ("count", "amount", "size") and "maximum" in row:
         notes.append(f"From {range_text(row)}.")
     if default_text(row):
         notes.append(f"Default: {default_text(row)}.")

@@ -261,8 +261,9 @@ static void print_help(const struct cli_verb *verb, const struct cli_option *com
 /* --help --json says what --help says, from the same rows: manual pages and completion are made from it
  * (packaging/manual.py), and so a page cannot know an option that the program does not. */
 static const char *const kinds[] = {
-    [CLI_FLAG] = "flag", [CLI_TEXT] = "text",     [CLI_TEXTS] = "texts", [CLI_COUNT] = "count",
-    [CLI_SIZE] = "size", [CLI_MEMORY] = "memory", [CLI_REAL] = "real",   [CLI_CHOICE] = "choice",
+    [CLI_FLAG] = "flag",     [CLI_TEXT] = "text",     [CLI_TEXTS] = "texts",
+    [CLI_COUNT] = "count",   [CLI_AMOUNT] = "amount", [CLI_SIZE] = "size",
+    [CLI_MEMORY] = "memory", [CLI_REAL] = "real",     [CLI_CHOICE] = "choice",
 };
 
 static json_t *choices_of(const struct cli_option *option)
@@ -280,6 +281,7 @@ static json_t *default_of(const struct cli_option *option)
     case CLI_TEXT:
         return *(const char *const *)option->value ? json_string(*(const char *const *)option->value) : NULL;
     case CLI_COUNT:
+    case CLI_AMOUNT:
     case CLI_SIZE:
         return json_integer((json_int_t) * (const uint64_t *)option->value);
     case CLI_REAL:
@@ -306,7 +308,7 @@ static json_t *option_of(const struct cli_option *option)
         json_object_set_new(row, "unit", json_string(option->unit));
     if (option->choices)
         json_object_set_new(row, "choices", choices_of(option));
-    if (option->kind == CLI_COUNT || option->kind == CLI_SIZE)
+    if (option->kind == CLI_COUNT || option->kind == CLI_AMOUNT || option->kind == CLI_SIZE)
         json_object_set_new(row, "minimum", json_integer((json_int_t)option->minimum));
     if (option->maximum)
         json_object_set_new(row, "maximum", json_integer((json_int_t)option->maximum));
