@@ -1,4 +1,4 @@
-"""setup.py - with QUIRE_BUNDLE=/path/to/libquire.so.0 in the environment, the wheel brings that library along.
+"""setup.py - with QUIRE_BUNDLE=/path/to/libquire.so.1 in the environment, the wheel brings that library along.
 
 Such a wheel is of this machine's platform. What libquire itself needs (liburing2, libxxhash0, libroaring0) still comes
 from the system. Without QUIRE_BUNDLE the wheel is of any platform, and finds the system's libquire.
@@ -20,7 +20,7 @@ class BuildWithLibrary(build_py):
         shutil.rmtree(folder, ignore_errors=True)
         if LIBRARY:
             os.makedirs(folder)
-            shutil.copyfile(LIBRARY, os.path.join(folder, "libquire.so.0"))
+            shutil.copyfile(LIBRARY, os.path.join(folder, "libquire.so.1"))
 
 
 class WheelOfPlatform(bdist_wheel):

@@ -50,7 +50,7 @@ def main():
     parser.add_argument("--lanes", type=int, default=1)
     a = parser.parse_args()
     build = os.path.abspath(a.build)
-    os.environ["QUIRE_LIBRARY"] = os.path.join(build, "libquire.so.0")
+    os.environ["QUIRE_LIBRARY"] = os.path.join(build, "libquire.so.1")
     sys.path.insert(0, os.path.join(HERE, "..", "..", "bindings", "python"))
     import quire
 

@@ -16,7 +16,7 @@ import numpy as np
 root = pathlib.Path(__file__).resolve().parents[2]
 build = pathlib.Path(sys.argv[1]).resolve()
 bindings = os.environ.get("QUIRE_BINDINGS", str(root / "bindings" / "python"))
-os.environ.setdefault("QUIRE_LIBRARY", str(build / "libquire.so.0"))
+os.environ.setdefault("QUIRE_LIBRARY", str(build / "libquire.so.1"))
 sys.path.insert(0, bindings)
 failed = 0
 

@@ -1,7 +1,7 @@
 """Finds libquire, checks that it is the one that these declarations describe, and declares its functions.
 
 Looked for, in this order: the file that the environment's QUIRE_LIBRARY names; the copy that a wheel built with
-QUIRE_BUNDLE brings (quire/_bundled); the system's libquire.so.0 (ldconfig, LD_LIBRARY_PATH).
+QUIRE_BUNDLE brings (quire/_bundled); the system's libquire.so.1 (ldconfig, LD_LIBRARY_PATH).
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, List
 from . import _abi
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-SONAME = "libquire.so.0"
+SONAME = "libquire.so.1"
 
 
 def _open() -> ctypes.CDLL:

@@ -8,7 +8,7 @@ python=/usr/bin/python3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work PYTHONDONTWRITEBYTECODE=1 QUIRE_PROGRAM=$build/quire
-library=$build/libquire.so.0
+library=$build/libquire.so.1
 passed=0 failed=0
 
 has() { "$python" -c "import $1" 2>/dev/null; }
