@@ -236,7 +236,7 @@ notified "sd_notify over an abstract name" "@quire-notify-$$"
 if command -v systemd-analyze >/dev/null; then
     sed "s|^ExecStart=[^ ]*|ExecStart=$server_binary|; s|@QUIRE_DOCDIR@|/usr/share/doc/quire|" "$here/../../tools/quire-server.service.in" \
         >"$QUIRE_WORK/quire-server.service"
-    matches "systemd finds nothing wrong with the unit" '^$' systemd-analyze verify "$QUIRE_WORK/quire-server.service"
+    matches "systemd finds nothing wrong with the unit" '^$' env MANPATH="$(dirname "$server_binary")/manual/man:" systemd-analyze verify "$QUIRE_WORK/quire-server.service"
 else
     echo "skip - the unit: there is no systemd-analyze"
 fi
