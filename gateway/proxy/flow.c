@@ -159,12 +159,21 @@ static bool may_come(struct turn *turn)
 
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
+/* The body says the model's name, and that is asked for: for another name, or for the upstream that takes it. */
+static bool model_counts(const struct settings *settings)
+{
+    bool counts = settings->model_alias.n > 0;
+    for (uint32_t i = 0; i < settings->n_upstreams; i++)
+        counts = counts || settings->upstreams[i].models.n > 0;
+    return counts;
+}
+
 static void begin_cache(struct turn *turn)
 {
     const struct settings *settings = turn->flow->settings;
     const char *encoding = http_field(turn->r, "Content-Encoding");
     bool off = !turn->flow->client || !settings->cache_on;
-    if (off && settings->model_alias.n == 0) {
+    if (off && !model_counts(settings)) {
         flow_turn_pass(turn, NULL);
     } else if (encoding && strcasecmp(encoding, "identity") != 0) {
         flow_turn_say(turn, "bypass", "a compressed body is passed on unread");

@@ -323,6 +323,16 @@ def several_upstreams():
     a.answers["/ready"] = OK
     check("and 200 lets it serve again", until(lambda: healthy() == [True, True]), healthy())
     gateway.stop()
+    gateway = Gateway(build, [{"name": "small", "url": a.url, "models": ["llama*", "org/tiny"]}, {"name": "rest", "url": b.url}])
+    a.requests.clear()
+    b.requests.clear()
+    for model in ("llama-3", "org/tiny", "org/tiny-2", "gpt-4o"):
+        body = json.dumps({"model": model, "messages": []}).encode()
+        ask(gateway.port, b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    names = lambda upstream: [json.loads(body)["model"] for _, body in upstream.requests]
+    equal("a model's name chooses its upstream", (names(a), names(b)), (["llama-3", "org/tiny"], ["org/tiny-2", "gpt-4o"]))
+    gateway.stop()
     gateway = Gateway(build, [{"name": "v1", "url": a.url + "/base/v1", "key": "sk-upstream"}])
     a.requests.clear()
     ask(gateway.port, b"GET /v1/x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer mine\r\n\r\n")
