@@ -8,6 +8,7 @@
 #include "index/column/columns.h"
 #include "index/exact/exact.h"
 #include "index/format/format.h"
+#include "index/offload/offload_probe.h"
 #include "index/segment/segment.h"
 #include "io/array.h"
 #include "io/error.h"

@@ -5,6 +5,7 @@
  *
  * The knee is the depth that reaches nine tenths of a block size's best rate: what `quire search --depth` is for.
  */
+#include "index/offload/offload_probe.h"
 #include "io/error.h"
 #include "io/probe.h"
 #include "tools/cli/cli_gpu.h"

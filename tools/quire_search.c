@@ -20,6 +20,7 @@
 #include "index/api/library.h"
 #include "index/exact/exact.h"
 #include "index/kernels/kernels.h"
+#include "index/offload/offload.h"
 #include "index/vector/space.h"
 #include "io/array.h"
 #include "io/clock.h"
