@@ -10,7 +10,8 @@
  *   with neither    for UNSAVED_MS
  *
  * A save in the foreground says itself that it ended well. Of a child the parent hears only that it was born and that
- * it died; that it has written an RDB is seen by the file, which is another one then.
+ * it died; that it has written an RDB is seen by the file, which is another one then. The parent hears of a birth after
+ * the fork, when a child with little to write may have ended already: so the file is looked at once a second before.
  */
 #include "io/clock.h"
 #include "module/module_priv.h"
@@ -27,8 +28,10 @@ struct stamp {
 };
 
 static struct {
-    uint64_t mark;       /* gone before the save under way began */
-    struct stamp file;   /* of the RDB, when that began */
+    uint64_t mark;     /* gone before the save under way began */
+    struct stamp file; /* of the RDB, before that began */
+    bool file_known;   /* looked at since it last changed by our own doing */
+    bool in_child;
     uint64_t saved_mark; /* gone before a save began that succeeded */
     uint64_t checked_ms;
     bool in_foreground;
@@ -88,15 +91,19 @@ static struct stamp stamp_of_rdb(struct rm_ctx *ctx)
 void module_saves_fork(struct rm_ctx *ctx, bool born)
 {
     struct stamp file = stamp_of_rdb(ctx);
+    saves.in_child = born;
     if (born) {
         saves.mark = module_items_mark();
-        saves.file = file;
+        if (!saves.file_known)
+            saves.file = file;
         return;
     }
     bool saved = file.inode && (file.inode != saves.file.inode || file.changed.tv_sec != saves.file.changed.tv_sec ||
                                 file.changed.tv_nsec != saves.file.changed.tv_nsec);
     if (saved)
         saves.saved_mark = saves.mark;
+    saves.file = file;
+    saves.file_known = true;
     module_backup_child_ended(saved);
 }
 
@@ -110,6 +117,7 @@ void module_saves_foreground(uint64_t what)
         if (saves.in_foreground && what == RM_PERSISTENCE_ENDED)
             saves.saved_mark = saves.mark;
         saves.in_foreground = false;
+        saves.file_known = false;
     }
 }
 
@@ -130,9 +138,15 @@ static uint64_t aof_wait_ms(struct rm_ctx *ctx)
 void module_saves_tick(struct rm_ctx *ctx)
 {
     uint64_t now_ms = clock_us() / 1000;
-    if (now_ms - saves.checked_ms < CHECK_MS || module_items_n_over() == 0 || module_backup_runs())
+    if (now_ms - saves.checked_ms < CHECK_MS)
         return;
     saves.checked_ms = now_ms;
+    if (!saves.in_child) {
+        saves.file = stamp_of_rdb(ctx);
+        saves.file_known = true;
+    }
+    if (module_items_n_over() == 0 || module_backup_runs())
+        return;
     int flags = rm.get_context_flags(ctx);
     uint64_t wait_ms = UNSAVED_MS, mark = saves.saved_mark;
     if (flags & RM_FLAG_AOF) {
