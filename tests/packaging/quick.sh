@@ -134,7 +134,7 @@ unclaimed() {
     (cd "$work/root" && find . ! -type d | sed 's|^\./||') | while read -r file; do
         file=${file/#usr\/lib\/systemd/lib\/systemd}
         file=${file/zsh\/site-functions/zsh\/vendor-completions}
-        case $file in usr/lib/libquire.* | usr/lib/pkgconfig/* | usr/lib/quire/*) file=usr/lib/ARCH/${file#usr/lib/} ;; esac
+        case $file in usr/lib/libquire.* | usr/lib/pkgconfig/* | usr/lib/quire/libquire-*) file=usr/lib/ARCH/${file#usr/lib/} ;; esac
         while read -r pattern; do
             # shellcheck disable=SC2053
             [[ $file == $pattern || $file == $pattern/* ]] && continue 2
