@@ -35,6 +35,8 @@ def settings(text, title, where, intro):
             rows[-1][1] += " " + line.strip()
     out = "# %s\n%s%s\n\n| setting | default | meaning |\n|---|---|---|\n" % (title, MADE, intro)
     for name, text in rows:
+        if name in ("help", "version"):
+            continue  # these are no settings
         default = re.search(r" \[([^\]]*)\]$", text)
         meaning = text[:default.start()] if default else text
         value = "`%s`" % default.group(1) if default and default.group(1) else ""
