@@ -9,40 +9,17 @@
  * log, each segment, semantic caches with their documents, and that they fit together. It must not be open: the lock
  * says so.
  */
-#include "index/format/format.h"
 #include "index/store/store_check.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "tools/cli/cli_caches.h"
 #include "tools/quire_verbs.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-static bool has_entry(const char *folder, const char *name)
-{
-    char *path;
-    if (asprintf(&path, "%s/%s", folder, name) < 0)
-        return false;
-    bool there = access(path, F_OK) == 0;
-    free(path);
-    return there;
-}
-
-static bool has_meta(const char *folder)
-{
-    return has_entry(folder, META_NAME);
-}
-
-bool cli_is_data_folder(const char *folder)
-{
-    return !has_meta(folder) && (has_entry(folder, LOCK_NAME) || has_entry(folder, SEGMENTS_NAME));
-}
 
 static bool is_damage(int code, const char *folder)
 {
     return code == QUIRE_ECORRUPT || code == QUIRE_ETRUNCATED || code == QUIRE_EOVERSIZED || code == QUIRE_EFORMAT ||
-           code == QUIRE_ESHORTREAD || (code == QUIRE_ENOFILE && has_meta(folder));
+           code == QUIRE_ESHORTREAD || (code == QUIRE_ENOFILE && cli_is_index_folder(folder));
 }
 
 static void report(struct cli *cli, const struct quire_verify_report *r, double seconds)
@@ -63,15 +40,6 @@ static void report(struct cli *cli, const struct quire_verify_report *r, double 
     cli_put_real(cli, NULL, "code_error", r->code_error);
     cli_put_real(cli, NULL, "code_error_max", r->code_error_max);
     cli_put_real(cli, NULL, "seconds", seconds);
-}
-
-void cli_put_store_report(struct cli *cli, const struct store_verify_report *r)
-{
-    cli_put_count(cli, NULL, "findings", r->findings);
-    cli_put_count(cli, NULL, "collections", r->collections);
-    cli_put_count(cli, NULL, "segments", r->segments);
-    cli_put_count(cli, NULL, "elements", r->elements);
-    cli_put_count(cli, NULL, "records", r->records);
 }
 
 static int verify_data(struct cli *cli)

@@ -142,6 +142,8 @@ void cli_put_text(struct cli *cli, json_t *object, const char *name, const char 
 void cli_put_bool(struct cli *cli, json_t *object, const char *name, bool value);
 /* Whether it is a data folder (store.h), by its LOCK or its segments; and what was found in one. */
 bool cli_is_data_folder(const char *path);
+/* Whether it has the meta file of an index. */
+bool cli_is_index_folder(const char *path);
 struct store_verify_report;
 void cli_put_store_report(struct cli *cli, const struct store_verify_report *report);
 /* A new object at the end of an array, made when it is not there, of `object` or (NULL) of the report. */
