@@ -1,5 +1,6 @@
 /*
- * cli_data.c - what a folder is: an index, or the data of a server or of live collections; and what a check of data found.
+ * cli_data.c - what a folder is: an index, or the data of a server or of live collections; and what a check of data
+ * found.
  */
 #include "index/format/format.h"
 #include "index/store/store_check.h"
