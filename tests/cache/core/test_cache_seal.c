@@ -5,7 +5,7 @@
  * The clock stands still and caches_work does what is due, so that each test says when something is sealed.
  */
 #include "cache/core/sealed.h"
-#include "tests/cache/support_cache.h"
+#include "tests/cache/support_bed.h"
 #include "tests/sanitized.h"
 #include "tests/support/fault.h"
 #include <math.h>
@@ -16,65 +16,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-enum { DIM = 32, SEAL_ROWS = 100, VECTORS = 2000 };
-
-struct bed {
-    struct world w;
-    struct io_fs *fs;
-    float vectors[VECTORS][DIM];
-    uint64_t ids[VECTORS];
-};
-
-static void open_bed(struct bed *b)
-{
-    memset(b, 0, sizeof *b);
-    b->fs = fault_fs_create();
-    for (unsigned i = 0; i < VECTORS; i++)
-        vector_make(b->vectors[i], DIM, i);
-    world_make(&b->w, "/data", &(struct cache_config){.dim = DIM},
-               &(struct world_options){.fs = b->fs, .sync = JOURNAL_NO, .seal_rows = SEAL_ROWS});
-    world_category(&b->w, "k", "SIM 0.9 JITTER 0 GUARD none");
-}
-
-static void close_bed(struct bed *b)
-{
-    world_check(&b->w);
-    world_close(&b->w);
-    fault_fs_destroy(b->fs);
-    free(b);
-}
-
-/* Puts vector i under the text "q<i>" for a tenant; its tag is "even" or "odd". */
-static uint64_t put_one(struct bed *b, unsigned i, const char *tenant, uint64_t ttl_ms)
-{
-    char text[32], value[64];
-    struct quire_cache_put_result result;
-    struct quire_error err = {0};
-    struct quire_pair scope = {text_of("tenant"), text_of(tenant)};
-    struct quire_bytes tag = text_of(i % 2 ? "odd" : "even");
-    snprintf(text, sizeof text, "q%u", i);
-    snprintf(value, sizeof value, "%s %u", tenant, i);
-    struct quire_cache_entry entry = {.text = text_of(text),
-                                      .vector = b->vectors[i],
-                                      .scope = &scope,
-                                      .n_scope = 1,
-                                      .tags = &tag,
-                                      .n_tags = 1,
-                                      .ttl_ms = ttl_ms};
-    if (put(&b->w, &entry, value, &result, &err) < 0)
-        fail_msg("%s", err.message);
-    assert_true(result.outcome <= QUIRE_CACHE_REPLACED);
-    return result.id;
-}
-
-static void put_many(struct bed *b, unsigned first, unsigned n, const char *tenant)
-{
-    for (unsigned i = first; i < first + n; i++) {
-        b->w.now_ms++;
-        b->ids[i] = put_one(b, i, tenant, 100000000);
-    }
-}
 
 /* What a question in other words brings; value: 64 bytes, "" on a miss. */
 static enum quire_cache_status ask_near(struct bed *b, const float *vector, const char *tenant, char *value)
@@ -118,33 +59,17 @@ static unsigned count_hits(struct bed *b, unsigned first, unsigned n, const char
     return hits;
 }
 
-static struct quire_cache_stats stats(struct bed *b)
-{
-    return stats_of(&b->w, "");
-}
-
-/* 300 entries of tenant a, of which more than half are sealed. */
-static struct bed *sealed_bed(void)
-{
-    struct bed *b = malloc(sizeof *b);
-    open_bed(b);
-    put_many(b, 0, 300, "a");
-    world_work(&b->w);
-    assert_in_range(stats(b).sealed_entries, 150, 299);
-    world_check(&b->w);
-    return b;
-}
-
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 static void sealed_entries_answer(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     (void)state;
-    assert_int_equal(stats(b).entries, 300);
-    assert_true(stats(b).sealed_segments >= 1 && stats(b).sealed_disk_bytes > 0 && stats(b).sealed_memory_bytes > 0);
+    assert_int_equal(bed_stats(b).entries, 300);
+    assert_true(bed_stats(b).sealed_segments >= 1 && bed_stats(b).sealed_disk_bytes > 0 &&
+                bed_stats(b).sealed_memory_bytes > 0);
     assert_int_equal(count_hits(b, 0, 300, "a"), 300);
-    assert_in_range(b->w.n_searches, stats(b).sealed_entries, 300);
+    assert_in_range(b->w.n_searches, bed_stats(b).sealed_entries, 300);
     for (unsigned i = 0; i < 300; i += 7) { /* by hash without the disk */
         char text[32];
         struct asked asked;
@@ -164,12 +89,12 @@ static void sealed_entries_answer(void **state)
     assert_int_equal(s.requests, 300 + 43);
     assert_int_equal(s.hits, 300);
     assert_int_equal(s.exact, 43);
-    close_bed(b);
+    bed_close(b);
 }
 
 static void what_is_far_is_a_miss_with_a_lease(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     struct cache_decision decision;
     struct quire_error err;
     struct quire_pair scope = {text_of("tenant"), text_of("a")};
@@ -183,7 +108,7 @@ static void what_is_far_is_a_miss_with_a_lease(void **state)
     assert_int_equal(decision.answer.status, QUIRE_CACHE_MISS);
     assert_true(decision.answer.lease[0]);
     assert_int_equal(stats_of(&b->w, "k").misses, 1);
-    close_bed(b);
+    bed_close(b);
 }
 
 static void search_done(void *owner)
@@ -194,7 +119,7 @@ static void search_done(void *owner)
 /* What was put, or sealed, while the disk was searched is found all the same. */
 static void arrivals_during_a_search_are_seen(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     struct cache_decision decision;
     struct quire_error err;
     struct quire_pair scope = {text_of("tenant"), text_of("a")};
@@ -205,11 +130,11 @@ static void arrivals_during_a_search_are_seen(void **state)
         query.vector = b->vectors[i];
         int rc = cache_get(b->w.cache, b->w.scratch, &query, NULL, &decision, &err);
         assert_int_equal(rc, CACHE_WANTS_SEARCH);
-        uint64_t id = put_one(b, i, "a", 100000000), before = stats(b).sealed_entries;
+        uint64_t id = bed_put(b, i, "a", 100000000), before = bed_stats(b).sealed_entries;
         if (with_seal) {
-            put_many(b, i + 1, 299, "a");
+            bed_put_many(b, i + 1, 299, "a");
             world_work(&b->w);
-            assert_true(stats(b).sealed_entries > before);
+            assert_true(bed_stats(b).sealed_entries > before);
             assert_true(sealed_holds(b->w.cache, (uint32_t)id));
         }
         bool done = false; /* the search that began before knows nothing of it */
@@ -228,7 +153,7 @@ static void arrivals_during_a_search_are_seen(void **state)
         assert_int_equal(decision.answer.status, QUIRE_CACHE_HIT);
         assert_true(decision.answer.id == id);
     }
-    close_bed(b);
+    bed_close(b);
 }
 
 static void scopes_stay_apart(void **state)
@@ -236,22 +161,22 @@ static void scopes_stay_apart(void **state)
     struct bed *b = malloc(sizeof *b);
     char value[64];
     (void)state;
-    open_bed(b);
+    bed_open(b);
     for (unsigned i = 0; i < 300; i++) { /* the same questions of both, with other answers */
         b->w.now_ms++;
-        put_one(b, i, "a", 100000000);
-        put_one(b, i, "b", 100000000);
+        bed_put(b, i, "a", 100000000);
+        bed_put(b, i, "b", 100000000);
     }
-    put_many(b, 300, 200, "a");
+    bed_put_many(b, 300, 200, "a");
     world_work(&b->w);
-    assert_in_range(stats(b).sealed_entries, 300, 799);
+    assert_in_range(bed_stats(b).sealed_entries, 300, 799);
     assert_int_equal(count_hits(b, 0, 300, "a"), 300);
     assert_int_equal(count_hits(b, 0, 300, "b"), 300);
     assert_int_equal(count_hits(b, 300, 200, "a"), 200);
     for (unsigned i = 300; i < 500; i++)
         assert_int_equal(ask_near(b, b->vectors[i], "b", value), QUIRE_CACHE_MISS);
     assert_int_equal(ask_near(b, b->vectors[0], "c", value), QUIRE_CACHE_MISS);
-    close_bed(b);
+    bed_close(b);
 }
 
 /* Asks with a tag for the neighbourhood of vector 0. */
@@ -284,21 +209,21 @@ static void candidates_on_the_disk_are_looked_at_in_turn(void **state)
     uint64_t lsn, id;
     struct quire_error err = {0};
     (void)state;
-    open_bed(b);
+    bed_open(b);
     for (unsigned i = 1; i < 2 * NEAR; i++) /* the even ones are the nearer the lower, one odd one is behind them */
         if (i % 2 == 0)
             vector_near(b->vectors[i], b->vectors[0], DIM, 0.99 - 0.0001 * i, i);
     vector_near(b->vectors[1], b->vectors[0], DIM, 0.95, 1);
-    put_many(b, 1, 2 * NEAR, "a");
+    bed_put_many(b, 1, 2 * NEAR, "a");
     world_work(&b->w);
     for (unsigned i = 1; i <= 2 * NEAR; i++)
         if (!sealed_holds(b->w.cache, (uint32_t)b->ids[i]))
             assert_int_equal(cache_remove(b->w.cache, b->ids[i], &lsn, &err), 0);
     assert_true(sealed_holds(b->w.cache, (uint32_t)b->ids[1]));
-    assert_in_range(stats(b).sealed_entries, 100, 2 * NEAR);
+    assert_in_range(bed_stats(b).sealed_entries, 100, 2 * NEAR);
     assert_int_equal(ask_with_tag(b, "odd", &id), QUIRE_CACHE_HIT);
     assert_true(id == b->ids[1]);
-    close_bed(b);
+    bed_close(b);
 }
 
 /* ---- going ------------------------------------------------------------------------------------------------------- */
@@ -320,7 +245,7 @@ static void each_invalidation_hits_sealed_entries(void **state)
     };
     (void)state;
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bed *b = sealed_bed();
+        struct bed *b = bed_sealed();
         struct quire_cache_selector selector = rows[i].selector;
         struct quire_bytes names[2];
         for (unsigned k = 0; k < selector.n; k++)
@@ -334,10 +259,10 @@ static void each_invalidation_hits_sealed_entries(void **state)
         world_check(&b->w);
         world_work(&b->w); /* what is half empty is merged, what is empty removed */
         assert_int_equal(count_hits(b, 0, 300, "a"), rows[i].left);
-        assert_int_equal(stats(b).entries, rows[i].left);
+        assert_int_equal(bed_stats(b).entries, rows[i].left);
         world_reopen(&b->w, i % 2);
         assert_int_equal(count_hits(b, 0, 300, "a"), rows[i].left);
-        close_bed(b);
+        bed_close(b);
     }
 }
 
@@ -347,10 +272,10 @@ static void by_id_expiry_and_eviction(void **state)
     uint64_t lsn;
     struct quire_error err = {0};
     (void)state;
-    open_bed(b);
+    bed_open(b);
     for (unsigned i = 0; i < 300; i++) {
         b->w.now_ms++;
-        b->ids[i] = put_one(b, i, "a", i < 50 ? 5000 : 100000000);
+        b->ids[i] = bed_put(b, i, "a", i < 50 ? 5000 : 100000000);
     }
     world_work(&b->w);
     for (unsigned i = 50; i < 60; i++) {
@@ -363,64 +288,64 @@ static void by_id_expiry_and_eviction(void **state)
     b->w.now_ms += 6000;
     assert_int_equal(count_hits(b, 0, 50, "a"), 0);
     world_work(&b->w);
-    assert_int_equal(stats(b).entries, 240);
+    assert_int_equal(bed_stats(b).entries, 240);
     world_category(&b->w, "k", "ENTRIES 100");
-    put_many(b, 300, 1, "a"); /* evicts all but the youngest, and what is pinned */
+    bed_put_many(b, 300, 1, "a"); /* evicts all but the youngest, and what is pinned */
     world_work(&b->w);
-    assert_int_equal(stats(b).entries, 100);
+    assert_int_equal(bed_stats(b).entries, 100);
     assert_true(is_hit(b, 60, "a") && is_hit(b, 300, "a"));
     assert_int_equal(count_hits(b, 62, 100, "a"), 0);
-    close_bed(b);
+    bed_close(b);
 }
 
 /* Numbers of entries that went are used again, for rows of the graph of any number. */
 static void numbers_are_used_again(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     (void)state;
     world_category(&b->w, "k", "ENTRIES 300");
     for (unsigned round = 0; round < 4; round++) {
-        put_many(b, 300 + 400 * round, 400, "a");
+        bed_put_many(b, 300 + 400 * round, 400, "a");
         world_work(&b->w);
         world_check(&b->w);
     }
-    assert_int_equal(stats(b).entries, 300);
+    assert_int_equal(bed_stats(b).entries, 300);
     assert_in_range(b->w.cache->n_rows, 300, 900);
     assert_int_equal(count_hits(b, 1600, 300, "a"), 300);
     assert_int_equal(count_hits(b, 0, 1600, "a"), 0);
-    close_bed(b);
+    bed_close(b);
 }
 
 /* Also within one millisecond: a search or a caller may still hold the id of one that went. */
 static void ids_are_not_used_again(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     uint64_t ids[12];
     (void)state;
     for (unsigned i = 0; i < 12; i++) { /* each replaces the one before, whose number is free then */
-        ids[i] = put_one(b, 400, "a", 100000000);
+        ids[i] = bed_put(b, 400, "a", 100000000);
         for (unsigned k = 0; k < i; k++)
             assert_true(ids[i] != ids[k]);
     }
-    close_bed(b);
+    bed_close(b);
 }
 
 /* ---- restarts, merges -------------------------------------------------------------------------------------------- */
 
 static void restarts(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     (void)state;
     for (unsigned round = 0; round < 4; round++) {
-        uint64_t before = stats(b).sealed_entries;
+        uint64_t before = bed_stats(b).sealed_entries;
         world_reopen(&b->w, round % 2);
-        assert_int_equal(stats(b).sealed_entries, before);
+        assert_int_equal(bed_stats(b).sealed_entries, before);
         world_check(&b->w);
         assert_int_equal(count_hits(b, 0, 300 + 100 * round, "a"), 300 + 100 * round);
-        put_many(b, 300 + 100 * round, 100, "a");
+        bed_put_many(b, 300 + 100 * round, 100, "a");
         world_work(&b->w);
     }
-    close_bed(b);
+    bed_close(b);
 }
 
 static void many_segments_are_merged(void **state)
@@ -428,26 +353,26 @@ static void many_segments_are_merged(void **state)
     struct bed *b = malloc(sizeof *b);
     uint64_t most = 0;
     (void)state;
-    open_bed(b);
+    bed_open(b);
     for (unsigned i = 0; i < 15; i++) {
-        put_many(b, 100 * i, 100, "a");
+        bed_put_many(b, 100 * i, 100, "a");
         world_work(&b->w);
-        most = stats(b).sealed_segments > most ? stats(b).sealed_segments : most;
+        most = bed_stats(b).sealed_segments > most ? bed_stats(b).sealed_segments : most;
         world_check(&b->w);
     }
-    assert_in_range(stats(b).sealed_entries, 1300, 1500);
+    assert_in_range(bed_stats(b).sealed_entries, 1300, 1500);
     assert_in_range(most, 2, 4); /* world_work goes on until nothing is due */
     assert_true(b->w.cache->next_sealed > 10);
     assert_int_equal(count_hits(b, 0, 1500, "a"), 1500);
     world_reopen(&b->w, false);
     assert_int_equal(count_hits(b, 0, 1500, "a"), 1500);
-    close_bed(b);
+    bed_close(b);
 }
 
 /* A merge whose move cannot be logged leaves entries where they were. */
 static void a_merge_that_cannot_be_logged_moves_nothing(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     unsigned left = 0;
     uint64_t lsn = 0;
     struct quire_error err = {0};
@@ -462,7 +387,7 @@ static void a_merge_that_cannot_be_logged_moves_nothing(void **state)
     assert_true(left > 0);
     fault_fail_nth(b->fs, FAULT_WRITE, 1, QUIRE_EIO, false);
     b->w.now_ms++;
-    put_one(b, 301, "a", 100000000);
+    bed_put(b, 301, "a", 100000000);
     assert_true(journal_sync(journal, &err) < 0);
     uint32_t next = b->w.cache->next_sealed;
     world_work(&b->w);
@@ -478,7 +403,7 @@ static void a_merge_that_cannot_be_logged_moves_nothing(void **state)
 /* A segment that cannot be read any more is not merged, which keeps nobody else from being sealed or merged. */
 static void a_damaged_segment_stops_no_seal(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     char file[256];
     uint64_t lsn, before;
     struct quire_error err = {0};
@@ -492,11 +417,11 @@ static void a_damaged_segment_stops_no_seal(void **state)
         if (i % 3 && cache_remove(b->w.cache, b->ids[i], &lsn, &err) < 0)
             fail_msg("%s", err.message);
     for (unsigned round = 0; round < 4; round++) {
-        before = stats(b).sealed_entries;
+        before = bed_stats(b).sealed_entries;
         b->w.now_ms += 11000;
-        put_many(b, 300 + 150 * round, 150, round % 2 ? "a" : "b");
+        bed_put_many(b, 300 + 150 * round, 150, round % 2 ? "a" : "b");
         world_work(&b->w);
-        assert_true(round == 0 || stats(b).sealed_entries > before);
+        assert_true(round == 0 || bed_stats(b).sealed_entries > before);
     }
     assert_int_equal(count_hits(b, 300, 150, "b"), 150);
     assert_int_equal(count_hits(b, 600, 150, "b"), 150);
@@ -522,9 +447,9 @@ static unsigned count_folders(struct bed *b)
 /* What a snapshot has linked is there after a cut of power. */
 static void links_of_a_snapshot_are_durable(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     struct quire_error err = {0};
-    unsigned n = 0, documents = 0, wanted = (unsigned)stats(b).sealed_segments;
+    unsigned n = 0, documents = 0, wanted = (unsigned)bed_stats(b).sealed_segments;
     (void)state;
     assert_int_equal(b->fs->ops->mkdir(b->fs, "/copy"), 0);
     caches_pin_files(b->w.caches);
@@ -544,25 +469,25 @@ static void links_of_a_snapshot_are_durable(void **state)
 
 static void folders_go_with_their_entries(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     const struct quire_cache_selector all = {.by = QUIRE_CACHE_BY_ALL};
     uint64_t lsn;
     struct quire_error err = {0};
     (void)state;
-    assert_int_equal(count_folders(b), stats(b).sealed_segments);
+    assert_int_equal(count_folders(b), bed_stats(b).sealed_segments);
     invalidate(&b->w, &all, false);
     for (unsigned i = 0; i < 3; i++) {
         searcher_drop_retired(b->w.searcher);
         world_work(&b->w);
     }
-    assert_int_equal(stats(b).sealed_segments, 0);
+    assert_int_equal(bed_stats(b).sealed_segments, 0);
     assert_int_equal(count_folders(b), 0);
-    put_many(b, 0, 300, "a");
+    bed_put_many(b, 0, 300, "a");
     world_work(&b->w);
     assert_true(count_folders(b) > 0);
     assert_int_equal(b->fs->ops->mkdir(b->fs, "/data/" SEALED_NAME "/0000000000000001-00000001"), 0);
     world_reopen(&b->w, false); /* of no cache */
-    assert_int_equal(count_folders(b), stats(b).sealed_segments);
+    assert_int_equal(count_folders(b), bed_stats(b).sealed_segments);
     assert_int_equal(caches_drop(b->w.caches, text_of("c"), &lsn, &err), 0);
     cache_unref(b->w.cache);
     b->w.cache = NULL;
@@ -607,7 +532,7 @@ static void memory_that_is_short_is_what_seals(void **state)
 /* What a policy learns from is measured, though it is far below the threshold; otherwise it is estimated. */
 static void what_is_learnt_from_is_measured(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     float near[DIM];
     struct quire_pair scope = {text_of("tenant"), text_of("a")};
     struct quire_cache_query query = {
@@ -635,7 +560,7 @@ static void what_is_learnt_from_is_measured(void **state)
             assert_true(fabs(decision.answer.similarity - 0.8) < (learns ? 0.01 : 0.1));
         }
     }
-    close_bed(b);
+    bed_close(b);
 }
 
 /* Many vectors are sealed to inverted lists: what is near is found there; what is not is told without a read, and who
@@ -698,7 +623,7 @@ static void entries_without_vectors_stay(void **state)
 {
     struct bed *b = malloc(sizeof *b);
     (void)state;
-    open_bed(b);
+    bed_open(b);
     world_category(&b->w, "x", "MODE exact JITTER 0");
     for (unsigned i = 0; i < 500; i++) {
         char text[32];
@@ -708,14 +633,14 @@ static void entries_without_vectors_stay(void **state)
         struct quire_cache_entry entry = {.category = text_of("x"), .text = text_of(text)};
         assert_int_equal(put(&b->w, &entry, "v", &result, &err), 0);
     }
-    put_many(b, 0, 150, "a");
+    bed_put_many(b, 0, 150, "a");
     world_work(&b->w);
-    assert_in_range(stats(b).sealed_entries, 50, 149);
+    assert_in_range(bed_stats(b).sealed_entries, 50, 149);
     assert_int_equal(stats_of(&b->w, "x").entries, 500);
     assert_int_equal(count_hits(b, 0, 150, "a"), 150);
     world_reopen(&b->w, true);
     assert_int_equal(stats_of(&b->w, "x").entries, 500);
-    close_bed(b);
+    bed_close(b);
 }
 
 static int note_entry(void *context, const char *name)
@@ -729,7 +654,7 @@ static int note_entry(void *context, const char *name)
  * all when the segment is back. */
 static void a_lost_segment_makes_its_cache_unavailable(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     struct quire_error err = {0};
     (void)state;
     char *path = sealed_path("/data", b->w.cache->uid, b->w.cache->sealed[0]->number);
@@ -753,15 +678,15 @@ static void a_lost_segment_makes_its_cache_unavailable(void **state)
     world_open_again(&b->w);
     assert_int_equal(cache_available(b->w.cache, &err), 0);
     world_check(&b->w);
-    assert_int_equal(stats(b).entries, 300);
+    assert_int_equal(bed_stats(b).entries, 300);
     assert_int_equal(count_hits(b, 0, 300, "a"), 300);
-    close_bed(b);
+    bed_close(b);
 }
 
 /* One that is unavailable can be dropped, with all of its files. */
 static void an_unavailable_cache_can_be_dropped(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     struct quire_error err = {0};
     uint64_t lsn;
     (void)state;
@@ -874,7 +799,7 @@ static void begin(struct cut *c)
 {
     struct quire_error err = {0};
     memset(c, 0, sizeof *c);
-    open_bed(&c->bed);
+    bed_open(&c->bed);
     world_close(&c->bed.w);
     c->bed.w.options.sync = JOURNAL_ALWAYS;
     c->bed.w.options.seal_rows = 60;
@@ -913,7 +838,7 @@ static uint64_t count_calls(void)
     script(c);
     uint64_t calls = fault_calls(c->bed.fs, CALLS);
     assert_false(c->failed);
-    assert_true(stats(&c->bed).sealed_entries > 60 && c->bed.w.cache->next_sealed >= 4);
+    assert_true(bed_stats(&c->bed).sealed_entries > 60 && c->bed.w.cache->next_sealed >= 4);
     world_close(&c->bed.w);
     recovers(c, 0, 0);
     fault_fs_destroy(c->bed.fs);

@@ -1,8 +1,7 @@
 /* test_cached_sample.c - samples of a cache: vectors of memory and of segments, each entry once and with its chance. */
 #include "cache/core/sealed.h"
-#include "tests/cache/support_cache.h"
+#include "tests/cache/support_bed.h"
 #include "tests/sanitized.h"
-#include "tests/support/fault.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,82 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-enum { DIM = 32, SEAL_ROWS = 100, VECTORS = 2000 };
-
-struct bed {
-    struct world w;
-    struct io_fs *fs;
-    float vectors[VECTORS][DIM];
-    uint64_t ids[VECTORS];
-};
-
-static void open_bed(struct bed *b)
-{
-    memset(b, 0, sizeof *b);
-    b->fs = fault_fs_create();
-    for (unsigned i = 0; i < VECTORS; i++)
-        vector_make(b->vectors[i], DIM, i);
-    world_make(&b->w, "/data", &(struct cache_config){.dim = DIM},
-               &(struct world_options){.fs = b->fs, .sync = JOURNAL_NO, .seal_rows = SEAL_ROWS});
-    world_category(&b->w, "k", "SIM 0.9 JITTER 0 GUARD none");
-}
-
-static void close_bed(struct bed *b)
-{
-    world_check(&b->w);
-    world_close(&b->w);
-    fault_fs_destroy(b->fs);
-    free(b);
-}
-
-/* Puts vector i under the text "q<i>" for a tenant; its tag is "even" or "odd". */
-static uint64_t put_one(struct bed *b, unsigned i, const char *tenant, uint64_t ttl_ms)
-{
-    char text[32], value[64];
-    struct quire_cache_put_result result;
-    struct quire_error err = {0};
-    struct quire_pair scope = {text_of("tenant"), text_of(tenant)};
-    struct quire_bytes tag = text_of(i % 2 ? "odd" : "even");
-    snprintf(text, sizeof text, "q%u", i);
-    snprintf(value, sizeof value, "%s %u", tenant, i);
-    struct quire_cache_entry entry = {.text = text_of(text),
-                                      .vector = b->vectors[i],
-                                      .scope = &scope,
-                                      .n_scope = 1,
-                                      .tags = &tag,
-                                      .n_tags = 1,
-                                      .ttl_ms = ttl_ms};
-    if (put(&b->w, &entry, value, &result, &err) < 0)
-        fail_msg("%s", err.message);
-    assert_true(result.outcome <= QUIRE_CACHE_REPLACED);
-    return result.id;
-}
-
-static void put_many(struct bed *b, unsigned first, unsigned n, const char *tenant)
-{
-    for (unsigned i = first; i < first + n; i++) {
-        b->w.now_ms++;
-        b->ids[i] = put_one(b, i, tenant, 100000000);
-    }
-}
-
-static struct quire_cache_stats stats(struct bed *b)
-{
-    return stats_of(&b->w, "");
-}
-
-/* 300 entries of tenant a, of which more than half are sealed. */
-static struct bed *sealed_bed(void)
-{
-    struct bed *b = malloc(sizeof *b);
-    open_bed(b);
-    put_many(b, 0, 300, "a");
-    world_work(&b->w);
-    assert_in_range(stats(b).sealed_entries, 150, 299);
-    world_check(&b->w);
-    return b;
-}
 
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
@@ -102,14 +25,14 @@ static unsigned number_of(const struct bed *b, uint64_t id)
 /* Vectors in memory and in segments are those that were put, each entry once, and each with its chance. */
 static void a_sample_holds_what_was_put(void **state)
 {
-    struct bed *b = sealed_bed();
+    struct bed *b = bed_sealed();
     struct cache_sampled *out = calloc(400, sizeof *out);
     int8_t *vectors = malloc(400 * DIM);
     unsigned drawn[320] = {0};
     struct quire_error err = {0};
     uint64_t lsn = 0;
     (void)state;
-    put_many(b, 300, 20, "b");
+    bed_put_many(b, 300, 20, "b");
     world_category(&b->w, "empty", "SIM 0.9");
     assert_int_equal(cache_sample(b->w.cache, text_of("k"), out, vectors, 400, &err), 320);
     for (unsigned n = 0; n < 320; n++) {
@@ -141,7 +64,7 @@ static void a_sample_holds_what_was_put(void **state)
     assert_int_equal(cache_sample(b->w.cache, text_of("nope"), out, vectors, 400, &err), QUIRE_ENOTFOUND);
     free(out);
     free(vectors);
-    close_bed(b);
+    bed_close(b);
 }
 
 int main(void)
