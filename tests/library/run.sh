@@ -6,20 +6,9 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(cd "${1:?usage: run.sh BUILD}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
 
-expect() {
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "ok - $name"
-        passed=$((passed + 1))
-    else
-        echo "FAIL - $name"
-        sed 's/^/       /' "$work/log" | head -20
-        failed=$((failed + 1))
-    fi
-}
+# shellcheck source=/dev/null
+. "$here/../expect.sh"
 
 expect "cmake --install" cmake --install "$build" --prefix "$work/prefix"
 pc=$(find "$work/prefix" -name quire.pc)

@@ -32,22 +32,10 @@ leave() {
 trap "leave ${1:+kept}" EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-passed=0 failed=0
 
 say() { echo "== $* ($SECONDS s)"; }
-expect() { # NAME COMMAND...
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "ok - $name"
-        passed=$((passed + 1))
-    else
-        echo "FAIL - $name"
-        tail -40 "$work/log" | sed 's/^/       /'
-        failed=$((failed + 1))
-        return 1
-    fi
-}
+# shellcheck source=/dev/null
+. "$here/../expect.sh"
 finish() {
     echo "$passed passed, $failed failed"
     exit $((failed > 0))

@@ -15,21 +15,9 @@ if [[ ${2:-} == --record-abi ]]; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
 
-# expect NAME COMMAND...: what the command prints is shown when it fails
-expect() {
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "ok - $name"
-        passed=$((passed + 1))
-    else
-        echo "FAIL - $name"
-        sed 's/^/       /' "$work/log" | head -20
-        failed=$((failed + 1))
-    fi
-}
+# shellcheck source=/dev/null
+. "$here/../expect.sh"
 nothing() { ! grep .; } # nothing is printed
 
 expect "cmake --install into a folder" env DESTDIR="$work/root" cmake --install "$build" --prefix /usr

@@ -9,22 +9,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work PYTHONDONTWRITEBYTECODE=1 QUIRE_PROGRAM=$build/quire
 library=$build/libquire.so.1
-passed=0 failed=0
 
 has() { "$python" -c "import $1" 2>/dev/null; }
 
-expect() {
-    local name=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "ok - $name"
-        passed=$((passed + 1))
-    else
-        echo "FAIL - $name"
-        sed 's/^/       /' "$work/log" | tail -40
-        failed=$((failed + 1))
-    fi
-}
+# shellcheck source=/dev/null
+. "$here/../../../tests/expect.sh"
 
 if [[ ! -x $python ]] || ! has numpy || ! has pytest; then
     echo "skip - Python bindings: needs Debian's python3, python3-numpy and python3-pytest (tools/setup-debian.sh test)"
