@@ -90,14 +90,14 @@ static struct stamp stamp_of_rdb(struct rm_ctx *ctx)
 
 void module_saves_fork(struct rm_ctx *ctx, bool born)
 {
-    struct stamp file = stamp_of_rdb(ctx);
     saves.in_child = born;
     if (born) {
         saves.mark = module_items_mark();
         if (!saves.file_known)
-            saves.file = file;
+            saves.file = stamp_of_rdb(ctx);
         return;
     }
+    struct stamp file = stamp_of_rdb(ctx);
     bool saved = file.inode && (file.inode != saves.file.inode || file.changed.tv_sec != saves.file.changed.tv_sec ||
                                 file.changed.tv_nsec != saves.file.changed.tv_nsec);
     if (saved)
