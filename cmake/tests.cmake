@@ -179,3 +179,8 @@ foreach(name gateway/clients gateway/console gateway/flow gateway/http e2e/clien
     set_tests_properties(${name} PROPERTIES RESOURCE_LOCK waits)
   endif()
 endforeach()
+if(QUIRE_SANITIZE MATCHES address)
+  get_property(every_test DIRECTORY PROPERTY TESTS)
+  set_property(TEST ${every_test} APPEND PROPERTY ENVIRONMENT
+               "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks.txt:print_suppressions=0")
+endif()

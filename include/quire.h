@@ -168,7 +168,7 @@ enum quire_edge_codes {
 struct quire_build_options {
     size_t struct_bytes; /* sizeof(struct quire_build_options), set by quire_build_options_init */
     enum quire_metric metric;
-    enum quire_index_kind index; /* AUTO: by rows, memory_bytes and device (docs/performance.md) */
+    enum quire_index_kind index; /* AUTO: by memory_bytes and device (docs/performance.md) */
     enum quire_slot slot;        /* AUTO: u8 and i8 as they are, others as Q8 */
     uint32_t block_bytes;        /* multiple of 4096; 0: 8192. Grows where it would hold too few vectors: quire_info */
     /* Code written to disk, bits per dimension. Page graph: navigation codes up to 1, 2, 4 or 8; 0: 4. Inverted lists:

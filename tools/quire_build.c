@@ -44,6 +44,7 @@ struct build_work {
     struct cli_texts column_texts;
     struct cli_columns columns;
     int metric, slot, bits, index, edge_codes;
+    enum quire_index_kind kind; /* that index comes to */
     uint64_t block_bytes, threads, seed, degree, beam, list_rows;
     double replicas;
     struct cli_memory memory;
@@ -134,7 +135,7 @@ static void open_device(struct build_work *w)
         snprintf(w->gpu.note, sizeof w->gpu.note, "--build-memory plans without a device");
         return;
     }
-    cli_gpu_build_works(w->vectors.rows, w->vectors.dim, (enum quire_index_kind)w->index, works);
+    cli_gpu_build_works(w->vectors.rows, w->vectors.dim, w->kind, works);
     cli_gpu_open_build(w->cli, &w->gpu, works, (unsigned)w->threads);
 }
 
@@ -168,12 +169,11 @@ static int build(struct build_work *w, struct quire_error *err)
                                 .vectors = w->vectors.data,
                                 .read = read_rows,
                                 .context = w};
+    w->kind = build_choose_kind(w->out, &input, &options);
     if (options.block_bytes) {
         snprintf(w->block.why, sizeof w->block.why, "as it was asked for");
-    } else if (options.index == QUIRE_INDEX_SPANN) {
+    } else if (w->kind != QUIRE_INDEX_PAGEGRAPH) {
         snprintf(w->block.why, sizeof w->block.why, "small: single rows are read from behind inverted lists");
-    } else if (options.index == QUIRE_INDEX_AUTO) {
-        snprintf(w->block.why, sizeof w->block.why, "the default of the kind that auto came to");
     } else if (w->resume) {
         /* a probe may choose otherwise tomorrow, and a build can go on with the same blocks only */
         snprintf(w->block.why, sizeof w->block.why, "the default, not probed because of --resume");
@@ -273,6 +273,7 @@ static const char summary[] =
 static const char examples[] =
     "  quire build --base base.fbin --out index\n"
     "  quire build --base base.u8bin --out index --memory 15% --threads 4\n"
+    "  quire build --base base.fbin --out index --index pagegraph --block 8K\n"
     "  quire build --base large.fbin --out index --build-memory 2G --resume\n"
     "  quire build --base text.fbin --out index --metric cosine --keys text.keys --attrs text.jsonl\n"
     "  quire build --base base.fbin --out index --attrs a.jsonl --attr time:timestamp:indexed --tenants t.txt\n";
@@ -280,13 +281,14 @@ static const char examples[] =
 int quire_build_verb(int argc, char **argv)
 {
     struct cli cli;
-    struct build_work w = {.cli = &cli};
+    struct build_work w = {.cli = &cli, .index = QUIRE_INDEX_AUTO};
     struct quire_error err = {0};
     const struct cli_option options[] = {
         CLI_OPTION("base", CLI_TEXT, &w.base, "FILE", "vectors: .fbin .u8bin .i8bin .bf16bin .fvecs .bvecs .npy",
                    CLI_REQUIRED),
         CLI_OPTION("out", CLI_TEXT, &w.out, "DIR", "the new folder", CLI_REQUIRED),
-        CLI_OPTION("index", CLI_CHOICE, &w.index, NULL, "kind of index", .choices = indexes),
+        CLI_OPTION("index", CLI_CHOICE, &w.index, NULL, "kind of index; auto: lists if --memory holds their 4-bit codes, or no codes at all",
+                   .choices = indexes),
         CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "distance", .choices = cli_metrics),
         CLI_OPTION("slot", CLI_CHOICE, &w.slot, NULL, "how blocks store vectors", .choices = slots),
         CLI_OPTION("block", CLI_SIZE, &w.block_bytes, "SIZE",

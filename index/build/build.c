@@ -130,10 +130,16 @@ double quire_build_done(const char *phase, uint64_t done, uint64_t total)
     return share < 0 ? share_done(lists_phases, sizeof lists_phases / sizeof *lists_phases, phase, part) : share;
 }
 
-/* What `auto` comes to. */
+/* What `auto` comes to. An option that only one kind has asks for that kind. */
 static void choose_kind(struct build *b)
 {
     struct quire_build_options *o = &b->options;
+    bool graph = o->code_bits == 8 || o->edge_codes != QUIRE_EDGE_CODES_AUTO || o->degree || o->build_beam;
+    if (graph || o->list_rows || o->replicas > 0) {
+        o->index = graph ? QUIRE_INDEX_PAGEGRAPH : QUIRE_INDEX_SPANN;
+        b->params.kind_reason = KIND_ASKED_FOR;
+        return;
+    }
     char *folder = strdup(b->path);
     struct index_kind_facts facts = {.budget = o->memory_bytes};
     b->space.code_dim = rotation_code_dim(o->metric == QUIRE_METRIC_IP ? b->dim + 1 : b->dim);
@@ -145,6 +151,19 @@ static void choose_kind(struct build *b)
     o->index = index_kind_choose(&facts, &reason);
     b->params.kind_reason = reason;
     free(folder);
+}
+
+enum quire_index_kind build_choose_kind(const char *path, const struct quire_input *input,
+                                        const struct quire_build_options *options)
+{
+    struct build b = {.n = (uint32_t)input->rows, .dim = input->dim, .type = input->type, .options = *options};
+    if (options->index != QUIRE_INDEX_AUTO)
+        return options->index;
+    b.path = strdup(path);
+    if (b.path)
+        choose_kind(&b);
+    free(b.path);
+    return b.options.index;
 }
 
 enum quire_index_kind build_kind(enum quire_index_kind wanted)

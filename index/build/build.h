@@ -60,6 +60,11 @@ size_t build_row_bytes(uint32_t dim, enum quire_type type, bool unit_codes);
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
                  const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err);
 
+/* What a build of this input in the new folder `path` makes; AUTO if there is no memory to find out. May probe the
+ * device. */
+enum quire_index_kind build_choose_kind(const char *path, const struct quire_input *input,
+                                        const struct quire_build_options *options);
+
 /* The kind of a live collection that asked for `wanted`: AUTO is the page graph there, whose merges cost less. */
 enum quire_index_kind build_kind(enum quire_index_kind wanted);
 

@@ -91,7 +91,7 @@ unsigned build_list_bits(const struct build *b)
 
 bool build_lists_fit(const struct build *b)
 {
-    return bits_fit(b, build_list_bits(b));
+    return build_list_bits(b) == LIST_BITS && bits_fit(b, LIST_BITS);
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */

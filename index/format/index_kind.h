@@ -13,12 +13,13 @@ enum kind_reason {
     KIND_GRAPH_FITS = 2,   /* page graph: they do not, but its narrowest ones do */
     KIND_DEVICE = 3,       /* inverted lists: so, but one read takes long */
     KIND_NOTHING_FITS = 4, /* inverted lists: no codes fit */
+    KIND_NO_BUDGET = 5,    /* page graph: it has codes for any budget */
     KIND_REASONS
 };
 
 struct index_kind_facts {
     uint64_t budget;      /* of searches, bytes; 0: none */
-    bool lists_fit;       /* heads and list codes of all rows */
+    bool lists_fit;       /* heads, and 4-bit list codes of all rows */
     uint64_t graph_bytes; /* centres and narrowest navigation codes of a page graph */
     const char *folder;   /* where the index will stand, or NULL: the device is not measured */
 };

@@ -54,7 +54,8 @@ build_one() {
     local path=$1 size=$2 json=$3
     shift 3
     [[ -d $path && -f $path.json ]] ||
-        "$quire" build --base "$base" --out "$path" --metric "$metric" --block "$size" "$@" --json >"$path.json"
+        "$quire" build --base "$base" --out "$path" --metric "$metric" --index pagegraph \
+            --block "$size" "$@" --json >"$path.json"
     cp "$path.json" "$json"
 }
 

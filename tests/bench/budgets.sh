@@ -21,7 +21,8 @@ index() {
     shift 2
     if [[ $set == sift ]]; then base=$data/sift.u8bin metric=l2; fi
     [[ -d $indexes/$name ]] ||
-        "$quire" build --base "$base" --out "$indexes/$name" --metric "$metric" "$@" --json >"$work/build.json"
+        "$quire" build --base "$base" --out "$indexes/$name" --metric "$metric" --index pagegraph "$@" \
+            --json >"$work/build.json"
 }
 
 # row SET INDEX LABEL OPTION... - one line of the table

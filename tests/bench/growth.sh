@@ -56,12 +56,14 @@ if [[ -n $large ]]; then
     cut_rows large "$large"
     vectors[large]=$work/large.${base##*.} truths[large]=$work/large.gt.bin
 fi
-"$quire" build --base "${vectors[large]}" --out "$work/large.index" --metric "$metric" --block "$block_size" --json >"$work/large.json"
+"$quire" build --base "${vectors[large]}" --out "$work/large.index" --metric "$metric" --index pagegraph \
+    --block "$block_size" --json >"$work/large.json"
 rows[large]=$(field rows "$work/large.json")
 rows[small]=${small:-$((rows[large] / 4))}
 cut_rows small "${rows[small]}"
 vectors[small]=$work/small.${base##*.} truths[small]=$work/small.gt.bin
-"$quire" build --base "${vectors[small]}" --out "$work/small.index" --metric "$metric" --block "$block_size" --json >"$work/small.json"
+"$quire" build --base "${vectors[small]}" --out "$work/small.index" --metric "$metric" --index pagegraph \
+    --block "$block_size" --json >"$work/small.json"
 
 printf '## %s: %s to %s rows, default recall, %s lanes x 32 in flight\n\n' \
     "$name" "${rows[small]}" "${rows[large]}" "$lanes"

@@ -75,10 +75,10 @@ index text-spann text --index spann
 index text-spann-2bit text --index spann --memory 15%
 index text-spann-f32 text --index spann --slot f32
 index sift-spann sift --index spann
-index text-pagegraph text
-index text-pagegraph-small text --memory 3%
-index sift-pagegraph sift
-index sift-pagegraph-small sift --memory 7%
+index text-pagegraph text --index pagegraph
+index text-pagegraph-small text --index pagegraph --memory 3%
+index sift-pagegraph sift --index pagegraph
+index sift-pagegraph-small sift --index pagegraph --memory 7%
 
 head_of_rows
 for effort in 2 4 8 16; do

@@ -148,7 +148,7 @@ class Quire:
         index = folder / "index"
         print(f"{options.name}: building", file=sys.stderr)
         report = self.json("build", "--base", options.base, "--metric", options.metric, "--out", index,
-                           "--threads", threads, "--block", options.block)
+                           "--threads", threads, "--index", "pagegraph", "--block", options.block)
         return index, {key: report[key] for key in ("rows", "dim", "type", "metric", "seconds", "peak_resident_bytes",
                                                     "raw_bytes", "slot", "block_bytes", "index_bytes")}
 

@@ -49,7 +49,8 @@ need_quire "${folders[0]}"
 
 if [[ -z $index ]]; then
     index=$work/index
-    "$quire" build --base "$base" --out "$index" --metric "$metric" --block "$block_size" --json >"$work/build.json"
+    "$quire" build --base "$base" --out "$index" --metric "$metric" --index pagegraph \
+        --block "$block_size" --json >"$work/build.json"
 fi
 
 # ask FOLDER FILE OPTION... - one search, its JSON appended to FILE, whose rows are of one kind

@@ -40,7 +40,8 @@ while (($# > 0)); do
 done
 take_data_set "$build" "${given[@]}"
 
-"$quire" build --base "$base" --out "$work/index" --metric "$metric" --block "$block_size" --json >"$work/build.json"
+"$quire" build --base "$base" --out "$work/index" --metric "$metric" --index pagegraph \
+    --block "$block_size" --json >"$work/build.json"
 block=$(field block_bytes "$work/build.json")
 printf '## %s: reads of %s bytes, %s lanes x 32 in flight\n\n' "$name" "$block" "$lanes"
 printf '| round | recall@10 | queries/s | reads per query | reads/s of the search | reads/s of the device | share |\n'

@@ -5,9 +5,9 @@ set -u
 build=$(cd "${1:?usage: commands.sh BUILD_DIR [--slow] [PAGE...]}" && pwd) || exit 2
 shift
 here=$(cd "$(dirname "$0")" && pwd)
-if ! unshare --map-root-user --net --pid --fork true 2>/dev/null; then
+if ! unshare --map-root-user --net --pid --fork --mount-proc true 2>/dev/null; then
     echo "skip - commands of the pages: this machine allows no network of one's own (unshare --net)"
     exit 0
 fi
-exec unshare --map-root-user --net --pid --fork --kill-child bash -c \
+exec unshare --map-root-user --net --pid --fork --mount-proc --kill-child bash -c \
     'ip link set lo up && exec /usr/bin/python3 "$0" "$@"' "$here/commands.py" "$build" "$@"

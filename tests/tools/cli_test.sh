@@ -222,6 +222,21 @@ json "few rows are not probed for" out 'j["block_bytes"] == 8192 and "100000 row
     "block_rates" not in j'
 check "build is silent without a terminal" test ! -s err
 json "it says what did the work" out 'j["device"] == "processor" and "too few" in j["device_note"]'
+# kind NAME KIND REASON OPTION...: what auto, the default, comes to
+kind() {
+    local name=$1 wanted=$2 reason=$3
+    shift 3
+    rm -rf kind.index
+    expect "auto: $name" 0 "\"kind\": \"$wanted\"" build --base a.fbin --out kind.index "$@" --json
+    check "auto: $name: why" bash -c '"$0" inspect kind.index | grep -q "^kind_reason *$1"' "$quire" "$reason"
+}
+kind "no budget" pagegraph "auto: no memory of searches was named"
+kind "a budget with room for codes" spann "auto: the codes of all rows fit" --memory 32M
+kind "a budget without room for codes of 4 bits" pagegraph "auto: 4-bit codes of lists do not fit" --memory 40K
+kind "a budget without room for any codes" spann "auto: no codes fit" --memory 10K
+kind "an option of page graphs" pagegraph "asked for" --memory 32M --degree 16
+kind "an option of lists" spann "asked for" --replicas 2
+rm -rf kind.index
 expect "build with a block of its own" 0 '"block_bytes": 16384' build --base a.fbin --out big.index --block 16K --json
 json "it says whose choice that was" out '"asked" in j["block_choice"]'
 "$quire" gen --rows 60 --dim 2000 --queries 0 --clusters 2 --out broad >out 2>err
