@@ -10,6 +10,7 @@
 #include "module/rm_api.h"
 #include "server/access/command_table.h"
 #include "server/call/caller.h"
+#include "server/call/keeper.h"
 #include "server/process/config.h"
 #include "server/process/log.h"
 #include <semaphore.h>
@@ -159,6 +160,8 @@ struct module_call {
     bool reply_on_lane;
     int db;
     struct resp_arg key_bytes; /* what the client calls it */
+    struct rm_user *user_acl;  /* while a handler of FT.* is run; NULL with `trusted` */
+    bool trusted;              /* of the engine itself: its primary's stream */
     struct rm_string *key;     /* retained while a client is blocked; NULL: none */
     struct message message;
     struct module_call *next_held;
@@ -195,6 +198,40 @@ void module_call_release(struct module_lane *lane, bool all);
 /* In a timer: keys of commands whose clients went before the reply. */
 void module_calls_tick(struct rm_ctx *ctx);
 void module_calls_fini(void);
+
+/* ---- FT.*: module_keeper.c, module_follow.c, module_query.c ------------------------------------------------------ */
+
+/* A hash of the engine's, opened, as a document: until module_hash_end. */
+struct module_hash {
+    struct rm_key *key;
+    struct rm_string **values; /* that were asked for; owned */
+    uint32_t n, capacity;
+};
+void module_hash_view(struct module_hash *hash, struct rm_key *key, struct document_view *view);
+void module_hash_end(struct module_hash *hash);
+extern const struct keeper module_keeper;
+
+/* Database 0, on the main thread, outside of commands. */
+struct rm_ctx *module_documents_context(void);
+int module_documents_create(struct rm_ctx *ctx);
+/* When the engine has read its files: indexes and keys agree from then on. */
+void module_documents_begin(void);
+bool module_documents_begun(void);
+void module_documents_fill(struct service *service, struct document_index *index, bool again);
+void module_documents_flush(int db);
+void module_documents_swap(int first, int second);
+/* In a timer: documents that could not be taken when they were written. */
+void module_documents_tick(void);
+void module_documents_end(void); /* before the store is closed */
+
+bool module_command_is_query(unsigned row);
+/* Why an FT command cannot run in this context; NULL: it can. */
+const char *module_query_refusal(struct rm_ctx *ctx, unsigned row);
+/* Around its handler. */
+void module_query_enter(struct rm_ctx *ctx, struct module_call *call);
+void module_query_leave(struct rm_ctx *ctx, struct module_call *call, struct rm_string **argv, int argc);
+struct rm_ctx *module_query_context(void); /* of the command that is run */
+bool module_query_may_read(const struct module_call *call, struct resp_arg key);
 
 /* ---- settings, INFO, the rest ------------------------------------------------------------------------------------ */
 

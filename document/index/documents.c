@@ -264,6 +264,16 @@ void documents_changed(struct documents *d, const void *key, uint32_t key_bytes,
         documents_write_end(d);
 }
 
+bool documents_follow_key(struct documents *d, const void *key, uint32_t key_bytes)
+{
+    bool follow = false;
+    pthread_rwlock_rdlock(&d->lock);
+    for (uint32_t i = 0; i < d->n && !follow; i++)
+        follow = schema_follows(document_index_schema(d->indexes[i]), key, key_bytes);
+    pthread_rwlock_unlock(&d->lock);
+    return follow;
+}
+
 int documents_admit(struct documents *d, const void *key, uint32_t key_bytes, struct quire_error *err)
 {
     int rc = 0;

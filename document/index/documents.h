@@ -47,6 +47,9 @@ int documents_save(void *documents, struct checkpoint *checkpoint, struct quire_
 /* When all has been read: indexes get their collections out of the store (NULL: there is no folder, nothing lasts),
  * and what is changed from now on is logged. Documents come next, by documents_changed; then documents_begun. */
 int documents_begin(struct documents *documents, struct store *store, struct quire_error *err);
+/* Behind documents_begin, where who keeps documents does not log them with their vectors: those that differ are written
+ * again when their documents come (vectors_compare). An index whose vectors cannot be read is unavailable. */
+int documents_compare(struct documents *documents, struct quire_error *err);
 /* Whether this collection is an index's. */
 bool documents_own(struct documents *documents, uint64_t uid);
 /* Every document has been given: vectors that belong to none go. */
@@ -89,6 +92,8 @@ int documents_admit(struct documents *documents, const void *key, uint32_t key_b
 void documents_gone(struct documents *documents, const void *key, uint32_t key_bytes);
 /* All keys are gone, and with them, as in RediSearch, all indexes; the keyspace has logged it. */
 void documents_cleared(struct documents *documents);
+/* Whether an index follows the key. */
+bool documents_follow_key(struct documents *documents, const void *key, uint32_t key_bytes);
 /* Whether there is any index: otherwise nothing need be told. And whether one has vectors: a change of a document and
  * what it changes here are to be in one frame of the journal then (document/vectors). */
 bool documents_follow(const struct documents *documents);

@@ -332,6 +332,23 @@ int documents_begin(struct documents *d, struct store *store, struct quire_error
     return rc;
 }
 
+int documents_compare(struct documents *d, struct quire_error *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < d->n; i++) {
+        struct document_index *x = d->indexes[i];
+        uint32_t n_fields = document_index_schema(x)->n_fields;
+        for (uint32_t j = 0; j < n_fields && rc == 0 && document_index_available(x, NULL) == 0; j++) {
+            int compared = x->vectors[j] ? vectors_compare(x->vectors[j], err) : 0;
+            if (compared == QUIRE_ENOMEM)
+                rc = compared;
+            else if (compared < 0)
+                document_index_damaged(x, err); /* its commands say so; the others go on */
+        }
+    }
+    return rc;
+}
+
 bool documents_own(struct documents *d, uint64_t uid)
 {
     bool own = false;

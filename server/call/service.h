@@ -19,6 +19,7 @@
 struct cursors;
 struct device;
 struct fair;
+struct keeper;
 
 struct service {
     struct config *config;
@@ -26,7 +27,9 @@ struct service {
     struct keyspace keyspace;
     struct store *store;         /* NULL: no data folder */
     struct documents *documents; /* indexes of keys */
+    const struct keeper *keeper; /* of those keys, for FT.*: keeper.h */
     struct keyspace_follower follower;
+    bool documents_come_later;    /* the keeper has them when the folder has been read (data_documents_given) */
     struct cursors *cursors; /* of FT.AGGREGATE: server/document, which makes and ends them */
     struct caches *caches;   /* of the store; NULL: none */
     bool caches_begun;
