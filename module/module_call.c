@@ -494,16 +494,23 @@ static void note_user(struct rm_ctx *ctx, struct module_call *call)
         rm.free_string(ctx, name);
 }
 
+/* Whether it is about data that is in the store alone. */
+static bool is_of_store(const struct command *row)
+{
+    unsigned at = (unsigned)(row - commands);
+    return !module_command_is_query(at) && !module_command_is_json(at);
+}
+
 /* Why a command cannot run now; NULL: it can. */
 static const char *refusal(const struct command *row, bool may_wait)
 {
     if (!module_the.open)
         return "ERR quire has no data folder open: see the engine's log";
-    if (!module_the.loaded) /* the first timer is to come, some milliseconds from now */
+    if (!module_the.loaded && !module_command_is_json((unsigned)(row - commands))) /* the first timer is to come, some milliseconds from now */
         return "LOADING quire is about to give keys their data: try again";
     if (!may_wait && (row->flags & CMD_NO_MULTI))
         return "ERR this command takes long: it is not for transactions and scripts";
-    if ((row->flags & CMD_WRITE) && !module_command_is_query((unsigned)(row - commands)) && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
+    if ((row->flags & CMD_WRITE) && is_of_store(row) && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
         return "NOREPLICAS replicas are attached, and the data of vector sets and caches is not copied to them: detach "
                "them, or set quire.writes-with-replicas yes where this node alone is meant to have the data";
     return NULL;
@@ -633,6 +640,10 @@ int module_call_run(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     int at = commands[row].first_key;
     if (module_command_is_query((unsigned)row))
         return run_query(ctx, call, argv, argc);
+    if (module_command_is_json((unsigned)row)) {
+        module_json_run(ctx, call, argv, argc);
+        return end_here(ctx, call, NULL, may_wait);
+    }
     struct rm_string *key = at > 0 ? argv[at] : NULL;
     if (key && !take_item(ctx, call, key, &scratch.items[at])) {
         free_call(call);

@@ -1,16 +1,16 @@
 /*
- * module_follow.c - indexes of documents follow the hashes of database 0.
+ * module_follow.c - indexes follow the hashes and JSON documents of database 0.
  *
- * Whatever is heard of a key that an index follows, the key is looked at: a hash is the document, anything else is none.
+ * Whatever is heard of a key that an index follows, the key is looked at: what it holds is the document, or none.
  * So it does not matter which command, script, expiry or eviction it was. The engine tells inside the command, so a
  * document can be found when its write is answered.
  *
- * Hashes are the engine's, vectors and definitions are the store's, and after a crash they are of different moments: the
- * engine may have lost its last second, or the store its last milliseconds. So at the start every hash is looked at, the
- * vectors in the store are compared with those in the hashes, and what differs is written again; rows of documents that are
+ * Documents are the engine's, vectors and definitions are the store's, and after a crash they are of different moments:
+ * the engine may have lost its last second, or the store its last milliseconds. So at the start every document is looked
+ * at, the vectors in the store are compared with its own, and what differs is written again; rows of documents that are
  * not there go. It is done before the first command is served. While the engine reads its files, nothing is followed.
  *
- * A hash whose vectors the store cannot take now (memory, disk, seals behind) is in no index until it can: then the keys
+ * A document whose vectors the store cannot take now (memory, disk, seals behind) is in no index until it can: then the keys
  * are gone through once more.
  */
 #include "io/clock.h"
@@ -62,19 +62,22 @@ static bool is_key(size_t n)
 
 /* ---- one key ----------------------------------------------------------------------------------------------------- */
 
-/* The hash is the document from now on. */
+/* What the key holds is the document from now on. */
 static void take(struct rm_key *key, const char *name, uint32_t n)
 {
-    struct module_hash hash = {.key = NULL};
+    struct module_document document;
     struct document_view view;
+    if (!module_document_view(&document, key, &view)) {
+        documents_gone(documents(), name, n);
+        return;
+    }
     if (documents_have_vectors(documents()) && documents_admit(documents(), name, n, NULL) < 0) {
         documents_gone(documents(), name, n);
         following.owed_us = following.owed_us ? following.owed_us : clock_us();
-        return;
+    } else {
+        documents_changed(documents(), name, n, &view);
     }
-    module_hash_view(&hash, key, &view);
-    documents_changed(documents(), name, n, &view);
-    module_hash_end(&hash);
+    module_document_end(&document);
 }
 
 static void look_at(struct rm_ctx *ctx, struct rm_string *name)
@@ -82,10 +85,7 @@ static void look_at(struct rm_ctx *ctx, struct rm_string *name)
     size_t n;
     const char *bytes = rm.string_bytes(name, &n);
     struct rm_key *key = rm.open_key(ctx, name, RM_READ | RM_NO_TOUCH);
-    if (key && rm.key_type(key) == RM_KEY_HASH)
-        take(key, bytes, (uint32_t)n);
-    else
-        documents_gone(documents(), bytes, (uint32_t)n);
+    take(key, bytes, (uint32_t)n);
     rm.close_key(key);
 }
 
@@ -108,9 +108,9 @@ static int on_event(struct rm_ctx *ctx, int type, const char *event, struct rm_s
 
 /* ---- all keys ---------------------------------------------------------------------------------------------------- */
 
-static bool is_document(struct rm_key *key, size_t n)
+static bool is_living(struct rm_key *key, size_t n)
 {
-    return key && is_key(n) && rm.key_type(key) == RM_KEY_HASH && rm.get_expire(key) != 0;
+    return key && is_key(n) && rm.get_expire(key) != 0;
 }
 
 static void give(struct rm_ctx *ctx, struct rm_string *name, struct rm_key *key, void *data)
@@ -119,7 +119,7 @@ static void give(struct rm_ctx *ctx, struct rm_string *name, struct rm_key *key,
     const char *bytes = rm.string_bytes(name, &n);
     (void)ctx;
     (void)data;
-    if (is_document(key, n) && documents_follow_key(documents(), bytes, (uint32_t)n))
+    if (is_living(key, n) && documents_follow_key(documents(), bytes, (uint32_t)n))
         take(key, bytes, (uint32_t)n);
 }
 
@@ -161,23 +161,25 @@ static void end_filling(struct filling *f)
 static void fill_one(struct rm_ctx *ctx, struct rm_string *name, struct rm_key *key, void *data)
 {
     struct filling *f = data;
-    struct module_hash hash = {.key = NULL};
+    const struct schema *schema = document_index_schema(f->index);
+    struct module_document document;
     struct document_view view;
     size_t n;
     const char *bytes = rm.string_bytes(name, &n);
     (void)ctx;
     f->seen++;
-    if (!is_document(key, n) || !schema_follows(document_index_schema(f->index), bytes, (uint32_t)n))
+    if (!is_living(key, n) || !schema_follows(schema, bytes, (uint32_t)n) ||
+        !module_document_view(&document, key, &view))
         return;
-    if (document_index_admit(f->index, NULL) < 0) {
+    bool fits = view.source == schema->source, admitted = fits && document_index_admit(f->index, NULL) == 0;
+    if (admitted) {
+        documents_write_begin(documents());
+        document_index_put(f->index, bytes, (uint32_t)n, &view, !f->again);
+        documents_write_end(documents());
+    } else if (fits) {
         following.owed_us = following.owed_us ? following.owed_us : clock_us();
-        return;
     }
-    module_hash_view(&hash, key, &view);
-    documents_write_begin(documents());
-    document_index_put(f->index, bytes, (uint32_t)n, &view, !f->again);
-    documents_write_end(documents());
-    module_hash_end(&hash);
+    module_document_end(&document);
 }
 
 /* Whether there is more to do. */
@@ -228,8 +230,10 @@ static void start_timer(void)
 
 void module_documents_fill(struct service *service, struct document_index *index, bool again)
 {
-    struct filling *f = calloc(1, sizeof *f);
     (void)service;
+    if (rm.db_size(following.ctx) == 0)
+        return;
+    struct filling *f = calloc(1, sizeof *f);
     if (!f) {
         following.owed_us = following.owed_us ? following.owed_us : clock_us(); /* later */
         return;

@@ -1,7 +1,7 @@
 /*
- * module_keeper.c - hashes of the engine as documents, for the handlers of FT.*.
+ * module_keeper.c - hashes and JSON documents of the engine as documents, for the handlers of FT.*.
  *
- * A hash is read where it lies: a document that is held is a key that is open, on the main thread, which alone changes
+ * They are read where they lie: a document that is held is a key that is open, on the main thread, which alone changes
  * keys. So it does not change while it is held, and nothing is locked.
  */
 #include "io/array.h"
@@ -14,7 +14,7 @@
 
 static bool hash_field(const void *context, const char *name, uint32_t bytes, struct schema_word *value)
 {
-    struct module_hash *hash = (struct module_hash *)(uintptr_t)context; /* which keeps the value */
+    struct module_document *hash = (struct module_document *)(uintptr_t)context; /* which keeps the value */
     struct rm_string *field = rm.create_string(NULL, name, bytes), *found = NULL;
     rm.hash_get(hash->key, RM_HASH_PLAIN, field, &found, NULL);
     rm.free_string(NULL, field);
@@ -31,18 +31,22 @@ static bool hash_field(const void *context, const char *name, uint32_t bytes, st
     return true;
 }
 
-void module_hash_view(struct module_hash *hash, struct rm_key *key, struct document_view *view)
+bool module_document_view(struct module_document *document, struct rm_key *key, struct document_view *view)
 {
-    hash->key = key;
-    *view = (struct document_view){.source = SCHEMA_HASH, .field = hash_field, .context = hash};
+    if (!key || (rm.key_type(key) != RM_KEY_HASH && !module_json_view(key, view)))
+        return false;
+    *document = (struct module_document){.key = key};
+    if (rm.key_type(key) == RM_KEY_HASH)
+        *view = (struct document_view){.source = SCHEMA_HASH, .field = hash_field, .context = document};
+    return true;
 }
 
-void module_hash_end(struct module_hash *hash)
+void module_document_end(struct module_document *document)
 {
-    for (uint32_t i = 0; i < hash->n; i++)
-        rm.free_string(NULL, hash->values[i]);
-    free(hash->values);
-    *hash = (struct module_hash){.key = NULL};
+    for (uint32_t i = 0; i < document->n; i++)
+        rm.free_string(NULL, document->values[i]);
+    free(document->values);
+    *document = (struct module_document){.key = NULL};
 }
 
 /* ---- the keeper -------------------------------------------------------------------------------------------------- */
@@ -52,26 +56,25 @@ static bool hold(struct service *service, struct kept_document *d, struct resp_a
     struct rm_ctx *ctx = module_documents_context();
     struct rm_string *text = rm.create_string(NULL, (const char *)name.data, name.bytes);
     struct rm_key *key = rm.open_key(ctx, text, RM_READ | RM_NO_TOUCH);
-    struct module_hash *hash = NULL;
+    struct module_document *document = malloc(sizeof *document);
     (void)service;
-    if (key && rm.key_type(key) == RM_KEY_HASH)
-        hash = calloc(1, sizeof *hash);
-    if (hash)
-        module_hash_view(hash, key, &d->view);
-    else
-        rm.close_key(key);
+    bool held = document && module_document_view(document, key, &d->view);
     rm.free_string(NULL, text);
-    d->other = hash;
-    return hash != NULL;
+    if (!held) {
+        rm.close_key(key);
+        free(document);
+    }
+    d->other = held ? document : NULL;
+    return held;
 }
 
 static void let_go(struct kept_document *d)
 {
-    struct module_hash *hash = d->other;
-    struct rm_key *key = hash->key;
-    module_hash_end(hash);
+    struct module_document *document = d->other;
+    struct rm_key *key = document->key;
+    module_document_end(document);
     rm.close_key(key);
-    free(hash);
+    free(document);
     d->other = NULL;
 }
 
@@ -92,10 +95,10 @@ static void visit_field(struct rm_key *key, struct rm_string *field, struct rm_s
 
 static void each_field(const struct kept_document *d, hash_visit *visit, void *context)
 {
-    const struct module_hash *hash = d->other;
+    const struct module_document *document = d->other;
     struct visiting v = {visit, context};
     struct rm_cursor *cursor = rm.create_cursor();
-    while (rm.scan_key(hash->key, cursor, visit_field, &v))
+    while (rm.scan_key(document->key, cursor, visit_field, &v))
         ;
     rm.destroy_cursor(cursor);
 }
@@ -120,5 +123,9 @@ static int remove_keys(struct service *service, const struct resp_arg *keys, uin
     return rc;
 }
 
-const struct keeper module_keeper = {
-    .hold = hold, .let_go = let_go, .each_field = each_field, .remove = remove_keys, .fill = module_documents_fill};
+const struct keeper module_keeper = {.hold = hold,
+                                     .let_go = let_go,
+                                     .each_field = each_field,
+                                     .remove = remove_keys,
+                                     .fill = module_documents_fill,
+                                     .has_json = true};

@@ -103,6 +103,8 @@ static int open_service(struct quire_error *err)
     if (rc == 0)
         rc = cursors_create(&s->cursors, err);
     if (rc == 0)
+        rc = module_json_open(err);
+    if (rc == 0)
         rc = worker_start(&s->worker, err);
     if (rc == 0) {
         wait_for_child();
@@ -126,6 +128,7 @@ static void close_service(void)
     module_documents_end();
     cursors_destroy(s->cursors);
     data_close(s);
+    module_json_close();
 }
 
 /* Children of the engine leave by _exit, or are not this process. */
@@ -282,6 +285,8 @@ static int create_engine_side(struct rm_ctx *ctx)
         return tell("not loaded: maxmemory-policy must be noeviction or one of volatile-*", NULL);
     if (module_type_create(ctx) != RM_OK)
         return tell("the engine does not take the type " MODULE_TYPE_NAME, NULL);
+    if (module_json_create(ctx) != RM_OK)
+        return tell("the engine does not take the type ReJSON-RL: another module has it", NULL);
     if (module_commands_create(ctx, &failed) != RM_OK || module_admin_create(ctx, &failed) != RM_OK) {
         snprintf(text, sizeof text,
                  "the engine does not take the command %s; if it has one of this name, set quire.prefix, such as Q.",

@@ -199,16 +199,17 @@ void module_call_release(struct module_lane *lane, bool all);
 void module_calls_tick(struct rm_ctx *ctx);
 void module_calls_fini(void);
 
-/* ---- FT.*: module_keeper.c, module_follow.c, module_query.c ------------------------------------------------------ */
+/* ---- FT.*, JSON.*: module_keeper.c, module_follow.c, module_query.c, module_json.c ------------------------------- */
 
-/* A hash of the engine's, opened, as a document: until module_hash_end. */
-struct module_hash {
+/* A key of the engine's, opened, as a document: until module_document_end. */
+struct module_document {
     struct rm_key *key;
-    struct rm_string **values; /* that were asked for; owned */
+    struct rm_string **values; /* of a hash, that were asked for; owned */
     uint32_t n, capacity;
 };
-void module_hash_view(struct module_hash *hash, struct rm_key *key, struct document_view *view);
-void module_hash_end(struct module_hash *hash);
+/* False: it is neither a hash nor a JSON document, and nothing is to be ended. */
+bool module_document_view(struct module_document *document, struct rm_key *key, struct document_view *view);
+void module_document_end(struct module_document *document);
 extern const struct keeper module_keeper;
 
 /* Database 0, on the main thread, outside of commands. */
@@ -223,6 +224,16 @@ void module_documents_swap(int first, int second);
 /* In a timer: documents that could not be taken when they were written. */
 void module_documents_tick(void);
 void module_documents_end(void); /* before the store is closed */
+
+/* module_json.c */
+int module_json_create(struct rm_ctx *ctx);
+int module_json_open(struct quire_error *err);
+void module_json_close(void);
+/* False: the key holds no JSON document. */
+bool module_json_view(struct rm_key *key, struct document_view *view);
+bool module_command_is_json(unsigned row);
+/* Runs the handler, and does to the engine's keys what it has done. */
+void module_json_run(struct rm_ctx *ctx, struct module_call *call, struct rm_string **argv, int argc);
 
 bool module_command_is_query(unsigned row);
 /* Why an FT command cannot run in this context; NULL: it can. */
