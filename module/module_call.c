@@ -128,6 +128,24 @@ static void host_release(struct lane *lane, const struct fair_share *share)
     (void)share;
 }
 
+static struct module_lane *choose_lane(void);
+
+/* The searches of FT.* are for threads, what is before and behind them for the main thread, which has the documents. */
+static struct lane *host_search_begins(struct caller *c)
+{
+    (void)c;
+    if (module_the.n_threads == 0)
+        return NULL;
+    struct module_lane *lane = choose_lane();
+    atomic_fetch_add(&lane->n_calls, 1);
+    return &lane->lane;
+}
+
+static void host_search_ended(struct lane *lane)
+{
+    atomic_fetch_sub(&((struct module_lane *)(void *)lane)->n_calls, 1);
+}
+
 const struct host module_host = {.reply = host_reply,
                                  .defer = host_defer,
                                  .done = host_done,
@@ -138,7 +156,9 @@ const struct host module_host = {.reply = host_reply,
                                  .tenant = host_tenant,
                                  .may_read = host_may_read,
                                  .release = host_release,
-                                 .post = module_lane_post};
+                                 .post = module_lane_post,
+                                 .search_begins = host_search_begins,
+                                 .search_ended = host_search_ended};
 
 /* ---- key and store ----------------------------------------------------------------------------------------------- */
 

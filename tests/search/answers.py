@@ -267,7 +267,7 @@ class EngineServer:
     """An engine of Redis with quire.so (tests/cluster/nodes.py), as a Server is used here."""
 
     def __init__(self, build_dir, folder, engine):
-        os.environ["QUIRE_BUILD"] = str(build_dir)
+        os.environ["QUIRE_BUILD"] = str(Path(build_dir).resolve())
         sys.path.insert(0, str(ROOT / "tests/cluster"))
         import nodes
         self.folder, self.files = folder, nodes.Folder()
