@@ -113,6 +113,8 @@ static int open_service(struct quire_error *err)
     if (rc == 0)
         rc = module_items_open(err);
     if (rc == 0)
+        rc = module_definitions_open(err);
+    if (rc == 0)
         rc = module_lanes_start(err);
     module_the.open = rc == 0;
     return rc;
@@ -285,6 +287,8 @@ static int create_engine_side(struct rm_ctx *ctx)
         return tell("not loaded: maxmemory-policy must be noeviction or one of volatile-*", NULL);
     if (module_type_create(ctx) != RM_OK)
         return tell("the engine does not take the type " MODULE_TYPE_NAME, NULL);
+    if (module_definitions_create(ctx) != RM_OK)
+        return tell("the engine does not take the type quire-idx", NULL);
     if (module_json_create(ctx) != RM_OK)
         return tell("the engine does not take the type ReJSON-RL: another module has it", NULL);
     if (module_commands_create(ctx, &failed) != RM_OK || module_admin_create(ctx, &failed) != RM_OK) {

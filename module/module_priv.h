@@ -18,6 +18,7 @@
 #define MODULE_NAME      "quire"
 #define MODULE_TYPE_NAME "quire-col" /* nine characters, as the engine wants them */
 #define MODULE_MANIFEST  "QUIRE._MANIFEST"
+#define MODULE_STORE_NAME "!store" /* under which the store has its own name */
 
 enum {
     MODULE_ENCVER = 1,       /* of a manifest in an RDB */
@@ -224,6 +225,10 @@ void module_documents_swap(int first, int second);
 /* In a timer: documents that could not be taken when they were written. */
 void module_documents_tick(void);
 void module_documents_end(void); /* before the store is closed */
+
+/* module_definitions.c */
+int module_definitions_create(struct rm_ctx *ctx);
+int module_definitions_open(struct quire_error *err);
 
 /* module_json.c */
 int module_json_create(struct rm_ctx *ctx);

@@ -32,9 +32,9 @@ const char *module_query_refusal(struct rm_ctx *ctx, unsigned row)
 
 void module_query_enter(struct rm_ctx *ctx, struct module_call *call)
 {
-    struct rm_string *name = rm.get_current_user_name(ctx);
     running = ctx;
-    call->trusted = !name;
+    call->trusted = rm.get_context_flags(ctx) & RM_FLAG_REPLICATED; /* the stream of a primary has no user */
+    struct rm_string *name = call->trusted ? NULL : rm.get_current_user_name(ctx);
     call->user_acl = name ? rm.get_module_user(name) : NULL;
     if (name)
         rm.free_string(ctx, name);

@@ -202,7 +202,9 @@ static int take_digest(void *context, const struct exported_element *element)
 
 int vectors_compare(struct vectors *v, struct quire_error *err)
 {
-    assert(v->unclaimed && !v->unclaimed->digests);
+    assert(!v->unclaimed || !v->unclaimed->digests);
+    if (!v->unclaimed)
+        return 0; /* it is new */
     v->unclaimed->digests = calloc(v->unclaimed->n + (size_t)1, sizeof *v->unclaimed->digests);
     if (!v->unclaimed->digests)
         return error_set(err, QUIRE_ENOMEM, "no memory to compare %u vectors with their documents", v->unclaimed->n);
