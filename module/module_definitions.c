@@ -2,9 +2,9 @@
  * module_definitions.c - definitions of indexes in the engine's RDB.
  *
  * They are in the store, which is the truth of a node. An RDB goes where the store does not: to a replica, to another
- * machine, and through DEBUG RELOAD. So it has them, too, with the name of the store that it was saved beside. Where that
- * is the store of this node, and the node starts, the store is believed, which may have dropped an index since; elsewhere
- * indexes that are not there are made.
+ * machine, and through DEBUG RELOAD. So it has them, too, with the name of the store that it was saved beside. While the
+ * node runs, indexes of an RDB that it is to load are made. When it starts they are, unless the RDB is of its own store,
+ * or of one whose definitions it has taken before: then the store may have dropped an index since, and is believed.
  *
  *   before the keys   u64 1, name of the store, then u64 kind and words of each definition (documents.h), u64 0
  */
@@ -15,35 +15,49 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { DEFINITIONS_ENCVER = 1, VERSION = 1, BEFORE_KEYS = 1, NAME_BYTES = 16 };
+enum { DEFINITIONS_ENCVER = 1, VERSION = 1, BEFORE_KEYS = 1, NAME_BYTES = 16, NAME_TEXT = 2 * NAME_BYTES };
 
-static char store_name[2 * NAME_BYTES + 1];
+/* The names of the store, and of that whose definitions it took last (zeros: none), as the store has them. */
+static char names[2 * NAME_TEXT];
 
-/* ---- the store's name -------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static int name_store(struct keyspace_lock *lock, const struct key *key, struct quire_error *err)
+static void make_name(const uint8_t *bytes, char *out)
+{
+    for (size_t i = 0; i < NAME_BYTES; i++) {
+        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+    }
+}
+
+static int read_names(struct keyspace_lock *lock, const struct key *key, struct quire_error *err)
 {
     uint8_t bytes[NAME_BYTES];
-    struct key_entry *entry;
-    int rc = keyspace_find_to_write(lock, key, &entry, err);
-    if (rc < 0)
-        return rc;
-    if (entry && entry->type == KEY_STRING && entry->string->bytes == 2 * NAME_BYTES) {
-        memcpy(store_name, entry->string->data, 2 * NAME_BYTES);
+    const struct key_entry *entry = keyspace_find(lock, key);
+    if (entry && entry->type == KEY_STRING && entry->string->bytes == sizeof names) {
+        memcpy(names, entry->string->data, sizeof names);
         return 0;
     }
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return error_set(err, QUIRE_EIO, "the kernel gives no random numbers for the name of a store");
-    for (size_t i = 0; i < sizeof bytes; i++) {
-        store_name[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-        store_name[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-    }
-    struct value *value = keyspace_value_create(store_name, 2 * NAME_BYTES, 2 * NAME_BYTES);
-    return value ? keyspace_set_string(lock, key, entry, value, 0, err)
-                 : error_set(err, QUIRE_ENOMEM, "no memory for the name of a store");
+    memset(names, '0', sizeof names);
+    make_name(bytes, names);
+    return 1;
 }
 
-int module_definitions_open(struct quire_error *err)
+static int write_names(struct keyspace_lock *lock, const struct key *key, struct quire_error *err)
+{
+    struct key_entry *entry;
+    int rc = keyspace_find_to_write(lock, key, &entry, err);
+    struct value *value = keyspace_value_create(names, sizeof names, sizeof names);
+    if (rc == 0 && value)
+        return keyspace_set_string(lock, key, entry, value, 0, err);
+    keyspace_value_unref(value);
+    return rc < 0 ? rc : error_set(err, QUIRE_ENOMEM, "no memory for the name of a store");
+}
+
+/* Reads the names, and makes one where there is none; or writes them. */
+static int keep_names(bool reads, struct quire_error *err)
 {
     struct keyspace *keyspace = &module_the.service.keyspace;
     struct lane *lane = &module_the.lanes[0].lane;
@@ -52,10 +66,17 @@ int module_definitions_open(struct quire_error *err)
         keyspace, (struct resp_arg){(const uint8_t *)MODULE_STORE_NAME, (uint32_t)strlen(MODULE_STORE_NAME)});
     lane_enter(lane);
     keyspace_lock_key(&lock, keyspace, &key);
-    int rc = name_store(&lock, &key, err);
+    int rc = reads ? read_names(&lock, &key, err) : 1;
+    if (rc > 0)
+        rc = write_names(&lock, &key, err);
     keyspace_unlock(&lock);
     lane_leave(lane);
     return rc;
+}
+
+int module_definitions_open(struct quire_error *err)
+{
+    return keep_names(true, err);
 }
 
 /* ---- in an RDB --------------------------------------------------------------------------------------------------- */
@@ -72,20 +93,29 @@ static void aux_save(struct rm_io *io, int when)
 {
     (void)when;
     rm.save_unsigned(io, VERSION);
-    rm.save_bytes(io, store_name, strlen(store_name));
+    rm.save_bytes(io, names, NAME_TEXT);
     if (module_the.open)
         documents_each_definition(module_the.service.documents, save_one, io);
     rm.save_unsigned(io, 0);
 }
 
-static bool is_own(struct rm_io *io)
+/* The name of the RDB's store. Whether its definitions are to be taken; that is remembered. */
+static bool takes_from(struct rm_io *io)
 {
+    struct quire_error err = {0};
     size_t n = 0;
     char *name = rm.load_bytes(io, &n);
-    bool own = !rm.is_io_error(io) && name && n == strlen(store_name) && memcmp(name, store_name, n) == 0;
+    bool right = !rm.is_io_error(io) && name && n == NAME_TEXT;
+    bool own = right && memcmp(name, names, n) == 0, taken = right && memcmp(name, names + NAME_TEXT, n) == 0;
+    if (right && !own && !taken) {
+        memcpy(names + NAME_TEXT, name, n);
+        if (keep_names(false, &err) < 0)
+            log_line(&module_the.log, LOG_LEVEL_WARNING, "the name of an RDB's store could not be logged: %s",
+                     err.message);
+    }
     if (name)
         rm.free_bytes(name);
-    return own;
+    return right && ((!own && !taken) || module_documents_begun());
 }
 
 /* One definition; *skips: it is of an index that is there, as are the changes of it that follow. */
@@ -111,7 +141,7 @@ static int aux_load(struct rm_io *io, int encver, int when)
         log_line(&module_the.log, LOG_LEVEL_WARNING, "indexes were saved by another version of the module");
         return RM_ERR;
     }
-    bool skips = false, takes = !is_own(io) || module_documents_begun();
+    bool skips = false, takes = takes_from(io);
     for (;;) {
         size_t n = 0;
         uint64_t kind = rm.is_io_error(io) ? 0 : rm.load_unsigned(io);

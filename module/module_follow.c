@@ -50,6 +50,11 @@ bool module_documents_begun(void)
     return following.begun;
 }
 
+bool module_documents_owed(void)
+{
+    return following.owed_us != 0;
+}
+
 static struct documents *documents(void)
 {
     return module_the.service.documents;

@@ -219,6 +219,7 @@ int module_documents_create(struct rm_ctx *ctx);
 /* When the engine has read its files: indexes and keys agree from then on. */
 void module_documents_begin(void);
 bool module_documents_begun(void);
+bool module_documents_owed(void); /* some are in no index, since the store did not take them yet */
 void module_documents_fill(struct service *service, struct document_index *index, bool again);
 void module_documents_flush(int db);
 void module_documents_swap(int first, int second);
