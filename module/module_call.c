@@ -137,6 +137,8 @@ static struct lane *host_search_begins(struct caller *c)
     if (module_the.n_threads == 0)
         return NULL;
     struct module_lane *lane = choose_lane();
+    if (atomic_load(&lane->stopping)) /* its thread has ended, or is about to */
+        return NULL;
     atomic_fetch_add(&lane->n_calls, 1);
     return &lane->lane;
 }
