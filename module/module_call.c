@@ -130,7 +130,7 @@ static void host_release(struct lane *lane, const struct fair_share *share)
 
 static struct module_lane *choose_lane(void);
 
-/* The searches of FT.* are for threads, what is before and behind them for the main thread, which has the documents. */
+/* Searches of FT.* with vectors are for threads, what is before and behind them for the main thread, which has the documents. */
 static struct lane *host_search_begins(struct caller *c)
 {
     (void)c;
@@ -528,11 +528,14 @@ static const char *refusal(const struct command *row, bool may_wait)
 {
     if (!module_the.open)
         return "ERR quire has no data folder open: see the engine's log";
-    if (!module_the.loaded && !module_command_is_json((unsigned)(row - commands))) /* the first timer is to come, some milliseconds from now */
+    if (!module_the.loaded &&
+        !module_command_is_json(
+            (unsigned)(row - commands))) /* the first timer is to come, some milliseconds from now */
         return "LOADING quire is about to give keys their data: try again";
     if (!may_wait && (row->flags & CMD_NO_MULTI))
         return "ERR this command takes long: it is not for transactions and scripts";
-    if ((row->flags & CMD_WRITE) && is_of_store(row) && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
+    if ((row->flags & CMD_WRITE) && is_of_store(row) && module_the.n_replicas > 0 &&
+        !module_the.settings.writes_with_replicas)
         return "NOREPLICAS replicas are attached, and the data of vector sets and caches is not copied to them: detach "
                "them, or set quire.writes-with-replicas yes where this node alone is meant to have the data";
     return NULL;

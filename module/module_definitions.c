@@ -2,9 +2,10 @@
  * module_definitions.c - definitions of indexes in the engine's RDB.
  *
  * They are in the store, which is the truth of a node. An RDB goes where the store does not: to a replica, to another
- * machine, and through DEBUG RELOAD. So it has them, too, with the name of the store that it was saved beside. While the
- * node runs, indexes of an RDB that it is to load are made. When it starts they are, unless the RDB is of its own store,
- * or of one whose definitions it has taken before: then the store may have dropped an index since, and is believed.
+ * machine, and through DEBUG RELOAD. So it has them, too, with the name of the store that it was saved beside. While
+ * the node runs, indexes of an RDB that it is to load are made. When it starts they are, unless the RDB is of its own
+ * store, or of one whose definitions it has taken before: then the store may have dropped an index since, and is
+ * believed.
  *
  *   before the keys   u64 1, name of the store, then u64 kind and words of each definition (documents.h), u64 0
  */
@@ -127,7 +128,8 @@ static void take(uint64_t kind, const char *words, size_t n, bool *skips)
         *skips = false;
     if (*skips)
         return;
-    int rc = documents_define(module_the.service.documents, (enum document_log_kind)kind, words, (uint32_t)n, &lsn, &err);
+    int rc =
+        documents_define(module_the.service.documents, (enum document_log_kind)kind, words, (uint32_t)n, &lsn, &err);
     *skips = rc == QUIRE_EEXISTS;
     if (rc < 0 && !*skips)
         log_line(&module_the.log, LOG_LEVEL_WARNING, "an index of the RDB could not be made: %s", err.message);

@@ -6,12 +6,13 @@
  * document can be found when its write is answered.
  *
  * Documents are the engine's, vectors and definitions are the store's, and after a crash they are of different moments:
- * the engine may have lost its last second, or the store its last milliseconds. So at the start every document is looked
- * at, the vectors in the store are compared with its own, and what differs is written again; rows of documents that are
- * not there go. It is done before the first command is served. While the engine reads its files, nothing is followed.
+ * the engine may have lost its last second, or the store its last milliseconds. So at the start every document is
+ * looked at, the vectors in the store are compared with its own, and what differs is written again; rows of documents
+ * that are not there go. It is done before the first command is served. While the engine reads its files, nothing is
+ * followed.
  *
- * A document whose vectors the store cannot take now (memory, disk, seals behind) is in no index until it can: then the keys
- * are gone through once more.
+ * A document whose vectors the store cannot take now (memory, disk, seals behind) is in no index until it can: then the
+ * keys are gone through once more.
  */
 #include "io/clock.h"
 #include "io/error.h"
@@ -34,7 +35,7 @@ struct filling {
 /* The main thread's. */
 static struct {
     struct rm_ctx *ctx; /* of database 0 */
-    bool tried, begun; /* to make indexes and keys agree; they do */
+    bool tried, begun;  /* to make indexes and keys agree; they do */
     bool timer_runs;
     struct filling *fillings;
     uint64_t owed_us; /* since when documents are missing that the store did not take; 0: none are */
@@ -244,10 +245,8 @@ void module_documents_fill(struct service *service, struct document_index *index
         return;
     }
     document_index_filled(index, 0);
-    *f = (struct filling){.next = following.fillings,
-                          .index = document_index_ref(index),
-                          .cursor = rm.create_cursor(),
-                          .again = again};
+    *f = (struct filling){
+        .next = following.fillings, .index = document_index_ref(index), .cursor = rm.create_cursor(), .again = again};
     following.fillings = f;
     start_timer();
 }

@@ -1,8 +1,8 @@
 /*
  * module_json.c - JSON documents as values of the engine, and JSON.* on them.
  *
- * A value is the packed document (document/json/tree.h), counted by references. It is in the engine's files as it is, so
- * an RDB alone is all of it, and COPY, DUMP, RESTORE and replicas are the engine's own.
+ * A value is the packed document (document/json/tree.h), counted by references. It is in the engine's files as it is,
+ * so an RDB alone is all of it, and COPY, DUMP, RESTORE and replicas are the engine's own.
  *
  * The handlers of JSON.* know the keyspace of quire-server. They get one that has the keys of their command and no
  * others: before a handler runs, the values of its keys are lent to it there; what it leaves is what the engine's keys
@@ -124,8 +124,8 @@ bool module_json_view(struct rm_key *key, struct document_view *view)
     if (rm.key_type(key) != RM_KEY_MODULE || rm.get_type(key) != json.type)
         return false;
     const struct value *value = ((const struct module_json *)rm.get_value(key))->value;
-    *view = (struct document_view){
-        .source = SCHEMA_JSON, .json = (const char *)value->data, .json_bytes = value->bytes};
+    *view =
+        (struct document_view){.source = SCHEMA_JSON, .json = (const char *)value->data, .json_bytes = value->bytes};
     return true;
 }
 
@@ -269,7 +269,8 @@ void module_json_run(struct rm_ctx *ctx, struct module_call *call, struct rm_str
             again = is_same(stages[i].name, stages[j].name);
         struct value *left = again ? NULL : take_back(&stages[i]);
         if (!again && rc == 0 && (row->flags & CMD_WRITE))
-            changed = apply(&stages[i], ctx, argv[places.first + (int)i * places.step], left, row->name, &failed) || changed;
+            changed =
+                apply(&stages[i], ctx, argv[places.first + (int)i * places.step], left, row->name, &failed) || changed;
         keyspace_value_unref(left);
     }
     free(stages);

@@ -4,6 +4,7 @@
  * They are read where they lie: a document that is held is a key that is open, on the main thread, which alone changes
  * keys. So it does not change while it is held, and nothing is locked.
  */
+#include "document/schema/schema.h"
 #include "io/array.h"
 #include "io/error.h"
 #include "module/module_priv.h"

@@ -298,8 +298,7 @@ static int create_engine_side(struct rm_ctx *ctx)
         return tell(text, NULL);
     }
     if (subscribe(ctx) != RM_OK || rm.subscribe_to_keyspace_events(ctx, RM_NOTIFY_GENERIC, on_key) != RM_OK ||
-        module_documents_create(ctx) != RM_OK ||
-        module_info_register(ctx) != RM_OK)
+        module_documents_create(ctx) != RM_OK || module_info_register(ctx) != RM_OK)
         return tell("the engine does not take the events that are needed", NULL);
     return RM_OK;
 }

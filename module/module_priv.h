@@ -7,6 +7,7 @@
 #ifndef QUIRE_MODULE_PRIV_H
 #define QUIRE_MODULE_PRIV_H
 
+#include "document/index/documents.h"
 #include "module/rm_api.h"
 #include "server/access/command_table.h"
 #include "server/call/caller.h"
@@ -15,9 +16,9 @@
 #include "server/process/log.h"
 #include <semaphore.h>
 
-#define MODULE_NAME      "quire"
-#define MODULE_TYPE_NAME "quire-col" /* nine characters, as the engine wants them */
-#define MODULE_MANIFEST  "QUIRE._MANIFEST"
+#define MODULE_NAME       "quire"
+#define MODULE_TYPE_NAME  "quire-col" /* nine characters, as the engine wants them */
+#define MODULE_MANIFEST   "QUIRE._MANIFEST"
 #define MODULE_STORE_NAME "!store" /* under which the store has its own name */
 
 enum {

@@ -2,8 +2,8 @@
  * module_query.c - FT.*: what is the engine's about them.
  *
  * An index is of the keys of database 0, whatever database the client has selected, as in RediSearch. Who may read all
- * keys that it could have may search it; the engine's ACL is asked. Definitions are in the store, so the AOF has none of
- * these commands; replicas get them, and make indexes of the hashes that they have.
+ * keys that it could have may search it; the engine's ACL is asked. Definitions are in the store, so the AOF has none
+ * of these commands; replicas get them, and make indexes of the hashes that they have.
  */
 #include "module/module_priv.h"
 #include <string.h>

@@ -30,13 +30,13 @@ struct rm_key_opt;
 struct rm_cursor;
 
 enum { RM_OK = 0, RM_ERR = 1, RM_API_VERSION = 1, RM_TYPE_METHODS_VERSION = 4 };
-enum { RM_READ = 1, RM_WRITE = 2, RM_NO_TOUCH = 1 << 16 };       /* open_key */
-enum { RM_KEY_EMPTY = 0, RM_KEY_HASH = 3, RM_KEY_MODULE = 6 };   /* key_type, of those that matter here */
-enum { RM_REPLY_STRING = 0, RM_REPLY_ERROR = 1 };                /* call_reply_type, the same */
-enum { RM_CONFIG_DEFAULT = 0, RM_CONFIG_IMMUTABLE = 1 };         /* register_string_config */
-enum { RM_POLL_READABLE = 1 };                                   /* event_loop_add */
-enum { RM_NO_EXPIRE = -1 };                                      /* get_expire */
-enum { RM_HASH_PLAIN = 0 };                                      /* hash_get */
+enum { RM_READ = 1, RM_WRITE = 2, RM_NO_TOUCH = 1 << 16 };     /* open_key */
+enum { RM_KEY_EMPTY = 0, RM_KEY_HASH = 3, RM_KEY_MODULE = 6 }; /* key_type, of those that matter here */
+enum { RM_REPLY_STRING = 0, RM_REPLY_ERROR = 1 };              /* call_reply_type, the same */
+enum { RM_CONFIG_DEFAULT = 0, RM_CONFIG_IMMUTABLE = 1 };       /* register_string_config */
+enum { RM_POLL_READABLE = 1 };                                 /* event_loop_add */
+enum { RM_NO_EXPIRE = -1 };                                    /* get_expire */
+enum { RM_HASH_PLAIN = 0 };                                    /* hash_get */
 
 /* Classes of events of keys. */
 enum {

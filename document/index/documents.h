@@ -113,8 +113,9 @@ int documents_add(struct documents *documents, const struct schema_word *words, 
 /* Words behind FT.ALTER idx SCHEMA ADD. */
 int documents_alter(struct documents *documents, struct schema_word name, const struct schema_word *words,
                     uint32_t n_words, struct document_index **out, uint64_t *lsn, struct quire_error *err);
-/* What documents_add, documents_alter and documents_alias_set were given, in an order in which they can be given again:
- * words with a u32 of their length before each. Takes no lock: by the thread that alone changes them, or in its child. */
+/* What documents_add, documents_alter and documents_alias_set were given, in an order in which they can be given
+ * again: words with a u32 of their length before each. Takes no lock: by the thread that alone changes them, or in its
+ * child. */
 void documents_each_definition(const struct documents *documents,
                                void (*visit)(void *context, enum document_log_kind kind, const void *words, uint32_t n),
                                void *context);

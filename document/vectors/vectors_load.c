@@ -166,11 +166,13 @@ static uint32_t find_name(const struct vectors_unclaimed *u, const void *key, ui
 /* Whether the vector is that of a row. One that cannot be looked at is another. */
 static bool is_vector_of(const struct vectors *v, uint64_t digest, const void *vector)
 {
+    /* a collection has 64-bit floats as 32 bits */
+    const uint32_t bytes = vectors_bytes(&v->what) / (v->what.element == SCHEMA_FLOAT64 ? 2 : 1);
     void *elements = malloc(vectors_bytes(&v->what));
     bool is = false;
     if (elements) {
         vectors_elements(&v->what, vector, elements);
-        is = XXH3_64bits_withSeed(elements, v->what.dim * quire_type_bytes(vectors_type(&v->what)), v->seed) == digest;
+        is = XXH3_64bits_withSeed(elements, bytes, v->seed) == digest;
     }
     free(elements);
     return is;

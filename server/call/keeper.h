@@ -1,7 +1,7 @@
 /*
- * keeper.h - who keeps the documents that indexes are of, as FT.* sees it: the keyspace (server/document/keys_keeper.h), or
- * a host that has keys of its own. What becomes of documents the keeper tells the indexes itself
- * (document/index/documents.h).
+ * keeper.h - who keeps the documents that indexes are of, as FT.* sees it: the keyspace
+ * (server/document/keys_keeper.h), or a host that has keys of its own. What becomes of documents the keeper tells the
+ * indexes itself (document/index/documents.h).
  */
 #ifndef QUIRE_SERVER_KEEPER_H
 #define QUIRE_SERVER_KEEPER_H

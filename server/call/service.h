@@ -29,9 +29,9 @@ struct service {
     struct documents *documents; /* indexes of keys */
     const struct keeper *keeper; /* of those keys, for FT.*: keeper.h */
     struct keyspace_follower follower;
-    bool documents_come_later;    /* the keeper has them when the folder has been read (data_documents_given) */
-    struct cursors *cursors; /* of FT.AGGREGATE: server/document, which makes and ends them */
-    struct caches *caches;   /* of the store; NULL: none */
+    bool documents_come_later; /* the keeper has them when the folder has been read (data_documents_given) */
+    struct cursors *cursors;   /* of FT.AGGREGATE: server/document, which makes and ends them */
+    struct caches *caches;     /* of the store; NULL: none */
     bool caches_begun;
     struct cache_scratch *cache_scratch; /* the worker's */
     struct journal *journal;             /* writes go to it and replies wait for it; NULL: none. See data_journal_set */

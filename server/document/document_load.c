@@ -31,8 +31,7 @@ void document_getter_fini(struct document_getter *g)
     g->path = NULL;
 }
 
-bool document_load(struct document_loaded *l, struct service *service, struct resp_arg name,
-                   enum schema_source source)
+bool document_load(struct document_loaded *l, struct service *service, struct resp_arg name, enum schema_source source)
 {
     assert(!l->keeper);
     if (!service->keeper->hold(service, &l->kept, name))

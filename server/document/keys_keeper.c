@@ -2,6 +2,7 @@
 #include "server/document/keys_keeper.h"
 #include "server/call/key_document.h"
 #include "server/document/backfill.h"
+#include "server/keys/keyspace.h"
 
 static bool hold(struct service *service, struct kept_document *d, struct resp_arg name)
 {

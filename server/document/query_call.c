@@ -141,7 +141,8 @@ static void start(struct query_call *call)
 {
     struct caller *c = call->pending.caller;
     const struct host *host = call->lane->host;
-    struct lane *other = host->search_begins && !c->whole ? host->search_begins(c) : NULL;
+    bool has_vectors = document_search_has_vectors(call->query); /* otherwise the way there costs more than it does */
+    struct lane *other = has_vectors && !c->whole && host->search_begins ? host->search_begins(c) : NULL;
     call->search_lane = other ? other : call->lane;
     call->search.searcher = call->search_lane->searcher;
     if (!other) {

@@ -13,7 +13,8 @@ import time
 import redis
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from nodes import Checks, Folder, Node, eventually  # noqa: E402
+from nodes import Checks, Folder, Node, eventually, leave  # noqa: E402
+from resp_client import request  # noqa: E402
 
 engine = sys.argv[1]
 is_writer = sys.argv[2:3] == ["--write"]  # of `kills`
@@ -233,6 +234,25 @@ def back_fills(folder):
     node.kill()
 
 
+def clients_that_go(folder):
+    node = Node(folder, "gone", engine, save="", quire_lanes=1, quire_searches_in_flight=1)
+    c = node.client()
+    create(c)
+    write(c, range(3000), 0)
+    questions = b"".join(request("FT.SEARCH", "i", "*=>[KNN 10 @v $q]", "PARAMS", 2, "q", blob(vector_of(i, 0)), "DIALECT", 2)
+                         + request("FT.AGGREGATE", "i", "*", "LOAD", 1, "@n", "GROUPBY", 1, "@g") for i in range(20))
+    checks.that("searches that wait while their clients go end", leave(node, questions))
+    checks.that("and nothing is left of them", eventually(lambda: node.info("commands_under_way") == 0))
+    agrees(node.client(), "the index is what it was", sample=20)
+    backup = os.path.join(folder.path, "backup")
+    checks.same("QUIRE.BACKUP", node.do("QUIRE.BACKUP", backup), b"OK")
+    eventually(lambda: os.path.exists(os.path.join(backup, "dump.rdb")))
+    node.kill()
+    copy = Node(folder, "backup", engine, save="", appendonly="no")
+    agrees(copy.client(), "a backup has the index and its documents", sample=40)
+    copy.kill()
+
+
 def restarts(folder):
     for name, settings in (("AOF", {"appendonly": "yes", "save": ""}), ("RDB", {"appendonly": "no", "save": "3600 1"})):
         node = Node(folder, "restart-" + name, engine, quire_memtable_memory="128kb", **settings)
@@ -359,6 +379,6 @@ if is_writer:
     write_until_killed(int(sys.argv[3]), int(sys.argv[4]))
     sys.exit(0)
 with Folder() as folder:
-    for part in (scripts, keys_of_the_engine, back_fills, restarts, kills, replicas):
+    for part in (scripts, keys_of_the_engine, back_fills, clients_that_go, restarts, kills, replicas):
         part(folder)
 checks.end()

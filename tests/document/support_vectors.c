@@ -198,7 +198,8 @@ int64_t world_open(struct world *w)
             continue;
         d->version += w->compares && i < w->n_differ;
         world_vector(w, i, d->version, vector);
-        bool here = w->compares || i % 2 == 0 || !vectors_keeps(&w->what, vector); /* of the others only the field has the vector */
+        bool here = w->compares || i % 2 == 0 ||
+                    !vectors_keeps(&w->what, vector); /* of the others only the field has the vector */
         struct vectors_put put = {.key = key,
                                   .key_bytes = key_of(i, key),
                                   .old_id = VECTORS_NO_ID,
