@@ -336,6 +336,38 @@ def write_until_killed(port, turn):
         pass
 
 
+def other_ways(folder):
+    """With a prefix of commands; an AOF of commands; MIGRATE."""
+    node = Node(folder, "prefix", engine, appendonly="yes", aof_use_rdb_preamble="no", quire_prefix="Q.")
+    c = node.client()
+    text = b'{"g":"red","l":[1.5,2,3,4,5,6,7,8,9],"s":"\\"\xc3\xa9"}'
+    c.execute_command("Q.JSON.SET", "doc", "$", text)
+    c.execute_command("Q.FT.CREATE", "j", "ON", "JSON", "SCHEMA", "$.g", "AS", "g", "TAG")
+    c.execute_command("Q.FT.CREATE", "i", "PREFIX", 1, "d:", "SCHEMA", "g", "TAG")
+    c.hset("d:1", "g", "red")
+
+    def looks():
+        return (c.execute_command("Q.JSON.GET", "doc"), c.execute_command("Q.FT.SEARCH", "i", "@g:{red}", "NOCONTENT"))
+    checks.same("with quire.prefix", looks(), (text, [1, b"d:1"]))
+    c.bgrewriteaof()
+    eventually(lambda: c.info("persistence")["aof_rewrite_in_progress"] == 0 == c.info("persistence")["aof_rewrite_scheduled"])
+    files = os.path.join(node.path, "appendonlydir")
+    written = b"".join(open(os.path.join(files, name), "rb").read() for name in os.listdir(files))
+    checks.that("a rewritten AOF has documents as commands, and no definitions", b"Q.JSON.SET" in written
+                and b"FT.CREATE" not in written.upper())
+    node.kill()
+    node.start()
+    c = node.client()
+    checks.same("it is read", looks(), (text, [1, b"d:1"]))
+    checks.that("and indexed", eventually(lambda: c.execute_command("Q.FT.SEARCH", "j", "@g:{red}", "NOCONTENT") == [1, b"doc"]))
+    other = Node(folder, "target", engine)
+    checks.same("MIGRATE", c.execute_command("MIGRATE", "127.0.0.1", other.port, "doc", 0, 5000), b"OK")
+    checks.same("of a JSON document", (other.do("JSON.GET", "doc"), c.exists("doc"),
+                                       c.execute_command("Q.FT.SEARCH", "j", "*", "NOCONTENT")), (text, 0, [0]))
+    other.kill()
+    node.kill()
+
+
 def replicas(folder):
     node, replica = Node(folder, "primary", engine, save=""), Node(folder, "replica", engine, save="")
     c, r = node.client(), replica.client()
@@ -379,6 +411,6 @@ if is_writer:
     write_until_killed(int(sys.argv[3]), int(sys.argv[4]))
     sys.exit(0)
 with Folder() as folder:
-    for part in (scripts, keys_of_the_engine, back_fills, clients_that_go, restarts, kills, replicas):
+    for part in (scripts, keys_of_the_engine, back_fills, clients_that_go, restarts, kills, other_ways, replicas):
         part(folder)
 checks.end()
