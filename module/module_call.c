@@ -130,8 +130,8 @@ static void host_release(struct lane *lane, const struct fair_share *share)
 
 static struct module_lane *choose_lane(void);
 
-/* Searches of FT.* with vectors are for threads, what is before and behind them for the main thread, which has the
- * documents. */
+/* Searches of FT.* that may take long are for threads, what is before and behind them for the main thread, which has
+ * the documents. */
 static struct lane *host_search_begins(struct caller *c)
 {
     (void)c;

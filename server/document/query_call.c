@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A query without vectors over no more documents than these takes less than the way to another lane. */
+enum { NEAR_DOCUMENTS = 10000 };
+
 static bool copy_words(struct query_call *call, const struct resp_arg *args, uint32_t n)
 {
     call->words = arena_take(&call->arena, (n + (size_t)1) * sizeof *call->words);
@@ -141,8 +144,10 @@ static void start(struct query_call *call)
 {
     struct caller *c = call->pending.caller;
     const struct host *host = call->lane->host;
-    bool has_vectors = document_search_has_vectors(call->query); /* otherwise the way there costs more than it does */
-    struct lane *other = has_vectors && !c->whole && host->search_begins ? host->search_begins(c) : NULL;
+    struct lane *other = NULL;
+    if (host->search_begins && !c->whole &&
+        (document_search_has_vectors(call->query) || document_index_count(call->index) > NEAR_DOCUMENTS))
+        other = host->search_begins(c);
     call->search_lane = other ? other : call->lane;
     call->search.searcher = call->search_lane->searcher;
     if (!other) {

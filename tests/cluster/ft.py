@@ -400,6 +400,7 @@ def replicas(folder):
     moved.start()
     agrees(moved.client(), "an RDB elsewhere has the indexes")
     moved.do("FT.DROPINDEX", "i")
+    time.sleep(0.1)  # everysec: what is older than some milliseconds outlives the process
     moved.kill()
     moved.start()
     checks.same("an index that was dropped after the RDB was saved stays dropped", moved.do("FT._LIST"), [b"j"])
