@@ -115,12 +115,10 @@ static struct resp_arg host_tenant(const struct caller *c, uint32_t i)
     return (struct resp_arg){NULL, 0};
 }
 
-/* SC.LIST, which would ask, is the module's own. */
+/* Asked by FT.* alone: SC.LIST, which would ask, is the module's own. */
 static bool host_may_read(const struct caller *c, struct resp_arg key)
 {
-    (void)c;
-    (void)key;
-    return false;
+    return module_query_may_read((const struct module_call *)(const void *)c, key);
 }
 
 /* A client that is blocked sends nothing more. */
@@ -128,6 +126,27 @@ static void host_release(struct lane *lane, const struct fair_share *share)
 {
     (void)lane;
     (void)share;
+}
+
+static struct module_lane *choose_lane(void);
+
+/* Searches of FT.* that may take long are for threads, what is before and behind them for the main thread, which has
+ * the documents. */
+static struct lane *host_search_begins(struct caller *c)
+{
+    (void)c;
+    if (module_the.n_threads == 0)
+        return NULL;
+    struct module_lane *lane = choose_lane();
+    if (atomic_load(&lane->stopping)) /* its thread has ended, or is about to */
+        return NULL;
+    atomic_fetch_add(&lane->n_calls, 1);
+    return &lane->lane;
+}
+
+static void host_search_ended(struct lane *lane)
+{
+    atomic_fetch_sub(&((struct module_lane *)(void *)lane)->n_calls, 1);
 }
 
 const struct host module_host = {.reply = host_reply,
@@ -140,7 +159,9 @@ const struct host module_host = {.reply = host_reply,
                                  .tenant = host_tenant,
                                  .may_read = host_may_read,
                                  .release = host_release,
-                                 .post = module_lane_post};
+                                 .post = module_lane_post,
+                                 .search_begins = host_search_begins,
+                                 .search_ended = host_search_ended};
 
 /* ---- key and store ----------------------------------------------------------------------------------------------- */
 
@@ -496,16 +517,26 @@ static void note_user(struct rm_ctx *ctx, struct module_call *call)
         rm.free_string(ctx, name);
 }
 
+/* Whether it is about data that is in the store alone. */
+static bool is_of_store(const struct command *row)
+{
+    unsigned at = (unsigned)(row - commands);
+    return !module_command_is_query(at) && !module_command_is_json(at);
+}
+
 /* Why a command cannot run now; NULL: it can. */
 static const char *refusal(const struct command *row, bool may_wait)
 {
     if (!module_the.open)
         return "ERR quire has no data folder open: see the engine's log";
-    if (!module_the.loaded) /* the first timer is to come, some milliseconds from now */
+    if (!module_the.loaded &&
+        !module_command_is_json(
+            (unsigned)(row - commands))) /* the first timer is to come, some milliseconds from now */
         return "LOADING quire is about to give keys their data: try again";
     if (!may_wait && (row->flags & CMD_NO_MULTI))
         return "ERR this command takes long: it is not for transactions and scripts";
-    if ((row->flags & CMD_WRITE) && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
+    if ((row->flags & CMD_WRITE) && is_of_store(row) && module_the.n_replicas > 0 &&
+        !module_the.settings.writes_with_replicas)
         return "NOREPLICAS replicas are attached, and the data of vector sets and caches is not copied to them: detach "
                "them, or set quire.writes-with-replicas yes where this node alone is meant to have the data";
     return NULL;
@@ -552,10 +583,9 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
     return true;
 }
 
-/* On the main thread, to the end. */
-static int run_here(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key, bool may_wait)
+/* The handler, on the main thread. */
+static void begin_here(struct module_call *call, bool may_wait)
 {
-    struct quire_error err = {0};
     struct lane *lane = &call->lane->lane;
     lane->now_us = clock_us();
     lane->now_ms = lane->now_us / 1000;
@@ -565,6 +595,12 @@ static int run_here(struct rm_ctx *ctx, struct module_call *call, struct rm_stri
         call->runs = true; /* the reply is handed on here */
         module_lane_run(call->lane, &call->done);
     }
+}
+
+static int end_here(struct rm_ctx *ctx, struct module_call *call, struct rm_string *key, bool may_wait)
+{
+    struct quire_error err = {0};
+    const struct lane *lane = &call->lane->lane;
     if (call->done) {
         settle_key(ctx, key, call);
         call->settled = true;
@@ -584,10 +620,19 @@ static int run_here(struct rm_ctx *ctx, struct module_call *call, struct rm_stri
     return RM_OK;
 }
 
+static int run_query(struct rm_ctx *ctx, struct module_call *call, struct rm_string **argv, int argc)
+{
+    bool may_wait = !call->caller.whole;
+    module_query_enter(ctx, call);
+    begin_here(call, may_wait);
+    module_query_leave(ctx, call, argv, argc);
+    return end_here(ctx, call, NULL, may_wait);
+}
+
 int module_call_run(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
     int flags = rm.get_context_flags(ctx);
-    bool may_wait = !(flags & (RM_FLAG_LUA | RM_FLAG_MULTI | RM_FLAG_DENY_BLOCKING));
+    bool may_wait = !(flags & (RM_FLAG_LUA | RM_FLAG_MULTI | RM_FLAG_DENY_BLOCKING | RM_FLAG_REPLICATED));
     uint32_t n = (uint32_t)argc;
     if (!take_args(argv, argc))
         return rm.reply_error(ctx, "OOM no memory for the arguments");
@@ -597,6 +642,8 @@ int module_call_run(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (!command_arity_fits(&commands[row], n))
         return rm.wrong_arity(ctx);
     const char *refused = refusal(&commands[row], may_wait);
+    if (!refused && module_command_is_query((unsigned)row))
+        refused = module_query_refusal(ctx, (unsigned)row);
     if (refused) {
         module_the.n_refused++;
         return rm.reply_error(ctx, refused);
@@ -617,6 +664,12 @@ int module_call_run(struct rm_ctx *ctx, struct rm_string **argv, int argc)
                                    .command = commands[row].name,
                                    .whole = !may_wait};
     int at = commands[row].first_key;
+    if (module_command_is_query((unsigned)row))
+        return run_query(ctx, call, argv, argc);
+    if (module_command_is_json((unsigned)row)) {
+        module_json_run(ctx, call, argv, argc);
+        return end_here(ctx, call, NULL, may_wait);
+    }
     struct rm_string *key = at > 0 ? argv[at] : NULL;
     if (key && !take_item(ctx, call, key, &scratch.items[at])) {
         free_call(call);
@@ -627,7 +680,8 @@ int module_call_run(struct rm_ctx *ctx, struct rm_string **argv, int argc)
         note_user(ctx, call);
     if (search && may_wait && module_the.n_threads > 0)
         return start_search(ctx, call, key);
-    return run_here(ctx, call, key, may_wait);
+    begin_here(call, may_wait);
+    return end_here(ctx, call, key, may_wait);
 }
 
 void module_calls_fini(void)

@@ -1,6 +1,6 @@
 /*
- * module_command.c - which commands the engine gets, and what it is told of each: the rows of vector sets and semantic
- * caches of server/commands.def.
+ * module_command.c - which commands the engine gets, and what it is told of each: the rows of vector sets, semantic
+ * caches, indexes (FT.*) and JSON documents of server/commands.def.
  *
  * A prefix (quire.prefix) stands before every name where the engine has some of them itself. Handlers never see it.
  */
@@ -145,6 +145,16 @@ static uint64_t spec_flags(const struct command *row)
     return flags;
 }
 
+static const char *category_of(const struct command *row)
+{
+    unsigned at = (unsigned)(row - commands);
+    if (module_command_is_query(at))
+        return "search";
+    if (module_command_is_json(at))
+        return "json";
+    return module_command_kind(at) == MODULE_SET ? "vectorset" : "semanticcache";
+}
+
 static int describe(struct rm_command *command, const struct command *row)
 {
     static const struct rm_command_info_version version = {1, sizeof(struct rm_command_history),
@@ -157,11 +167,10 @@ static int describe(struct rm_command *command, const struct command *row)
         specs[0].begin_search = RM_SEARCH_INDEX;
         specs[0].bs.index.pos = row->first_key;
         specs[0].find_keys = RM_FIND_RANGE;
-        specs[0].fk.range.step = 1;
+        specs[0].fk.range.last = row->last_key < 0 ? row->last_key : row->last_key - row->first_key;
+        specs[0].fk.range.step = row->key_step;
     }
-    if (rm.set_command_acl && rm.set_command_acl(command, module_command_kind((unsigned)(row - commands)) == MODULE_SET
-                                                              ? "vectorset"
-                                                              : "semanticcache") != RM_OK)
+    if (rm.set_command_acl && rm.set_command_acl(command, category_of(row)) != RM_OK)
         return RM_ERR;
     return rm.set_command_info(command, &info);
 }
@@ -195,10 +204,13 @@ int module_commands_create(struct rm_ctx *ctx, const char **failed)
         /* an engine that has vector sets of its own has the first of them already */
         rm.add_acl_category(ctx, "vectorset");
         rm.add_acl_category(ctx, "semanticcache");
+        rm.add_acl_category(ctx, "search");
+        rm.add_acl_category(ctx, "json");
     }
     for (unsigned i = 0; i < n_commands; i++) {
         const char *group = commands[i].group;
-        if (strcmp(group, "vector_set") != 0 && strcmp(group, "cache") != 0)
+        if (strcmp(group, "vector_set") != 0 && strcmp(group, "cache") != 0 && strcmp(group, "search") != 0 &&
+            strcmp(group, "json") != 0)
             continue;
         *failed = commands[i].name;
         if (create(ctx, &commands[i]) != RM_OK)

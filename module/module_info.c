@@ -62,6 +62,8 @@ static void put_info(struct rm_info *info, int for_crash_report)
     rm.info_number(info, "threads", module_the.n_threads);
     rm.info_number(info, "vector_sets", c.sets);
     rm.info_number(info, "caches", c.caches);
+    rm.info_number(info, "indexes", documents_count(module_the.service.documents));
+    rm.info_number(info, "documents_owed", module_documents_owed());
     rm.info_number(info, "deleted_kept", c.gone);
     rm.info_number(info, "deleted_removed", module_the.n_dropped);
     rm.info_number(info, "keys_without_data", c.absent);

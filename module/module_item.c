@@ -59,7 +59,8 @@ static bool is_name(const void *bytes, size_t n)
 bool module_item_is_name(const void *bytes, size_t n)
 {
     const char *at = bytes;
-    return is_name(at, n) || (n == RECORD_NAME_BYTES && at[0] == '!' && is_name(at + 1, n - 1));
+    return is_name(at, n) || (n == RECORD_NAME_BYTES && at[0] == '!' && is_name(at + 1, n - 1)) ||
+           (n == strlen(MODULE_STORE_NAME) && memcmp(at, MODULE_STORE_NAME, n) == 0);
 }
 
 struct module_item *module_item_find(const char *name)

@@ -16,6 +16,7 @@
 #include "module/module_priv.h"
 #include "server/call/data.h"
 #include "server/call/fair.h"
+#include "server/document/cursors.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -87,7 +88,9 @@ static int open_service(struct quire_error *err)
     *s = (struct service){.config = &module_the.config,
                           .log = &module_the.log,
                           .n_lanes = module_the.n_threads + LANES_OF_MAIN,
-                          .no_priorities = true};
+                          .no_priorities = true,
+                          .keeper = &module_keeper,
+                          .documents_come_later = true};
     int rc = find_folder(err);
     if (rc == 0)
         rc = module_lanes_create(err);
@@ -98,6 +101,10 @@ static int open_service(struct quire_error *err)
     if (rc == 0)
         rc = fair_init(s, err);
     if (rc == 0)
+        rc = cursors_create(&s->cursors, err);
+    if (rc == 0)
+        rc = module_json_open(err);
+    if (rc == 0)
         rc = worker_start(&s->worker, err);
     if (rc == 0) {
         wait_for_child();
@@ -105,6 +112,8 @@ static int open_service(struct quire_error *err)
     }
     if (rc == 0)
         rc = module_items_open(err);
+    if (rc == 0)
+        rc = module_definitions_open(err);
     if (rc == 0)
         rc = module_lanes_start(err);
     module_the.open = rc == 0;
@@ -118,7 +127,10 @@ static void close_service(void)
     module_lanes_stop();
     worker_stop(&s->worker);
     module_lanes_close();
+    module_documents_end();
+    cursors_destroy(s->cursors);
     data_close(s);
+    module_json_close();
 }
 
 /* Children of the engine leave by _exit, or are not this process. */
@@ -139,15 +151,21 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
         return; /* what a child does is said to the parent by its death */
     switch (event.id) {
     case RM_EVENT_LOOP:
-        if (what == RM_LOOP_BEFORE_SLEEP)
-            module_lanes_before_sleep();
+        if (what != RM_LOOP_BEFORE_SLEEP)
+            break;
+        if (module_the.open && !(rm.get_context_flags(ctx) & RM_FLAG_LOADING))
+            module_documents_begin();
+        module_lanes_before_sleep();
         break;
     case RM_EVENT_FLUSH:
-        if (what == RM_FLUSH_START)
-            module_items_flush(flush->db);
+        if (what != RM_FLUSH_START)
+            break;
+        module_items_flush(flush->db);
+        module_documents_flush(flush->db);
         break;
     case RM_EVENT_SWAP:
         module_items_swap(swap->first, swap->second);
+        module_documents_swap(swap->first, swap->second);
         break;
     case RM_EVENT_FORK:
         module_saves_fork(ctx, what == RM_FORK_BORN);
@@ -221,6 +239,7 @@ static void on_tick(struct rm_ctx *ctx, void *data)
         module_items_settle();
         module_calls_tick(ctx);
         module_saves_tick(ctx);
+        module_documents_tick();
     }
     rm.create_timer(ctx, module_the.loaded ? MODULE_TICK_MS : 1, on_tick, NULL);
 }
@@ -268,6 +287,10 @@ static int create_engine_side(struct rm_ctx *ctx)
         return tell("not loaded: maxmemory-policy must be noeviction or one of volatile-*", NULL);
     if (module_type_create(ctx) != RM_OK)
         return tell("the engine does not take the type " MODULE_TYPE_NAME, NULL);
+    if (module_definitions_create(ctx) != RM_OK)
+        return tell("the engine does not take the type quire-idx", NULL);
+    if (module_json_create(ctx) != RM_OK)
+        return tell("the engine does not take the type ReJSON-RL: another module has it", NULL);
     if (module_commands_create(ctx, &failed) != RM_OK || module_admin_create(ctx, &failed) != RM_OK) {
         snprintf(text, sizeof text,
                  "the engine does not take the command %s; if it has one of this name, set quire.prefix, such as Q.",
@@ -275,7 +298,7 @@ static int create_engine_side(struct rm_ctx *ctx)
         return tell(text, NULL);
     }
     if (subscribe(ctx) != RM_OK || rm.subscribe_to_keyspace_events(ctx, RM_NOTIFY_GENERIC, on_key) != RM_OK ||
-        module_info_register(ctx) != RM_OK)
+        module_documents_create(ctx) != RM_OK || module_info_register(ctx) != RM_OK)
         return tell("the engine does not take the events that are needed", NULL);
     return RM_OK;
 }

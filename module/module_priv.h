@@ -7,16 +7,19 @@
 #ifndef QUIRE_MODULE_PRIV_H
 #define QUIRE_MODULE_PRIV_H
 
+#include "document/index/documents.h"
 #include "module/rm_api.h"
 #include "server/access/command_table.h"
 #include "server/call/caller.h"
+#include "server/call/keeper.h"
 #include "server/process/config.h"
 #include "server/process/log.h"
 #include <semaphore.h>
 
-#define MODULE_NAME      "quire"
-#define MODULE_TYPE_NAME "quire-col" /* nine characters, as the engine wants them */
-#define MODULE_MANIFEST  "QUIRE._MANIFEST"
+#define MODULE_NAME       "quire"
+#define MODULE_TYPE_NAME  "quire-col" /* nine characters, as the engine wants them */
+#define MODULE_MANIFEST   "QUIRE._MANIFEST"
+#define MODULE_STORE_NAME "!store" /* under which the store has its own name */
 
 enum {
     MODULE_ENCVER = 1,       /* of a manifest in an RDB */
@@ -159,6 +162,8 @@ struct module_call {
     bool reply_on_lane;
     int db;
     struct resp_arg key_bytes; /* what the client calls it */
+    struct rm_user *user_acl;  /* while a handler of FT.* is run; NULL with `trusted` */
+    bool trusted;              /* of the engine itself: its primary's stream */
     struct rm_string *key;     /* retained while a client is blocked; NULL: none */
     struct message message;
     struct module_call *next_held;
@@ -195,6 +200,56 @@ void module_call_release(struct module_lane *lane, bool all);
 /* In a timer: keys of commands whose clients went before the reply. */
 void module_calls_tick(struct rm_ctx *ctx);
 void module_calls_fini(void);
+
+/* ---- FT.*, JSON.*: module_keeper.c, module_follow.c, module_query.c, module_json.c ------------------------------- */
+
+/* A key of the engine's, opened, as a document: until module_document_end. */
+struct module_document {
+    struct rm_key *key;
+    struct rm_string **values; /* of a hash, that were asked for; owned */
+    uint32_t n, capacity;
+};
+/* False: it is neither a hash nor a JSON document, and nothing is to be ended. */
+bool module_document_view(struct module_document *document, struct rm_key *key, struct document_view *view);
+void module_document_end(struct module_document *document);
+extern const struct keeper module_keeper;
+
+/* Database 0, on the main thread, outside of commands. */
+struct rm_ctx *module_documents_context(void);
+int module_documents_create(struct rm_ctx *ctx);
+/* When the engine has read its files: indexes and keys agree from then on. */
+void module_documents_begin(void);
+bool module_documents_begun(void);
+bool module_documents_owed(void); /* some are in no index, since the store did not take them yet */
+void module_documents_fill(struct service *service, struct document_index *index, bool again);
+void module_documents_flush(int db);
+void module_documents_swap(int first, int second);
+/* In a timer: documents that could not be taken when they were written. */
+void module_documents_tick(void);
+void module_documents_end(void); /* before the store is closed */
+
+/* module_definitions.c */
+int module_definitions_create(struct rm_ctx *ctx);
+int module_definitions_open(struct quire_error *err);
+
+/* module_json.c */
+int module_json_create(struct rm_ctx *ctx);
+int module_json_open(struct quire_error *err);
+void module_json_close(void);
+/* False: the key holds no JSON document. */
+bool module_json_view(struct rm_key *key, struct document_view *view);
+bool module_command_is_json(unsigned row);
+/* Runs the handler, and does to the engine's keys what it has done. */
+void module_json_run(struct rm_ctx *ctx, struct module_call *call, struct rm_string **argv, int argc);
+
+bool module_command_is_query(unsigned row);
+/* Why an FT command cannot run in this context; NULL: it can. */
+const char *module_query_refusal(struct rm_ctx *ctx, unsigned row);
+/* Around its handler. */
+void module_query_enter(struct rm_ctx *ctx, struct module_call *call);
+void module_query_leave(struct rm_ctx *ctx, struct module_call *call, struct rm_string **argv, int argc);
+struct rm_ctx *module_query_context(void); /* of the command that is run */
+bool module_query_may_read(const struct module_call *call, struct resp_arg key);
 
 /* ---- settings, INFO, the rest ------------------------------------------------------------------------------------ */
 

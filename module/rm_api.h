@@ -27,14 +27,31 @@ struct rm_info;
 struct rm_server_info;
 struct rm_user;
 struct rm_key_opt;
+struct rm_cursor;
 
 enum { RM_OK = 0, RM_ERR = 1, RM_API_VERSION = 1, RM_TYPE_METHODS_VERSION = 4 };
-enum { RM_READ = 1, RM_WRITE = 2 };                              /* open_key */
-enum { RM_KEY_EMPTY = 0, RM_KEY_MODULE = 6 };                    /* key_type, of those that matter here */
-enum { RM_REPLY_STRING = 0, RM_REPLY_ERROR = 1 };                /* call_reply_type, the same */
-enum { RM_CONFIG_DEFAULT = 0, RM_CONFIG_IMMUTABLE = 1 };         /* register_string_config */
-enum { RM_POLL_READABLE = 1 };                                   /* event_loop_add */
-enum { RM_NOTIFY_GENERIC = 1 << 2, RM_NOTIFY_MODULE = 1 << 13 }; /* classes of events of keys */
+enum { RM_READ = 1, RM_WRITE = 2, RM_NO_TOUCH = 1 << 16 };     /* open_key */
+enum { RM_KEY_EMPTY = 0, RM_KEY_HASH = 3, RM_KEY_MODULE = 6 }; /* key_type, of those that matter here */
+enum { RM_REPLY_STRING = 0, RM_REPLY_ERROR = 1 };              /* call_reply_type, the same */
+enum { RM_CONFIG_DEFAULT = 0, RM_CONFIG_IMMUTABLE = 1 };       /* register_string_config */
+enum { RM_POLL_READABLE = 1 };                                 /* event_loop_add */
+enum { RM_NO_EXPIRE = -1 };                                    /* get_expire */
+enum { RM_HASH_PLAIN = 0 };                                    /* hash_get */
+
+/* Classes of events of keys. */
+enum {
+    RM_NOTIFY_GENERIC = 1 << 2,
+    RM_NOTIFY_STRING = 1 << 3,
+    RM_NOTIFY_LIST = 1 << 4,
+    RM_NOTIFY_SET = 1 << 5,
+    RM_NOTIFY_HASH = 1 << 6,
+    RM_NOTIFY_ZSET = 1 << 7,
+    RM_NOTIFY_EXPIRED = 1 << 8,
+    RM_NOTIFY_EVICTED = 1 << 9,
+    RM_NOTIFY_STREAM = 1 << 10,
+    RM_NOTIFY_LOADED = 1 << 12,
+    RM_NOTIFY_MODULE = 1 << 13
+};
 
 /* get_context_flags */
 enum {
@@ -83,6 +100,8 @@ struct rm_swap {
 typedef int rm_command_fn(struct rm_ctx *ctx, struct rm_string **argv, int argc);
 typedef void rm_event_fn(struct rm_ctx *ctx, struct rm_event event, uint64_t what, void *data);
 typedef int rm_notify_fn(struct rm_ctx *ctx, int type, const char *event, struct rm_string *key);
+typedef void rm_scan_fn(struct rm_ctx *ctx, struct rm_string *name, struct rm_key *key, void *data);
+typedef void rm_scan_key_fn(struct rm_key *key, struct rm_string *field, struct rm_string *value, void *data);
 typedef void rm_timer_fn(struct rm_ctx *ctx, void *data);
 typedef void rm_poll_fn(int fd, void *data, int mask);
 typedef void rm_info_fn(struct rm_info *info, int for_crash_report);
@@ -199,6 +218,13 @@ struct rm_command_info {
     X(struct rm_key *, open_key, OpenKey, (struct rm_ctx *, struct rm_string * name, int mode))                        \
     X(void, close_key, CloseKey, (struct rm_key *))                                                                    \
     X(int, key_type, KeyType, (struct rm_key *))                                                                       \
+    X(long long, get_expire, GetExpire, (struct rm_key *))                                                             \
+    X(int, hash_get, HashGet, (struct rm_key *, int flags, ...))                                                       \
+    X(struct rm_cursor *, create_cursor, ScanCursorCreate, (void))                                                     \
+    X(void, destroy_cursor, ScanCursorDestroy, (struct rm_cursor *))                                                   \
+    X(int, scan, Scan, (struct rm_ctx *, struct rm_cursor *, rm_scan_fn *, void *data))                                \
+    X(int, scan_key, ScanKey, (struct rm_key *, struct rm_cursor *, rm_scan_key_fn *, void *data))                     \
+    X(unsigned long long, db_size, DbSize, (struct rm_ctx *))                                                          \
     X(int, delete_key, DeleteKey, (struct rm_key *))                                                                   \
     X(int, signal_modified_key, SignalModifiedKey, (struct rm_ctx *, struct rm_string * name))                         \
     X(int, notify_keyspace_event, NotifyKeyspaceEvent,                                                                 \
@@ -239,6 +265,7 @@ struct rm_command_info {
     X(int, measure_begin, BlockedClientMeasureTimeStart, (struct rm_blocked *))                                        \
     X(int, measure_end, BlockedClientMeasureTimeEnd, (struct rm_blocked *))                                            \
     X(struct rm_ctx *, get_thread_safe_context, GetThreadSafeContext, (struct rm_blocked *))                           \
+    X(struct rm_ctx *, get_detached_context, GetDetachedThreadSafeContext, (struct rm_ctx *))                          \
     X(void, free_thread_safe_context, FreeThreadSafeContext, (struct rm_ctx *))                                        \
     X(uint64_t, create_timer, CreateTimer, (struct rm_ctx *, long long ms, rm_timer_fn *, void *data))                 \
     X(int, event_loop_add, EventLoopAdd, (int fd, int mask, rm_poll_fn *, void *data))                                 \

@@ -27,6 +27,7 @@
 #include "server/device/device.h"
 #include "server/document/backfill.h"
 #include "server/document/cursors.h"
+#include "server/document/keys_keeper.h"
 #include "server/keys/gate.h"
 #include "server/keys/keyspace.h"
 #include "server/net/tls.h"
@@ -151,6 +152,7 @@ int server_create(struct config *config, struct log *log, struct server **out, s
     s->planner = &vector_planner;
     s->hooks = hooks;
     s->n_hooks = sizeof hooks / sizeof *hooks;
+    s->service.keeper = &keys_keeper;
     s->service.on_durable = loop_wake_all;
     s->service.durable_context = s;
     s->acl.config = config;

@@ -565,6 +565,14 @@ void document_index_filled(struct document_index *x, double share)
     atomic_store_explicit(&x->filled_millionths, (uint32_t)(share * FILLED), memory_order_relaxed);
 }
 
+uint32_t document_index_count(struct document_index *x)
+{
+    pthread_rwlock_rdlock(&x->lock);
+    uint32_t n = (uint32_t)(x->by_key.n - x->n_held);
+    pthread_rwlock_unlock(&x->lock);
+    return n;
+}
+
 void document_index_get_stats(struct document_index *x, struct document_index_stats *out)
 {
     uint32_t filled = atomic_load_explicit(&x->filled_millionths, memory_order_relaxed);

@@ -73,7 +73,8 @@ struct document_index_stats {
     char error[DOCUMENT_ERROR_BYTES], error_key[DOCUMENT_ERROR_BYTES];
 };
 void document_index_get_stats(struct document_index *index, struct document_index_stats *out);
-void document_index_used(struct document_index *index); /* a search has begun */
+uint32_t document_index_count(struct document_index *index); /* documents */
+void document_index_used(struct document_index *index);      /* a search has begun */
 /* How far the back-fill is; 1: it has ended. */
 void document_index_filled(struct document_index *index, double share);
 /* Whether a document could not be put in, since its vector is neither its keeper's nor here: a back-fill reads it. */

@@ -256,12 +256,26 @@ void documents_changed(struct documents *d, const void *key, uint32_t key_bytes,
     pthread_rwlock_rdlock(&d->lock);
     for (uint32_t i = 0; i < d->n; i++) {
         const struct schema *schema = document_index_schema(d->indexes[i]);
-        if (schema->source == view->source && schema_follows(schema, key, key_bytes))
+        if (!schema_follows(schema, key, key_bytes))
+            continue;
+        if (schema->source == view->source)
             document_index_put(d->indexes[i], key, key_bytes, view, false);
+        else
+            document_index_remove(d->indexes[i], key, key_bytes); /* it may have been of the other kind before */
     }
     pthread_rwlock_unlock(&d->lock);
     if (turn)
         documents_write_end(d);
+}
+
+bool documents_follow_key(struct documents *d, const void *key, uint32_t key_bytes)
+{
+    bool follow = false;
+    pthread_rwlock_rdlock(&d->lock);
+    for (uint32_t i = 0; i < d->n && !follow; i++)
+        follow = schema_follows(document_index_schema(d->indexes[i]), key, key_bytes);
+    pthread_rwlock_unlock(&d->lock);
+    return follow;
 }
 
 int documents_admit(struct documents *d, const void *key, uint32_t key_bytes, struct quire_error *err)

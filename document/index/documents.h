@@ -47,6 +47,9 @@ int documents_save(void *documents, struct checkpoint *checkpoint, struct quire_
 /* When all has been read: indexes get their collections out of the store (NULL: there is no folder, nothing lasts),
  * and what is changed from now on is logged. Documents come next, by documents_changed; then documents_begun. */
 int documents_begin(struct documents *documents, struct store *store, struct quire_error *err);
+/* Behind documents_begin, where who keeps documents does not log them with their vectors: those that differ are written
+ * again when their documents come (vectors_compare). An index whose vectors cannot be read is unavailable. */
+int documents_compare(struct documents *documents, struct quire_error *err);
 /* Whether this collection is an index's. */
 bool documents_own(struct documents *documents, uint64_t uid);
 /* Every document has been given: vectors that belong to none go. */
@@ -89,6 +92,8 @@ int documents_admit(struct documents *documents, const void *key, uint32_t key_b
 void documents_gone(struct documents *documents, const void *key, uint32_t key_bytes);
 /* All keys are gone, and with them, as in RediSearch, all indexes; the keyspace has logged it. */
 void documents_cleared(struct documents *documents);
+/* Whether an index follows the key. */
+bool documents_follow_key(struct documents *documents, const void *key, uint32_t key_bytes);
 /* Whether there is any index: otherwise nothing need be told. And whether one has vectors: a change of a document and
  * what it changes here are to be in one frame of the journal then (document/vectors). */
 bool documents_follow(const struct documents *documents);
@@ -108,6 +113,15 @@ int documents_add(struct documents *documents, const struct schema_word *words, 
 /* Words behind FT.ALTER idx SCHEMA ADD. */
 int documents_alter(struct documents *documents, struct schema_word name, const struct schema_word *words,
                     uint32_t n_words, struct document_index **out, uint64_t *lsn, struct quire_error *err);
+/* What documents_add, documents_alter and documents_alias_set were given, in an order in which they can be given
+ * again: words with a u32 of their length before each. Takes no lock: by the thread that alone changes them, or in its
+ * child. */
+void documents_each_definition(const struct documents *documents,
+                               void (*visit)(void *context, enum document_log_kind kind, const void *words, uint32_t n),
+                               void *context);
+/* Gives one again. QUIRE_EEXISTS: there is such an index; errors as there. */
+int documents_define(struct documents *documents, enum document_log_kind kind, const void *words, uint32_t n,
+                     uint64_t *lsn, struct quire_error *err);
 /* By name or alias. *out (a reference) is the index that was. */
 int documents_drop(struct documents *documents, struct schema_word name, struct document_index **out, uint64_t *lsn,
                    struct quire_error *err);

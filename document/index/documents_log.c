@@ -282,6 +282,47 @@ int documents_save(void *documents, struct checkpoint *checkpoint, struct quire_
     return rc;
 }
 
+/* ---- definitions elsewhere than in the journal ------------------------------------------------------------------- */
+
+void documents_each_definition(const struct documents *d,
+                               void (*visit)(void *context, enum document_log_kind kind, const void *words, uint32_t n),
+                               void *context)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        for (uint32_t j = 0; j < d->indexes[i]->n_definitions; j++) {
+            const struct definition *one = d->indexes[i]->definitions[j];
+            uint32_t before = 4 + 8 * bytes_load_u32(one->bytes);
+            visit(context, one->kind, one->bytes + before, one->n_bytes - before);
+        }
+    for (uint32_t i = 0; i < d->n_aliases; i++) {
+        const struct schema_word words[] = {{d->aliases[i].name, (uint32_t)strlen(d->aliases[i].name)},
+                                            {d->aliases[i].index, (uint32_t)strlen(d->aliases[i].index)}};
+        struct definition *record = NULL;
+        if (documents_definition(DOCUMENT_LOG_ALIAS, NULL, 0, words, 2, &record, NULL) == 0)
+            visit(context, DOCUMENT_LOG_ALIAS, record->bytes, record->n_bytes);
+        free(record);
+    }
+}
+
+int documents_define(struct documents *d, enum document_log_kind kind, const void *words, uint32_t n, uint64_t *lsn,
+                     struct quire_error *err)
+{
+    struct record_words r = {.bytes = words, .n_bytes = n};
+    struct document_index *x = NULL;
+    int rc = read_words(&r, false, err);
+    if (rc == 0 && kind == DOCUMENT_LOG_CREATE)
+        rc = documents_add(d, r.words, r.n_words, &x, lsn, err);
+    else if (rc == 0 && kind == DOCUMENT_LOG_ALTER)
+        rc = documents_alter(d, r.words[0], r.words + 1, r.n_words - 1, &x, lsn, err);
+    else if (rc == 0 && kind == DOCUMENT_LOG_ALIAS && r.n_words == 2)
+        rc = documents_alias_set(d, r.words[0], r.words[1], false, lsn, err);
+    else if (rc == 0)
+        rc = broken(err);
+    document_index_unref(x);
+    free(r.words);
+    return rc;
+}
+
 /* ---- collections of vectors, at start ---------------------------------------------------------------------------- */
 
 int documents_uids(const struct document_index *x, uint64_t **out, uint32_t *n, struct quire_error *err)
@@ -329,6 +370,23 @@ int documents_begin(struct documents *d, struct store *store, struct quire_error
     d->journal = store ? store_journal(store) : NULL;
     for (uint32_t i = 0; i < d->n && rc == 0; i++)
         rc = open_vectors(d, d->indexes[i], err);
+    return rc;
+}
+
+int documents_compare(struct documents *d, struct quire_error *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < d->n; i++) {
+        struct document_index *x = d->indexes[i];
+        uint32_t n_fields = document_index_schema(x)->n_fields;
+        for (uint32_t j = 0; j < n_fields && rc == 0 && document_index_available(x, NULL) == 0; j++) {
+            int compared = x->vectors[j] ? vectors_compare(x->vectors[j], err) : 0;
+            if (compared == QUIRE_ENOMEM)
+                rc = compared;
+            else if (compared < 0)
+                document_index_damaged(x, err); /* its commands say so; the others go on */
+        }
+    }
     return rc;
 }
 

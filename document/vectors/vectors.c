@@ -278,8 +278,7 @@ static int find_number(struct vectors *v, const struct vectors_put *put, uint64_
     *is_same = *number != NUMBER_NONE && (!put->vector || v->table.entries[*number].digest == digest);
     *is_new = false;
     if (*number == NUMBER_NONE && v->unclaimed) {
-        *number = vectors_claim(v->unclaimed, put->key, put->key_bytes);
-        *is_same = *number != NUMBER_NONE; /* it was logged with the document (vectors.h) */
+        *number = vectors_claim(v, put->key, put->key_bytes, put->vector, is_same);
     }
     int rc = v->dropped ? QUIRE_ECLOSED : vectors_table_reserve(&v->table);
     if (rc == 0 && *number == NUMBER_NONE && !put->vector) {

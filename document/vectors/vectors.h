@@ -54,6 +54,9 @@ int vectors_create(struct store *store, const struct schema_vector *what, struct
  * collection_available answers, where its files are damaged. Then vectors_put for each document and vectors_loaded. */
 int vectors_open(struct store *store, uint64_t uid, const struct schema_vector *what, struct vectors **out,
                  struct quire_error *err);
+/* Behind vectors_open, where documents and rows are not logged together: they may differ. All vectors are read,
+ * forward, and a row whose vector is not what vectors_put says of its document is written again. */
+int vectors_compare(struct vectors *vectors, struct quire_error *err);
 /* Every document was given by vectors_put since vectors_open: rows that none of them claimed are removed from the
  * collection, *n_removed of them (may be NULL; writes to the journal). Searches may begin. */
 int vectors_loaded(struct vectors *vectors, uint64_t *n_removed, struct quire_error *err);

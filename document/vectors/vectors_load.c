@@ -5,6 +5,7 @@
  * Then what is left of them, rows whose documents are not there, goes.
  */
 #include "document/vectors/vectors_priv.h"
+#include "index/collection/collection_export.h"
 #include "index/store/store.h"
 #include "io/array.h"
 #include "io/bitmap.h"
@@ -27,12 +28,13 @@ struct vectors_unclaimed {
     uint32_t n, capacity;
     uint32_t *buckets; /* first name + 1; mask + 1 of them; owned */
     uint32_t mask;
+    uint64_t *digests; /* of the rows' vectors, by name; owned, NULL: not read */
 };
 
 void vectors_unclaimed_free(struct vectors_unclaimed *u)
 {
     if (u)
-        array_free_all(u->bytes, u->names, u->buckets, u);
+        array_free_all(u->bytes, u->names, u->buckets, u->digests, u);
 }
 
 static int take_name(void *context, const void *name, uint32_t bytes)
@@ -149,18 +151,66 @@ int vectors_open(struct store *store, uint64_t uid, const struct schema_vector *
     return rc;
 }
 
-uint32_t vectors_claim(struct vectors_unclaimed *u, const void *key, uint32_t key_bytes)
+/* The place of a name with this key; u->n: there is none. */
+static uint32_t find_name(const struct vectors_unclaimed *u, const void *key, uint32_t key_bytes)
 {
-    uint32_t at = *bucket_of(u, key, key_bytes);
-    for (; at; at = u->names[at - 1].next) {
-        struct row_name *name = &u->names[at - 1];
-        if (name->n_bytes != NUMBER_BYTES + key_bytes ||
-            memcmp(u->bytes + name->at + NUMBER_BYTES, key, key_bytes) != 0)
-            continue;
-        name->n_bytes = 0;
-        return number_at(u, at - 1);
+    for (uint32_t at = *bucket_of(u, key, key_bytes); at; at = u->names[at - 1].next) {
+        const struct row_name *name = &u->names[at - 1];
+        if (name->n_bytes == NUMBER_BYTES + key_bytes &&
+            memcmp(u->bytes + name->at + NUMBER_BYTES, key, key_bytes) == 0)
+            return at - 1;
     }
-    return NUMBER_NONE;
+    return u->n;
+}
+
+/* Whether the vector is that of a row. One that cannot be looked at is another. */
+static bool is_vector_of(const struct vectors *v, uint64_t digest, const void *vector)
+{
+    /* a collection has 64-bit floats as 32 bits */
+    const uint32_t bytes = vectors_bytes(&v->what) / (v->what.element == SCHEMA_FLOAT64 ? 2 : 1);
+    void *elements = malloc(vectors_bytes(&v->what));
+    bool is = false;
+    if (elements) {
+        vectors_elements(&v->what, vector, elements);
+        is = XXH3_64bits_withSeed(elements, bytes, v->seed) == digest;
+    }
+    free(elements);
+    return is;
+}
+
+uint32_t vectors_claim(struct vectors *v, const void *key, uint32_t key_bytes, const void *vector, bool *is_same)
+{
+    struct vectors_unclaimed *u = v->unclaimed;
+    uint32_t at = find_name(u, key, key_bytes);
+    *is_same = false;
+    if (at == u->n)
+        return NUMBER_NONE;
+    /* not read: it was logged with the document (vectors.h) */
+    *is_same = !u->digests || !vector || is_vector_of(v, u->digests[at], vector);
+    u->names[at].n_bytes = 0;
+    return number_at(u, at);
+}
+
+static int take_digest(void *context, const struct exported_element *element)
+{
+    struct vectors *v = context;
+    struct vectors_unclaimed *u = v->unclaimed;
+    assert(element->key_bytes > NUMBER_BYTES && element->exact);
+    uint32_t at = find_name(u, (const uint8_t *)element->key + NUMBER_BYTES, element->key_bytes - NUMBER_BYTES);
+    if (at < u->n)
+        u->digests[at] = XXH3_64bits_withSeed(element->exact, element->exact_bytes, v->seed);
+    return 0;
+}
+
+int vectors_compare(struct vectors *v, struct quire_error *err)
+{
+    assert(!v->unclaimed || !v->unclaimed->digests);
+    if (!v->unclaimed)
+        return 0; /* it is new */
+    v->unclaimed->digests = calloc(v->unclaimed->n + (size_t)1, sizeof *v->unclaimed->digests);
+    if (!v->unclaimed->digests)
+        return error_set(err, QUIRE_ENOMEM, "no memory to compare %u vectors with their documents", v->unclaimed->n);
+    return collection_export_all(v->collection, take_digest, v, err);
 }
 
 int vectors_loaded(struct vectors *v, uint64_t *n_removed, struct quire_error *err)

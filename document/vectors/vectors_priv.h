@@ -45,8 +45,8 @@ enum quire_type vectors_type(const struct schema_vector *what); /* of those elem
 /* ---- vectors_load.c ---------------------------------------------------------------------------------------------- */
 
 /* The number of a row that has this key and that no document has claimed yet; it is the document's now. NUMBER_NONE:
- * there is none. */
-uint32_t vectors_claim(struct vectors_unclaimed *unclaimed, const void *key, uint32_t key_bytes);
+ * there is none. *is_same: its vector is the document's (vector NULL: whatever it is). */
+uint32_t vectors_claim(struct vectors *vectors, const void *key, uint32_t key_bytes, const void *vector, bool *is_same);
 void vectors_unclaimed_free(struct vectors_unclaimed *unclaimed); /* NULL is fine */
 
 #endif

@@ -83,6 +83,10 @@ struct host {
     void (*resume)(struct caller *c);
     /* From any thread: message->run is called once on the lane. */
     void (*post)(struct lane *lane, struct message *message);
+    /* Another lane, for a search of FT.* that may take long, until search_ended, on that lane; NULL, the member or what
+     * it answers: the caller's own. */
+    struct lane *(*search_begins)(struct caller *c);
+    void (*search_ended)(struct lane *lane);
 };
 
 /* args[0] is the command's name; a sub-command's name is args[1]. Gives exactly one reply: caller_reply, caller_error

@@ -136,20 +136,26 @@ static void on_discard(void *context, struct document_index *index)
     service_run_later(context, drop_index, index);
 }
 
+int data_documents_given(struct service *s, uint64_t began_us, struct quire_error *err)
+{
+    int rc = documents_begun(s->documents, err);
+    documents_on_discard(s->documents, on_discard, s);
+    if (documents_count(s->documents) > 0)
+        log_line(s->log, LOG_LEVEL_NOTICE, "%u indexes of documents, made in %.3f s", documents_count(s->documents),
+                 (double)(clock_us() - began_us) / 1e6);
+    return rc;
+}
+
 /* Indexes get their collections and all keys; what changes from now on they are told. */
 static int begin_documents(struct service *s, struct quire_error *err)
 {
     uint64_t began_us = clock_us();
     int rc = documents_begin(s->documents, s->store, err);
-    if (rc < 0)
+    if (rc < 0 || s->documents_come_later)
         return rc;
     key_document_give_all(s);
-    rc = documents_begun(s->documents, err);
-    documents_on_discard(s->documents, on_discard, s);
+    rc = data_documents_given(s, began_us, err);
     key_document_follow(s);
-    if (documents_count(s->documents) > 0)
-        log_line(s->log, LOG_LEVEL_NOTICE, "%u indexes of documents, made in %.3f s", documents_count(s->documents),
-                 (double)(clock_us() - began_us) / 1e6);
     return rc;
 }
 

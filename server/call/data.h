@@ -7,6 +7,9 @@
 /* Opens `dir`, reads keys and collections, and has writes logged from then on. Nothing with dir "". Before the lanes
  * start. */
 int data_open(struct service *service, struct quire_error *err);
+/* With documents_come_later: every document has been given to the indexes since began_us; the keeper tells them of
+ * changes from now on. */
+int data_documents_given(struct service *service, uint64_t began_us, struct quire_error *err);
 /* Adds an index made offline to the set under a key, or makes the set. resolved: as of store_import_begin. Blocks: at
  * start, or on the worker. */
 int data_adopt(struct service *service, struct resp_arg key, const char *path, bool resolved, uint64_t memory_bytes,

@@ -19,6 +19,7 @@
 struct cursors;
 struct device;
 struct fair;
+struct keeper;
 
 struct service {
     struct config *config;
@@ -26,9 +27,11 @@ struct service {
     struct keyspace keyspace;
     struct store *store;         /* NULL: no data folder */
     struct documents *documents; /* indexes of keys */
+    const struct keeper *keeper; /* of those keys, for FT.*: keeper.h */
     struct keyspace_follower follower;
-    struct cursors *cursors; /* of FT.AGGREGATE: server/document, which makes and ends them */
-    struct caches *caches;   /* of the store; NULL: none */
+    bool documents_come_later; /* the keeper has them when the folder has been read (data_documents_given) */
+    struct cursors *cursors;   /* of FT.AGGREGATE: server/document, which makes and ends them */
+    struct caches *caches;     /* of the store; NULL: none */
     bool caches_begun;
     struct cache_scratch *cache_scratch; /* the worker's */
     struct journal *journal;             /* writes go to it and replies wait for it; NULL: none. See data_journal_set */

@@ -63,8 +63,7 @@ static int hold(struct aggregation *a, uint64_t row, struct quire_error *err)
     a->held = row;
     if (!document_index_key(a->index, a->search.ids[row], a->key, &bytes))
         return gone(err);
-    a->is_loaded =
-        document_load(&a->loaded, &a->service->keyspace, (struct resp_arg){a->key, bytes}, a->schema->source);
+    a->is_loaded = document_load(&a->loaded, a->service, (struct resp_arg){a->key, bytes}, a->schema->source);
     return a->is_loaded ? 0 : gone(err);
 }
 
@@ -204,8 +203,8 @@ static int load_all(void *context, uint64_t row, struct pipeline_run *run, struc
     if (all.code < 0)
         return all.code;
     struct schema_word text;
-    if (a->loaded.view.source == SCHEMA_HASH)
-        hash_each(a->loaded.entry->hash, put_field, &all);
+    if (a->loaded.kept.view.source == SCHEMA_HASH)
+        document_load_each(&a->loaded, put_field, &all);
     else if (document_load_whole(&a->loaded, &text))
         put_field(&all, (struct resp_arg){(const uint8_t *)"$", 1},
                   (struct resp_arg){(const uint8_t *)text.data, text.bytes});

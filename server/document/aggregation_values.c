@@ -71,13 +71,12 @@ static bool load(struct aggregation_values *v, uint64_t row)
     struct query_call *call = v->call;
     struct resp_arg key;
     return query_call_key(call, call->search.ids[row], &key) &&
-           document_load(&call->loaded, &call->lane->service->keyspace, key, call->schema->source);
+           document_load(&call->loaded, call->lane->service, key, call->schema->source);
 }
 
 static bool bring(struct aggregation_values *v)
 {
-    struct document_loaded *loaded = &v->call->loaded;
-    return key_values_bring(&v->wait, &loaded->lock, loaded->entry, v->all ? NULL : v->fields, v->n_fields);
+    return document_load_bring(&v->call->loaded, &v->wait, v->all ? NULL : v->fields, v->n_fields);
 }
 
 static void finish(struct aggregation_values *v, int code, const struct quire_error *err)
@@ -105,7 +104,7 @@ static void go_on(struct aggregation_values *v)
         if (load(v, v->row)) {
             there = bring(v);
             if (there)
-                hash_each_away(v->call->loaded.entry->hash, take_if_wanted, v);
+                hash_each_away(v->call->loaded.kept.entry->hash, take_if_wanted, v);
             document_load_end(&v->call->loaded);
         }
         v->row += there;
@@ -150,7 +149,8 @@ void aggregation_values_start(struct aggregation_values *v, struct query_call *c
     v->call = call;
     v->wait = (struct values_wait){.lane = call->lane, .come = on_values};
     key_values_hold(call->lane);
-    if (call->schema->source == SCHEMA_HASH && documents_have_vectors(call->lane->service->documents))
+    const struct service *service = call->lane->service;
+    if (call->schema->source == SCHEMA_HASH && service->keeper->lends && documents_have_vectors(service->documents))
         pipeline_each_field(pipeline, take_field, v, &v->all);
     if (v->failed) {
         finish(v, no_memory(&err), &err);

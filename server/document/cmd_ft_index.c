@@ -7,9 +7,8 @@
  */
 #include "io/array.h"
 #include "io/error.h"
-#include "server/call/key_call.h"
+#include "server/call/keeper.h"
 #include "server/call/slice.h"
-#include "server/document/backfill.h"
 #include "server/document/cmd_documents.h"
 #include "server/document/document_call.h"
 #include "server/document/index_leave.h"
@@ -32,10 +31,12 @@ void cmd_ft_create(struct caller *c, const struct resp_arg *args, uint32_t n)
     bool may = rc == 0 && document_may_read(c, schema);
     if (rc == 0) {
         bool fills = !schema->skip_initial_scan;
+        if (may && schema->source == SCHEMA_JSON && !service->keeper->has_json)
+            rc = error_set(&err, QUIRE_EUNSUPPORTED, "ON JSON: there are no JSON documents here (docs/cluster.md)");
         schema_free(schema);
-        if (may && (rc = documents_add(service->documents, words, n - 1, &index, &lsn, &err)) == 0) {
+        if (may && rc == 0 && (rc = documents_add(service->documents, words, n - 1, &index, &lsn, &err)) == 0) {
             if (fills)
-                backfill_begin(service, index);
+                service->keeper->fill(service, index, false);
             document_index_unref(index);
             resp_simple(caller_reply(c), "OK");
             caller_wait_lsn(c, lsn);
@@ -74,7 +75,7 @@ void cmd_ft_alter(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     }
     if (!skips)
-        backfill_again(service, index);
+        service->keeper->fill(service, index, true);
     document_index_unref(index);
     resp_simple(caller_reply(c), "OK");
     caller_wait_lsn(c, lsn);
@@ -127,12 +128,13 @@ static void drop_index(struct drop_call *call)
     struct document_index *dropped = NULL;
     struct quire_error err = {0};
     int rc;
-    if (index_leave_reads(call->index) && !call->pending.caller->whole) {
+    bool reads = call->lane->service->keeper->lends && index_leave_reads(call->index);
+    if (reads && !call->pending.caller->whole) {
         call->leave = (struct index_leave){.lane = call->lane, .index = call->index, .done = on_left};
         rc = index_leave_start(&call->leave, &err);
         if (rc == 0)
             return;
-    } else if (index_leave_reads(call->index)) {
+    } else if (reads) {
         rc = error_set(&err, QUIRE_EUNSUPPORTED,
                        "FT.DROPINDEX reads the vectors of the documents, which stay, from the disk: not inside MULTI");
     } else if (document_index_is_dropped(call->index)) {
@@ -150,19 +152,18 @@ static void drop_index(struct drop_call *call)
 static bool delete_some(struct drop_call *call)
 {
     struct resp_arg keys[DROP_AT_ONCE];
-    struct keyspace_lock lock;
+    struct service *service = call->lane->service;
     struct quire_error err = {0};
-    uint32_t n = 0, n_gone;
+    uint64_t lsn = 0;
+    uint32_t n = 0;
     while (n < DROP_AT_ONCE && call->at < call->n_bytes) {
         uint32_t bytes;
         memcpy(&bytes, call->keys + call->at, sizeof bytes);
         keys[n++] = (struct resp_arg){call->keys + call->at + sizeof bytes, bytes};
         call->at += sizeof bytes + bytes;
     }
-    keyspace_lock_args(&lock, &call->lane->service->keyspace, keys, n, 1);
-    int rc = keyspace_delete(&lock, keys, n, &n_gone, &err);
-    keyspace_unlock(&lock);
-    call->lsn = lock.lsn > call->lsn ? lock.lsn : call->lsn;
+    int rc = service->keeper->remove(service, keys, n, &lsn, &err);
+    call->lsn = lsn > call->lsn ? lsn : call->lsn;
     if (rc < 0)
         document_error(&call->pending.out, &err);
     return rc == 0;

@@ -131,8 +131,8 @@ static void put_all(struct pairs *pairs, uint64_t row)
     struct document_loaded *loaded = &call->base.loaded;
     struct schema_word value;
     put_yields(pairs, row);
-    if (loaded->view.source == SCHEMA_HASH) {
-        hash_each(loaded->entry->hash, put_hash_field, pairs);
+    if (loaded->kept.view.source == SCHEMA_HASH) {
+        document_load_each(loaded, put_hash_field, pairs);
         return;
     }
     if (call->sort_getter.field && document_load_value(loaded, &call->sort_getter, &value)) {
@@ -242,8 +242,8 @@ static bool bring(struct search_call *call)
 {
     struct document_loaded *loaded = &call->base.loaded;
     const struct resp_arg *needed = call->options.returns ? call->needed : NULL;
-    return loaded->view.source != SCHEMA_HASH || (needed && call->n_needed == 0) ||
-           key_values_bring(&call->wait, &loaded->lock, loaded->entry, needed, call->n_needed);
+    return loaded->kept.view.source != SCHEMA_HASH || (needed && call->n_needed == 0) ||
+           document_load_bring(loaded, &call->wait, needed, call->n_needed);
 }
 
 /* Those of some documents from here on. */
@@ -253,7 +253,7 @@ static void bring_some(struct search_call *call, uint64_t end)
     struct resp_arg key;
     for (unsigned i = 0; i < SHOW_AT_ONCE && call->brought < end && call->wait.code == 0; i++, call->brought++) {
         if (!query_call_key(base, base->search.ids[row_at(call, call->brought)], &key) ||
-            !document_load(&base->loaded, &base->lane->service->keyspace, key, base->schema->source))
+            !document_load(&base->loaded, base->lane->service, key, base->schema->source))
             continue;
         bring(call);
         document_load_end(&base->loaded);
@@ -277,7 +277,7 @@ static bool show(struct search_call *call, uint64_t place)
         return true;
     if (!call->options.no_content) {
         call->fields.bytes = 0;
-        if (!document_load(&base->loaded, &base->lane->service->keyspace, key, base->schema->source))
+        if (!document_load(&base->loaded, base->lane->service, key, base->schema->source))
             return true; /* gone, or over */
         if (!bring(call)) {
             document_load_end(&base->loaded);
@@ -403,7 +403,7 @@ static bool offer_field(struct search_call *call, uint64_t row, struct resp_arg 
     struct schema_word value;
     double number;
     bool fine = true;
-    if (!document_load(&base->loaded, &base->lane->service->keyspace, key, base->schema->source))
+    if (!document_load(&base->loaded, base->lane->service, key, base->schema->source))
         return true; /* gone: not in the answer */
     if (getter->field && getter->field->type == SCHEMA_NUMERIC && document_load_number(&base->loaded, getter, &number))
         fine = search_order_offer(&call->order, row, ORDER_NUMBER, number, NULL, 0);

@@ -6,7 +6,6 @@
  */
 #include "server/document/document_load.h"
 #include "io/error.h"
-#include "server/keys/keyspace.h"
 #include <assert.h>
 #include <string.h>
 
@@ -32,24 +31,34 @@ void document_getter_fini(struct document_getter *g)
     g->path = NULL;
 }
 
-bool document_load(struct document_loaded *l, struct keyspace *keyspace, struct resp_arg name,
-                   enum schema_source source)
+bool document_load(struct document_loaded *l, struct service *service, struct resp_arg name, enum schema_source source)
 {
-    struct key key = keyspace_key(keyspace, name);
-    keyspace_lock_key(&l->lock, keyspace, &key);
-    l->entry = keyspace_find(&l->lock, &key);
-    if (l->entry && key_document_view(l->entry, &l->view) && l->view.source == source)
+    assert(!l->keeper);
+    if (!service->keeper->hold(service, &l->kept, name))
+        return false;
+    if (l->kept.view.source == source) {
+        l->keeper = service->keeper;
         return true;
-    keyspace_unlock(&l->lock);
-    l->entry = NULL;
+    }
+    service->keeper->let_go(&l->kept);
     return false;
+}
+
+bool document_load_bring(struct document_loaded *l, struct values_wait *wait, const struct resp_arg *fields, uint32_t n)
+{
+    return !l->keeper->lends || key_values_bring(wait, &l->kept.lock, l->kept.entry, fields, n);
+}
+
+void document_load_each(const struct document_loaded *l, hash_visit *visit, void *context)
+{
+    l->keeper->each_field(&l->kept, visit, context);
 }
 
 /* The first value that the path leads to; NULL: none. */
 static const json_t *find(struct document_loaded *l, const struct document_getter *g)
 {
-    assert(l->entry && l->view.source == SCHEMA_JSON);
-    if (!g->path || (!l->root && tree_unpack(l->view.json, l->view.json_bytes, &l->root, NULL) < 0))
+    assert(l->keeper && l->kept.view.source == SCHEMA_JSON);
+    if (!g->path || (!l->root && tree_unpack(l->kept.view.json, l->kept.view.json_bytes, &l->root, NULL) < 0))
         return NULL;
     if (jsonpath_find(g->path, l->root, &l->matches, NULL) < 0 || l->matches.n == 0)
         return NULL;
@@ -58,9 +67,9 @@ static const json_t *find(struct document_loaded *l, const struct document_gette
 
 bool document_load_whole(struct document_loaded *l, struct schema_word *value)
 {
-    assert(l->entry && l->view.source == SCHEMA_JSON);
+    assert(l->keeper && l->kept.view.source == SCHEMA_JSON);
     l->text.bytes = 0;
-    if (tree_unpack_text(l->view.json, l->view.json_bytes, &l->text, NULL) < 0 || l->text.failed) {
+    if (tree_unpack_text(l->kept.view.json, l->kept.view.json_bytes, &l->text, NULL) < 0 || l->text.failed) {
         tree_text_fini(&l->text);
         return false;
     }
@@ -70,8 +79,8 @@ bool document_load_whole(struct document_loaded *l, struct schema_word *value)
 
 bool document_load_value(struct document_loaded *l, const struct document_getter *g, struct schema_word *value)
 {
-    if (l->view.source == SCHEMA_HASH)
-        return l->view.field(l->view.context, g->source.data, g->source.bytes, value);
+    if (l->kept.view.source == SCHEMA_HASH)
+        return l->kept.view.field(l->kept.view.context, g->source.data, g->source.bytes, value);
     if (g->whole)
         return document_load_whole(l, value);
     const json_t *found = find(l, g);
@@ -96,7 +105,7 @@ bool document_load_value(struct document_loaded *l, const struct document_getter
 bool document_load_number(struct document_loaded *l, const struct document_getter *g, double *number)
 {
     struct schema_word value;
-    if (l->view.source == SCHEMA_JSON) {
+    if (l->kept.view.source == SCHEMA_JSON) {
         const json_t *found = find(l, g);
         if (json_is_array(found))
             found = json_array_get(found, 0);
@@ -108,16 +117,16 @@ bool document_load_number(struct document_loaded *l, const struct document_gette
 
 void document_load_end(struct document_loaded *l)
 {
-    assert(l->entry);
+    assert(l->keeper);
     json_decref(l->root);
     l->root = NULL;
-    l->entry = NULL;
-    keyspace_unlock(&l->lock);
+    l->keeper->let_go(&l->kept);
+    l->keeper = NULL;
 }
 
 void document_loaded_fini(struct document_loaded *l)
 {
-    assert(!l->entry);
+    assert(!l->keeper);
     jsonpath_matches_fini(&l->matches);
     tree_text_fini(&l->text);
 }

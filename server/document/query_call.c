@@ -10,8 +10,12 @@
 #include "server/document/query_call.h"
 #include "io/error.h"
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A query without vectors over no more documents than these takes less than the way to another lane. */
+enum { NEAR_DOCUMENTS = 10000 };
 
 static bool copy_words(struct query_call *call, const struct resp_arg *args, uint32_t n)
 {
@@ -77,9 +81,10 @@ void query_call_fail(struct query_call *call, const struct quire_error *err)
     query_call_end(call);
 }
 
-static void on_searched(struct document_search *search)
+/* On the caller's lane. */
+static void take_found(struct query_call *call)
 {
-    struct query_call *call = search->owner;
+    struct document_search *search = &call->search;
     struct lane_stats *stats = &call->lane->stats;
     if (call->ticket.run)
         fair_end(&call->ticket, &search->stats);
@@ -104,6 +109,55 @@ static void on_searched(struct document_search *search)
     call->found(call);
 }
 
+static struct query_call *of_message(struct message *message)
+{
+    return (struct query_call *)(void *)((char *)message - offsetof(struct query_call, message));
+}
+
+static void come_back(struct lane *lane, struct message *message)
+{
+    (void)lane;
+    take_found(of_message(message));
+}
+
+/* On the lane of the search. */
+static void on_searched(struct document_search *search)
+{
+    struct query_call *call = search->owner;
+    if (call->search_lane == call->lane) {
+        take_found(call);
+        return;
+    }
+    struct lane *lane = call->search_lane;
+    call->message.run = come_back;
+    lane_post(call->lane, &call->message);
+    lane->host->search_ended(lane);
+}
+
+static void start_there(struct lane *lane, struct message *message)
+{
+    (void)lane;
+    document_search_start(&of_message(message)->search);
+}
+
+static void start(struct query_call *call)
+{
+    struct caller *c = call->pending.caller;
+    const struct host *host = call->lane->host;
+    struct lane *other = NULL;
+    if (host->search_begins && !c->whole &&
+        (document_search_has_vectors(call->query) || document_index_count(call->index) > NEAR_DOCUMENTS))
+        other = host->search_begins(c);
+    call->search_lane = other ? other : call->lane;
+    call->search.searcher = call->search_lane->searcher;
+    if (!other) {
+        document_search_start(&call->search);
+        return;
+    }
+    call->message.run = start_there;
+    lane_post(other, &call->message);
+}
+
 static void begin_search(struct fair_ticket *ticket, int code)
 {
     struct query_call *call = ticket->owner;
@@ -116,7 +170,7 @@ static void begin_search(struct fair_ticket *ticket, int code)
         return;
     }
     call->search.priority = ticket->priority;
-    document_search_start(&call->search);
+    start(call);
 }
 
 void query_call_search(struct query_call *call, uint32_t k, uint32_t ef)
@@ -131,11 +185,10 @@ void query_call_search(struct query_call *call, uint32_t k, uint32_t ef)
     call->entered = true;
     call->search.index = call->index;
     call->search.query = call->query;
-    call->search.searcher = call->lane->searcher;
     call->search.done = on_searched;
     call->search.owner = call;
     if (!document_search_has_vectors(call->query)) {
-        document_search_start(&call->search);
+        start(call);
         return;
     }
     call->ticket.run = begin_search;

@@ -18,6 +18,8 @@ struct query_call {
     struct pending pending;
     struct slice slice;
     struct lane *lane;
+    struct lane *search_lane;  /* that the search runs on: `lane`, or one that the host has for it */
+    struct message message;    /* there and back */
     struct arena arena;        /* the request's words, and what else lives as long */
     struct schema_word *words; /* behind the index's name */
     uint32_t n_words;

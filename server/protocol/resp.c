@@ -246,6 +246,8 @@ void resp_request_fini(struct resp_request *r)
 
 void resp_account_add(struct resp_account *account, int64_t bytes)
 {
+    if (!account)
+        return;
     account->held += (uint64_t)bytes;
     if (account->total)
         atomic_store_explicit(account->total,

@@ -51,7 +51,7 @@ struct resp_account {
     /* Asked before a buffer takes `more` bytes; false: it fails. NULL: there is no limit. */
     bool (*grow)(struct resp_account *account, size_t more);
 };
-/* Notes memory that is no buffer's: a negative number gives it back. */
+/* Notes memory that is no buffer's: a negative number gives it back. NULL: nobody counts. */
 void resp_account_add(struct resp_account *account, int64_t bytes);
 /* Notes more of it, if the account may grow so much, as a buffer does; NULL: it may. */
 bool resp_account_take(struct resp_account *account, size_t more);

@@ -492,6 +492,8 @@ static void begin_search(struct fair_ticket *ticket, int code)
         return;
     }
     if (call->failed || call->base.pending.caller->gone) {
+        if (!call->failed)
+            give_up(call);
         fair_end(ticket, NULL);
         query_done(q);
         return;

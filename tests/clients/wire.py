@@ -37,8 +37,12 @@ def fails(name, reply, pattern):
 
 
 def script(*parts):
-    """Runs the parts, each with a server that is empty; what raises is a failed check, and the next part is run."""
+    """Runs the parts, each with a server that is empty; what raises is a failed check, and the next part is run. Those that
+    QUIRE_SKIP_PARTS names are left out: where quire.so is asked, in an engine that has not what they are about."""
     for part in parts:
+        if part.__name__ in os.environ.get("QUIRE_SKIP_PARTS", "").split():
+            print("skipped: " + part.__name__.replace("_", " "), flush=True)
+            continue
         with contextlib.closing(Client()) as client:
             client.call("FLUSHALL")
         try:

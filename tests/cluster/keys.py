@@ -12,7 +12,7 @@ import time
 import redis
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from nodes import Checks, Folder, Node, add, eventually, vector  # noqa: E402
+from nodes import Checks, Folder, Node, add, eventually, leave, vector  # noqa: E402
 from resp_client import request  # noqa: E402
 
 engine = sys.argv[1]
@@ -160,6 +160,16 @@ def test_clients_that_go(node):
     checks.that("a write whose client has gone is made whole: its key goes",
                 eventually(lambda: not c.keys("left*")), c.keys("left*"))
     c.delete("waited")
+
+
+def test_clients_that_go_from_a_queue(folder):
+    node = Node(folder, "queue", engine, save="", quire_lanes=1, quire_searches_in_flight=1)
+    c = node.client()
+    fill(c, "k", 2000)
+    c.execute_command("VSEAL", "k")
+    questions = b"".join(request("VSIM", "k", "ELE", "e%d" % (7 * i), "COUNT", 10) for i in range(50))
+    checks.that("searches that wait while their clients go end", leave(node, questions))
+    node.kill()
 
 
 def test_permissions(node):
@@ -377,6 +387,7 @@ with Folder() as folder:
     test_clients_that_go(first)
     test_permissions(first)
     first.stop()
+    test_clients_that_go_from_a_queue(folder)
     test_restarts(folder)
     test_removal(folder)
     test_refusals(folder)

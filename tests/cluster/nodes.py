@@ -166,6 +166,19 @@ def add(client, key, i, name=None, **more):
     return client.execute_command("VADD", key, "VALUES", len(v), *v, name or "e%d" % i)
 
 
+def leave(node, requests, turns=20, clients=32):
+    """Clients that go while their requests (of resp_client, one behind the other) wait. Whether the engine goes on."""
+    for _ in range(turns):
+        sockets = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(clients)]
+        for s in sockets:
+            s.sendall(requests)
+        time.sleep(0.02)
+        for s in sockets:
+            s.close()
+        time.sleep(0.02)
+    return node.process.poll() is None
+
+
 def eventually(what, seconds=10):
     until = time.time() + seconds
     while not what():

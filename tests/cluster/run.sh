@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh BUILD_DIR [FORKS] [KILLS] - quire.so in every engine that is here: keys.py, same.py, forks.py, kills.py, and the
+# run.sh BUILD_DIR [FORKS] [KILLS] - quire.so in every engine that is here: keys.py, same.py, ft.py, forks.py, kills.py, and the
 # transcripts of docs/wire.md (wire.sh). Prints "ok - ..." or "FAIL - ..." per check.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,6 +21,7 @@ for engine in redis-server valkey-server; do
     echo "---- $engine: $($engine --version)"
     /usr/bin/python3 "$here/keys.py" $engine || failed=1
     /usr/bin/python3 "$here/same.py" $engine || failed=1
+    /usr/bin/python3 "$here/ft.py" $engine "$kills" "${QUIRE_SEED:-$RANDOM}" || failed=1
     /usr/bin/python3 "$here/forks.py" $engine "$forks" || failed=1
     /usr/bin/python3 "$here/kills.py" $engine "$kills" "${QUIRE_SEED:-$RANDOM}" || failed=1
     bash "$here/wire.sh" $engine || failed=1

@@ -1,5 +1,5 @@
 """same.py ENGINE - the same commands to a quire-server and to quire.so in an engine, in RESP2 and RESP3: the same replies,
-value by value and type by type. Ids and leases, which are drawn at random, are compared by where they were seen first;
+value by value and type by type: vector sets, caches, indexes, JSON documents. Ids and leases, which are drawn at random, are compared by where they were seen first;
 milliseconds by being there."""
 import pathlib
 import re
@@ -14,7 +14,7 @@ from server_process import Server  # noqa: E402
 engine = sys.argv[1]
 checks = Checks()
 EAST, NORTH, NEARLY = (struct.pack("<4f", *v) for v in ((1, 0, 0, 0), (0, 1, 0, 0), (.95, .05, 0, 0)))
-TIMES = re.compile(rb"(_ms|-us|age|time|ttl|uptime|bytes|latency|memory|us|seconds|uid|log|generation)", re.I)
+TIMES = re.compile(rb"(_ms|_mb|-us|age|time|ttl|uptime|bytes|latency|memory|us|seconds|uid|log|generation)", re.I)
 TOLERANCE = 5e-3
 # FIRST, LAST are ids of entries that SC.PUT has answered; LEASE is that of the last SC.GET
 SETS = """
@@ -143,6 +143,125 @@ SC.DROP faq
 SC.INFO faq
 SC.GET faq CAT q HASH h
 """
+SEARCHES = """
+FLUSHALL
+FT.CREATE i PREFIX 1 d: SCHEMA t TEXT SORTABLE g TAG SEPARATOR ; n NUMERIC SORTABLE p GEO v VECTOR FLAT 6 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2
+FT.CREATE i SCHEMA t TEXT
+FT.CREATE bad SCHEMA t NONSENSE
+FT.CREATE c ON HASH PREFIX 2 d: e: SCHEMA v VECTOR HNSW 6 TYPE FLOAT32 DIM 4 DISTANCE_METRIC COSINE g TAG
+FT._LIST
+HSET d:1 t hello-moon g red;new n 1 p 13.4,52.5 v @E extra more
+HSET d:2 t hello g blue n 2 p 2.3,48.9 v @N
+HSET d:3 t moon g red n 30 v @Y
+HSET d:4 g red n x
+HSET e:1 g red v @N
+FT.SEARCH i *
+FT.SEARCH i hello
+FT.SEARCH i @g:{red}
+FT.SEARCH i @g:{red} NOCONTENT
+FT.SEARCH i @n:[1,2] SORTBY n DESC
+FT.SEARCH i @n:[-inf,+inf] SORTBY t ASC WITHSORTKEYS RETURN 2 t n
+FT.SEARCH i hel* WITHSCORES
+FT.SEARCH i -@g:{red} LIMIT 0 1
+FT.SEARCH i * LIMIT 1 2 RETURN 3 t AS title
+FT.SEARCH i @p:[13.4,52.5,10,km] RETURN 1 g
+FT.SEARCH i *=>[KNN_2_@v_$q_AS_d] PARAMS 2 q @E DIALECT 2
+FT.SEARCH i (@g:{red})=>[KNN_5_@v_$q] PARAMS 2 q @Y DIALECT 2 SORTBY __v_score RETURN 2 g __v_score
+FT.SEARCH i @v:[VECTOR_RANGE_0.5_$q] PARAMS 2 q @E DIALECT 2 NOCONTENT
+FT.SEARCH c *=>[KNN_5_@v_$q_AS_d] PARAMS 2 q @N DIALECT 2 RETURN 1 d
+FT.SEARCH i @nothing:{x}
+FT.SEARCH i (broken
+FT.SEARCH none *
+FT.AGGREGATE i * GROUPBY 1 @g REDUCE COUNT 0 AS n SORTBY 2 @g ASC
+FT.AGGREGATE i * LOAD 2 @n @extra APPLY @n*2 AS m SORTBY 2 @n DESC
+FT.AGGREGATE i * LOAD * SORTBY 2 @n ASC
+FT.AGGREGATE i @n:[0,10] LOAD 1 @n WITHCURSOR COUNT 1
+FT.CURSOR READ i CURSOR
+FT.CURSOR DEL i CURSOR
+FT.CURSOR READ i 1
+FT.EXPLAIN i hello|@g:{red}
+FT.EXPLAINCLI i hello
+FT.TAGVALS i g
+FT.TAGVALS i t
+FT.ALIASADD a i
+FT.ALIASADD a i
+FT.ALIASUPDATE a c
+FT.SEARCH a * NOCONTENT
+FT.ALIASDEL a
+FT.ALIASDEL a
+FT.INFO i
+FT.ALTER i SCHEMA ADD extra TAG
+FT.ALTER i SCHEMA
+HSET d:1 extra more
+FT.SEARCH i @extra:{more} NOCONTENT
+FT.INFO none
+FT.CONFIG GET TIMEOUT
+FT.CONFIG SET TIMEOUT 1
+FT.SUGADD s a 1
+FT.SYNDUMP i
+HDEL d:1 g
+FT.SEARCH i @g:{new} NOCONTENT
+DEL d:2
+FT.SEARCH i hello NOCONTENT
+FT.DROPINDEX i DDD
+FT.DROPINDEX c
+EXISTS d:1 d:3 d:4 e:1
+FT.DROPINDEX i DD
+EXISTS d:1 d:3 d:4 e:1
+FT.DROPINDEX i
+"""
+DOCUMENTS = """
+FT.CREATE j ON JSON PREFIX 1 j: SCHEMA $.g AS g TAG $.n AS n NUMERIC $.v AS v VECTOR FLAT 6 TYPE FLOAT32 DIM 4 DISTANCE_METRIC L2
+JSON.SET j:1 $ {"g":"red","n":1,"v":[1,0,0,0],"l":[1,2.5,"x",null,true],"o":{"a":{"b":[1]}}}
+JSON.SET j:2 . {"g":["blue","red"],"n":2.5}
+JSON.SET j:3 $.x 1
+JSON.SET j:1 $ 1 NX
+JSON.SET j:9 $ 1 XX
+JSON.SET j:1 $ {broken
+HSET h f v
+JSON.SET h $ 1
+JSON.GET h
+JSON.GET j:1
+JSON.GET j:1 $
+JSON.GET j:1 $..b .n
+JSON.GET j:1 INDENT - NEWLINE / SPACE _ $.o
+JSON.GET nobody
+JSON.MGET j:1 nobody j:2 h $.n
+JSON.MSET j:3 $ {"g":"green"} j:4 $ [1,2,3] j:3 $.n 9
+JSON.MSET j:5 $ 1 h $ 2
+EXISTS j:5
+JSON.TYPE j:1 $.*
+JSON.OBJKEYS j:1
+JSON.OBJLEN j:1 $..o
+JSON.ARRLEN j:1 $.l
+JSON.ARRAPPEND j:1 $.l 7 "y"
+JSON.ARRINDEX j:1 $.l 7
+JSON.ARRINSERT j:1 $.l 0 0
+JSON.ARRPOP j:1 $.l
+JSON.ARRTRIM j:1 $.l 1 2
+JSON.NUMINCRBY j:1 $.n 4
+JSON.NUMMULTBY j:1 .n 2
+JSON.STRAPPEND j:1 $.g "ish"
+JSON.STRLEN j:1 $.g
+JSON.TOGGLE j:1 $.l
+JSON.MERGE j:2 $ {"n":null,"m":1}
+JSON.RESP j:1
+JSON.CLEAR j:4
+JSON.DEBUG MEMORY j:2
+JSON.DEL j:1 $.l
+JSON.GET j:1
+FT.SEARCH j @g:{redish}
+FT.SEARCH j @n:[9,10]
+FT.SEARCH j *=>[KNN_1_@v_$q] PARAMS 2 q @E DIALECT 2
+FT.AGGREGATE j * LOAD 3 $.n AS m SORTBY 2 @m ASC
+JSON.DEL j:1
+JSON.FORGET j:2 .
+EXISTS j:1 j:2
+TYPE j:3
+FT.SEARCH j * NOCONTENT
+FLUSHALL
+FT._LIST
+"""
 
 
 def number(value):
@@ -170,14 +289,14 @@ class Side:
 
     def __init__(self, port, protocol):
         self.connection = Stream(port)
-        self.ids, self.put, self.lease = {}, [], b"none"
+        self.ids, self.put, self.lease, self.cursor = {}, [], b"none", b"0"
         if protocol == 3:
             self.connection.call("HELLO", 3)
 
     def ask(self, line):
         names = {"@E": EAST, "@N": NORTH, "@Y": NEARLY, "FIRST": (self.put or [b"-"])[0],
-                 "LAST": (self.put or [b"-"])[-1]}
-        words = line.split(" ")
+                 "LAST": (self.put or [b"-"])[-1], "CURSOR": self.cursor}
+        words = [word.replace("_", " ") if "=>" in word or "_RANGE_" in word else word for word in line.split(" ")]
         words = [names.get(word, word) for word in words]
         if "LEASE" in words[3:-1]:
             words[words.index("LEASE", 3) + 1] = self.lease
@@ -188,6 +307,10 @@ class Side:
         if line.startswith("SC.PUT") and fields.get(b"id"):
             self.put.append(fields[b"id"])
         self.lease = fields.get(b"lease") or self.lease
+        if "WITHCURSOR" in words and isinstance(reply, list):
+            self.cursor, reply[1] = reply[1], "cursor"
+        elif line.startswith("FT.CURSOR READ") and isinstance(reply, list):
+            reply[1] = "cursor" if reply[1] else 0
         return self.plain(reply)
 
     def plain(self, value, name=b""):
@@ -211,7 +334,7 @@ class Side:
 
 def compare(server, node, protocol):
     one, other = Side(server.port, protocol), Side(node.port, protocol)
-    for line in (SETS + CACHES).strip().splitlines():
+    for line in (SETS + CACHES + SEARCHES + DOCUMENTS).strip().splitlines():
         a, b = one.ask(line), other.ask(line)
         if line.startswith(("VRANDMEMBER", "SC.LIST")):
             a, b = (sorted(x) if isinstance(x, list) else x for x in (a, b))

@@ -188,14 +188,18 @@ int64_t world_open(struct world *w)
     int rc = open_store(w);
     if (rc == 0)
         rc = vectors_open(w->store, w->uid, &w->what, &w->vectors, &err);
+    if (rc == 0 && w->compares)
+        rc = vectors_compare(w->vectors, &err);
     for (uint32_t i = 0; rc == 0 && i < w->n; i++) {
         char key[64];
         double vector[WORLD_DIM];
         struct world_document *d = &w->documents[i];
         if (d->version == 0)
             continue;
+        d->version += w->compares && i < w->n_differ;
         world_vector(w, i, d->version, vector);
-        bool here = i % 2 == 0 || !vectors_keeps(&w->what, vector); /* of the others only the field has the vector */
+        bool here = w->compares || i % 2 == 0 ||
+                    !vectors_keeps(&w->what, vector); /* of the others only the field has the vector */
         struct vectors_put put = {.key = key,
                                   .key_bytes = key_of(i, key),
                                   .old_id = VECTORS_NO_ID,

@@ -32,6 +32,9 @@ struct world {
     struct world_document *documents; /* n; owned */
     uint64_t uid;
     bool maintained; /* the store works in the background, and seals early */
+    /* Opened with vectors_compare: of the first n_differ documents another version is there than the one logged. */
+    bool compares;
+    uint32_t n_differ;
 };
 
 /* Makes the store and the field. path is kept. */

@@ -263,11 +263,36 @@ def compare(words, fails, want, got):
 # ---- asking --------------------------------------------------------------------------------------------------------
 
 
+class EngineServer:
+    """An engine of Redis with quire.so (tests/cluster/nodes.py), as a Server is used here."""
+
+    def __init__(self, build_dir, folder, engine):
+        os.environ["QUIRE_BUILD"] = str(Path(build_dir).resolve())
+        sys.path.insert(0, str(ROOT / "tests/cluster"))
+        import nodes
+        self.folder, self.files = folder, nodes.Folder()
+        self.files.path, self.files.nodes = str(folder), []
+        self.node = nodes.Node(self.files, "data", engine, save="")
+
+    port = property(lambda self: self.node.port)
+    process = property(lambda self: self.node.process)
+
+    def start(self):
+        Path(self.node.path).mkdir(exist_ok=True)
+        self.node.start()
+
+    def stop(self):
+        self.node.stop()
+
+    def kill(self):
+        self.node.kill()
+
+
 class Asker:
     """A server that is started again when a command ends it."""
 
-    def __init__(self, build_dir, folder):
-        self.server = Server(build_dir, folder)
+    def __init__(self, build_dir, folder, engine=None):
+        self.server = EngineServer(build_dir, folder, engine) if engine else Server(build_dir, folder)
         self.stream = Stream(self.server.port)
         self.deaths = []  # (set, words)
 
@@ -353,7 +378,7 @@ def run(options, path, folder):
     chosen = [name for name in sets if options.set in name] if options.set else list(sets)
     if not chosen:
         sys.exit("no data set has %r in its name; there are: %s" % (options.set, ", ".join(sets)))
-    asker = Asker(options.build_dir, folder)
+    asker = Asker(options.build_dir, folder, options.engine)
     tables = {"command": collections.defaultdict(Tally), "set": collections.defaultdict(Tally),
               "test": collections.defaultdict(Tally)}
     differing, reasons, unanswered = [], collections.Counter(), collections.Counter()
@@ -430,6 +455,8 @@ def cut(value):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build/release", help="where quire-server is")
+    parser.add_argument("--engine", help="redis-server or valkey-server: asked with quire.so in it, in place of "
+                                         "quire-server")
     parser.add_argument("--data", help="folder with " + FILE)
     parser.add_argument("--set", help="only data sets whose name contains this")
     parser.add_argument("--verbose", action="store_true", help="print what differs, and every data set")

@@ -225,8 +225,8 @@ static void test_json(void **state)
     assert_string_equal(found("j", "@b:{true}"), "1 ");
     assert_string_equal(found("j", "@at:[13.4 52.5 1 km]"), "1 ");
     assert_string_equal(found("j", "*"), "1 2 ");
-    put("1", "red", "1", NULL); /* a hash under the key: not this index's */
-    assert_string_equal(found("j", "*"), "1 2 ");
+    put("1", "red", "1", NULL); /* a hash under the key: the document is gone */
+    assert_string_equal(found("j", "*"), "2 ");
     assert_int_equal(add("k ON JSON SCHEMA $.[ AS x TAG"), QUIRE_EINVALID);
     assert_non_null(strstr(err.message, "Invalid JSONPath"));
 }
@@ -319,6 +319,64 @@ static void test_after_a_restart(void **state)
     assert_int_equal(documents_count(documents), 0);
 }
 
+struct given {
+    enum document_log_kind kind;
+    uint8_t words[512];
+    uint32_t n;
+};
+
+static struct given given[8];
+static uint32_t n_given;
+
+static void take_definition(void *context, enum document_log_kind kind, const void *words, uint32_t n)
+{
+    (void)context;
+    assert_true(n_given < 8 && n <= sizeof given->words);
+    given[n_given].kind = kind;
+    given[n_given].n = n;
+    memcpy(given[n_given++].words, words, n);
+}
+
+/* What makes indexes is given to a store that has none. */
+static void test_definitions_elsewhere(void **state)
+{
+    struct schema_word more[] = {
+        word("v"), word("VECTOR"),          word("FLAT"), word("6"), word("TYPE"), word("FLOAT32"), word("DIM"),
+        word("2"), word("DISTANCE_METRIC"), word("L2")};
+    struct document_index *index;
+    (void)state;
+    assert_int_equal(add("i SCHEMA g TAG n NUMERIC"), 0);
+    assert_int_equal(add("twice SCHEMA g TAG"), 0);
+    assert_int_equal(documents_alter(documents, word("i"), more, 10, &index, &lsn, &err), 0);
+    document_index_unref(index);
+    assert_int_equal(documents_alias_set(documents, word("other"), word("i"), true, &lsn, &err), 0);
+    n_given = 0;
+    documents_each_definition(documents, take_definition, NULL);
+    assert_int_equal(n_given, 4);
+    assert_int_equal(documents_define(documents, given[0].kind, given[0].words, given[0].n, &lsn, &err), QUIRE_EEXISTS);
+    close_all();
+    support_folder_remove(folder);
+    folder = support_folder_make();
+    open_all();
+    assert_int_equal(documents_count(documents), 0);
+    for (uint32_t i = 0; i < n_given; i++)
+        assert_int_equal(documents_define(documents, given[i].kind, given[i].words, given[i].n, &lsn, &err), 0);
+    expect_world();
+    for (uint32_t n = 0; n < given[0].n; n++) /* whole or not at all */
+        assert_true(documents_define(documents, given[0].kind, given[0].words, n, &lsn, &err) < 0);
+    assert_int_equal(documents_define(documents, DOCUMENT_LOG_DROP, given[0].words, given[0].n, &lsn, &err),
+                     QUIRE_ECORRUPT);
+}
+
+static void test_which_keys(void **state)
+{
+    (void)state;
+    assert_false(documents_follow_key(documents, "a:1", 3));
+    assert_int_equal(add("i PREFIX 2 a: b: SCHEMA g TAG"), 0);
+    assert_true(documents_follow_key(documents, "a:1", 3) && documents_follow_key(documents, "b:", 2));
+    assert_false(documents_follow_key(documents, "c:1", 3) || documents_follow_key(documents, "a", 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +385,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_json, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_after_a_restart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_definitions_elsewhere, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_which_keys, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

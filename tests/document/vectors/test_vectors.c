@@ -475,6 +475,31 @@ static void rows_of_nobody_go(void **state)
     end(w);
 }
 
+/* Documents that were not logged with their vectors: a row with another vector than its document's is written again, in
+ * memory and on the disk, and no other. */
+static void rows_that_differ_are_written(void **state)
+{
+    static const enum schema_element elements[] = {SCHEMA_FLOAT32, SCHEMA_FLOAT64, SCHEMA_FLOAT16, SCHEMA_INT8};
+    (void)state;
+    for (size_t i = 0; i < sizeof elements / sizeof *elements; i++) {
+        struct schema_vector what = world_field(i % 2 ? SCHEMA_L2 : SCHEMA_COSINE, elements[i]);
+        struct world *w = begin(&what, 1500);
+        put_range(w, 0, 1200, 1);
+        seal(w);
+        put_range(w, 1200, 300, 1);
+        put_range(w, 0, 20, 2);
+        w->compares = true;
+        world_close(w);
+        assert_int_equal(world_open(w), 0);
+        assert_true(world_is_whole(w));
+        w->n_differ = 40;
+        world_close(w);
+        assert_int_equal(world_open(w), 40);
+        assert_true(world_is_whole(w));
+        end(w);
+    }
+}
+
 /* Names that no segment keeps in memory. */
 static void long_keys(void **state)
 {
@@ -525,6 +550,7 @@ int main(void)
         cmocka_unit_test(what_changes_during_a_search),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(rows_of_nobody_go),
+        cmocka_unit_test(rows_that_differ_are_written),
         cmocka_unit_test(long_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
