@@ -387,8 +387,11 @@ int lineage_adopt(struct collection *c, uint64_t uid, struct part *part, struct 
         rc = error_set(err, QUIRE_ENOMEM, "no memory to publish a segment");
     if (rc == 0)
         rc = collection_publish_locked(c, edit, &gone, lsn, err);
+    bool counts = rc == 0 && told->required && !view_is_adoption(edit); /* it brings rows that nothing here had */
     if (rc == 0)
         lineage_remove_told(c, told);
+    if (counts)
+        collection_recount(c);
     pthread_mutex_unlock(&c->lock);
     view_unref(gone);
     free(dead);
