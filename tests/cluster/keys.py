@@ -313,7 +313,7 @@ def test_refusals(folder):
     checks.that("a replica says what it has not", eventually(lambda: "on its primary only" in str(
         replica.client().execute_command("KEYS", "cache") and failure_of(
             lambda: replica.client().execute_command("Q.SC.INFO", "cache")))))
-    checks.error("a replica is not written to", "READONLY",
+    checks.error("a replica is not written to", "read only replica",
                  lambda: replica.client().execute_command("Q.VADD", "k", "VALUES", 2, 1, 0, "c"))
     replica.kill()
     checks.that("without a replica all is as before", eventually(lambda: node.info("replicas") == 0, 30))

@@ -103,7 +103,7 @@ class Node:
             time.sleep(0.15)
 
     def client(self, **more):
-        return redis.Redis(port=self.port, **more)
+        return redis.Redis(port=self.port, **{"password": self.settings.get("requirepass"), **more})
 
     def do(self, *words):
         return self.client().execute_command(*words)
@@ -121,9 +121,15 @@ class Node:
             self.process.wait()
 
     def stop(self):
-        """SHUTDOWN, as the settings have it."""
-        self.process.send_signal(signal.SIGTERM)
-        if self.process.wait(60) != 0:
+        """SHUTDOWN, as the settings have it; again where the engine takes it back, since it writes its first AOF."""
+        until = time.time() + START_S
+        while self.process.poll() is None and time.time() < until:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(2)
+            except subprocess.TimeoutExpired:
+                pass
+        if self.process.poll() != 0:
             raise RuntimeError("node %s ended with %d: %s" % (self.name, self.process.returncode, self.log(20)))
 
     def info(self, field, section="quire"):
