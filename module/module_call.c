@@ -198,6 +198,13 @@ static void settle_key(struct rm_ctx *ctx, struct rm_string *key, struct module_
     rm.notify_keyspace_event(ctx, RM_NOTIFY_MODULE, commands[call->row].name, key);
 }
 
+/* What it did goes to replicas before its reply leaves. */
+static void stream_write(struct rm_ctx *ctx, struct module_call *call)
+{
+    if (!module_stream_flush(ctx) && call->lsn > 0 && (commands[call->row].flags & CMD_WRITE))
+        reply_instead(call, "TRYAGAIN this node hands over its lead: whether the write is kept is known when that is done");
+}
+
 static void release_item(struct module_call *call)
 {
     struct module_item *item = call->item;
@@ -244,7 +251,7 @@ static int on_reply(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (!call->settled)
         settle_key(ctx, call->key, call);
     call->settled = true;
-    module_stream_flush(ctx);
+    stream_write(ctx, call);
     module_items_sync(); /* replies of this round leave next */
     send_reply(ctx, call);
     return RM_OK;
@@ -580,7 +587,7 @@ static int run_here(struct rm_ctx *ctx, struct module_call *call, struct rm_stri
     }
     if (call->done) {
         settle_key(ctx, key, call);
-        module_stream_flush(ctx);
+        stream_write(ctx, call);
         call->settled = true;
         if (call->slow_us)
             call->held_until_us = lane->now_us + call->slow_us;

@@ -179,10 +179,12 @@ static void send_image(struct rm_ctx *ctx, const struct module_item *item)
     collection_unref(set);
 }
 
-void module_stream_flush(struct rm_ctx *ctx)
+bool module_stream_flush(struct rm_ctx *ctx)
 {
-    if (atomic_load(&stream.n_queued) == 0 || module_stream_is_held())
-        return;
+    if (atomic_load(&stream.n_queued) == 0)
+        return true;
+    if (module_stream_is_held())
+        return false;
     for (struct entry *e = take_all(), *next; e; e = next) {
         next = e->next;
         atomic_fetch_sub(&stream.n_queued, 1);
@@ -197,6 +199,7 @@ void module_stream_flush(struct rm_ctx *ctx)
         free(e->bytes);
         free(e);
     }
+    return true;
 }
 
 /* ---- identities -------------------------------------------------------------------------------------------------- */

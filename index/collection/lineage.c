@@ -118,7 +118,8 @@ static int begin_history(struct collection *c, const uint8_t history[LINEAGE_ID_
     effect.of = &before;
     memcpy(effect.history, history, LINEAGE_ID_BYTES);
     memcpy(next.history, history, LINEAGE_ID_BYTES);
-    next.begins = next.seq += c->lineage->n_told > 0 ? 2 : 1;
+    effect.upto = c->lineage->n_told > 0 ? 0 : before.seq;
+    next.begins = ++next.seq;
     int rc = log_identity(c, &next, lsn, err);
     if (rc < 0)
         return rc;

@@ -204,6 +204,8 @@ static int apply_history(struct collection *c, const struct effect *e, uint64_t 
     struct journal_record record = {.kind = RECORD_IDENTITY};
     if (lineage_is_zero(e->history))
         return damaged(e, err);
+    if (e->upto != c->lineage->identity.seq)
+        return parted(c, e, "who has taken the lead did not have all that is here", err);
     if (c->lineage->n_told > 0) /* the new leader does not know where rows were before */
         return parted(c, e, "another has taken the lead while segments were on their way", err);
     memcpy(next.history, e->history, LINEAGE_ID_BYTES);

@@ -8,6 +8,7 @@
 Engines are found in PATH: redis-server, and valkey-server where there is one. Each node is ended by its process id.
 """
 import os
+import random
 import shutil
 import signal
 import socket
@@ -33,6 +34,19 @@ def free_port():
         return s.getsockname()[1]
 
 
+def free_ports_of_cluster():
+    """One for clients, of which the one that lies 10000 above is free, too: nodes of a cluster talk there."""
+    while True:
+        port = random.randrange(20000, 32000)
+        try:
+            with socket.socket() as a, socket.socket() as b:
+                a.bind(("127.0.0.1", port))
+                b.bind(("127.0.0.1", port + 10000))
+                return port
+        except OSError:
+            pass
+
+
 class Folder:
     """A temporary folder; the nodes in it are killed before it is removed."""
 
@@ -53,7 +67,7 @@ class Node:
     def __init__(self, folder, name, engine="redis-server", module=True, start=True, **settings):
         self.folder, self.name, self.engine, self.process = folder, name, engine, None
         self.path = os.path.join(folder.path, name)
-        self.port = free_port()
+        self.port = free_ports_of_cluster() if settings.get("cluster_enabled") == "yes" else free_port()
         self.module = module
         self.settings = settings
         os.makedirs(self.path, exist_ok=True)
@@ -72,7 +86,7 @@ class Node:
             yield "loadmodule " + MODULE
         # lines that Python cannot name as arguments: quire_appendfsync is quire.appendfsync, save_points "save"
         for key, value in self.settings.items():
-            key = key.replace("quire_", "quire.", 1).replace("_", "-")
+            key = ("quire." + key[6:] if key.startswith("quire_") else key).replace("_", "-")
             yield "%s %s" % (key, value if value != "" else '""')
 
     def start(self, wait=True, before=None):
