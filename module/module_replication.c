@@ -71,7 +71,7 @@ int module_replication_report(struct rm_ctx *ctx, struct rm_string **argv, int a
     put_number(ctx, "bytes_sent", ship.bytes);
     put_number(ctx, "segments_kept", ship.pool.segments);
     put_number(ctx, "segments_kept_bytes", ship.pool.bytes);
-    put_text(ctx, "primary_link", module_the.is_replica ? fetch.link : "");
+    put_text(ctx, "primary_link", !module_the.is_replica ? "" : fetch.link[0] ? fetch.link : "idle");
     put_text(ctx, "may_be_elected", copies.is_guarded ? "no" : "yes");
     put_number(ctx, "sets_whole", copies.whole);
     put_number(ctx, "sets_incomplete", copies.incomplete);

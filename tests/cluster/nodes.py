@@ -37,7 +37,7 @@ def free_port():
 def free_ports_of_cluster():
     """One for clients, of which the one that lies 10000 above is free, too: nodes of a cluster talk there."""
     while True:
-        port = random.randrange(20000, 32000)
+        port = random.randrange(12000, 22000)  # and below those that connections get
         try:
             with socket.socket() as a, socket.socket() as b:
                 a.bind(("127.0.0.1", port))
