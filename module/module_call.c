@@ -202,7 +202,8 @@ static void settle_key(struct rm_ctx *ctx, struct rm_string *key, struct module_
 static void stream_write(struct rm_ctx *ctx, struct module_call *call)
 {
     if (!module_stream_flush(ctx) && call->lsn > 0 && (commands[call->row].flags & CMD_WRITE))
-        reply_instead(call, "TRYAGAIN this node hands over its lead: whether the write is kept is known when that is done");
+        reply_instead(call,
+                      "TRYAGAIN this node hands over its lead: whether the write is kept is known when that is done");
 }
 
 static void release_item(struct module_call *call)
@@ -519,7 +520,8 @@ static const char *refusal(const struct command *row, bool may_wait)
     if ((row->flags & CMD_WRITE) && module_the.is_replica)
         return "READONLY You can't write against a read only replica: write to its primary.";
     if ((row->flags & CMD_WRITE) && is_cache && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
-        return "NOREPLICAS replicas are attached, and entries of semantic caches are not copied to them: detach them, or "
+        return "NOREPLICAS replicas are attached, and entries of semantic caches are not copied to them: detach them, "
+               "or "
                "set quire.writes-with-replicas yes where this node alone is meant to have the data";
     return NULL;
 }

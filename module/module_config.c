@@ -1,5 +1,6 @@
 /*
- * module_config.c - settings: those of quire-server that mean something here, as quire.NAME, and those of the module's own.
+ * module_config.c - settings: those of quire-server that mean something here, as quire.NAME, and those of the module's
+ * own.
  *
  * Values, bounds and messages are those of server/process/config.def, which checks what it is given. Every setting is a
  * text to the engine. What is not MUTABLE there can be given in the engine's file and with MODULE LOADEX only.

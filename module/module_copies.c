@@ -8,9 +8,9 @@
  *   incomplete   it lacks segments that are nowhere else (after a full sync), or all of it is on its way: TRYAGAIN
  *   stopped      its primary has said something that this version does not know: nothing behind it is done
  *
- * A copy that cannot go on (a gap, a history that has parted, an error of the disk) is copied anew from its primary, and
- * of its segments only those travel that it lacks. Effects that come meanwhile are kept, and done to the new copy: those
- * that are in it already do nothing.
+ * A copy that cannot go on (a gap, a history that has parted, an error of the disk) is copied anew from its primary,
+ * and of its segments only those travel that it lacks. Effects that come meanwhile are kept, and done to the new copy:
+ * those that are in it already do nothing.
  *
  * While a set is not whole the node is not to be elected: cluster-replica-no-failover yes (in a cluster), and
  * replica-priority 0 (for Sentinel); both are put back to what they were.
@@ -31,7 +31,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TICK_MS = 250, RETRY_MS = 500, IMAGE_MS = 1000, DAMAGED_MS = 10000, DAMAGED_TOLD = 3, HAVE_MS = 5000, LATE_BYTES_MAX = 64 << 20 };
+enum {
+    TICK_MS = 250,
+    RETRY_MS = 500,
+    IMAGE_MS = 1000,
+    DAMAGED_MS = 10000,
+    DAMAGED_TOLD = 3,
+    HAVE_MS = 5000,
+    LATE_BYTES_MAX = 64 << 20
+};
 
 /* A write that came while the set is copied anew. */
 struct late {
@@ -230,7 +238,7 @@ bool module_copies_refuse(struct module_item *item, char text[MODULE_TEXT_BYTES]
     return true;
 }
 
-/* ---- a set that came ----------------------------------------------------------------------------------------------- */
+/* ---- a set that came --------------------------------------------------------------------------------------------- */
 
 void module_copies_lost_name(const struct module_item *item, char out[MODULE_NAME_BYTES + 2])
 {
@@ -454,8 +462,8 @@ static void apply(struct module_item *item, const uint8_t *bytes, size_t n, uint
     struct collection *set = module_set_of(item->name);
     if (!set && !is_attached_set(item))
         return; /* deleted here and there */
-    int rc = set ? replica_effect_apply(set, bytes, n, lsn, &err)
-                 : error_set(&err, QUIRE_ENOTFOUND, "its data is not here");
+    int rc =
+        set ? replica_effect_apply(set, bytes, n, lsn, &err) : error_set(&err, QUIRE_ENOTFOUND, "its data is not here");
     collection_unref(set);
     copies.stats.effects += rc == 0 && *lsn > 0;
     copies.stats.skipped += rc == 0 && *lsn == 0;
@@ -528,7 +536,7 @@ bool module_copies_are_loading(void)
     return copies.loading;
 }
 
-/* ---- elections ----------------------------------------------------------------------------------------------------- */
+/* ---- elections --------------------------------------------------------------------------------------------------- */
 
 static void set_in_engine(struct rm_ctx *ctx, const char *name, const char *value)
 {
@@ -576,7 +584,7 @@ void module_copies_loading(struct rm_ctx *ctx, bool begins)
     }
 }
 
-/* ---- roles --------------------------------------------------------------------------------------------------------- */
+/* ---- roles ------------------------------------------------------------------------------------------------------- */
 
 static void lead(void *context, struct module_item *item)
 {

@@ -33,8 +33,8 @@ void module_stream_end(void);
 bool module_stream_runs(void);
 /* The set has an identity: it may be copied. */
 int module_stream_identify(const struct module_item *item, struct collection *set, struct quire_error *err);
-/* Gives the engine what has happened, in its order: in the context of a command, a reply callback, or a timer. False: it
- * takes nothing now. */
+/* Gives the engine what has happened, in its order: in the context of a command, a reply callback, or a timer. False:
+ * it takes nothing now. */
 bool module_stream_flush(struct rm_ctx *ctx);
 /* A key was made, or given a value that replicas have not: all of it goes to them. */
 void module_stream_image(struct module_item *item);

@@ -4,8 +4,9 @@
  * The main thread posts sets, one task each; the result comes back to it as a message. A task of a set that must be
  * copied anew asks for its image (QUIRE._COPY) and makes a set of it, with hard links to the segments that the old one
  * has. A task of a set that lacks segments fetches those whose turn has come, one after the other, until none is
- * awaited: a list of files, then pieces of PIECE_BYTES with IN_FLIGHT of them asked for ahead. What came is verified and
- * adopted by index/replica/replica_fetch.h; a damaged segment is gone, and the main thread decides when to ask again.
+ * awaited: a list of files, then pieces of PIECE_BYTES with IN_FLIGHT of them asked for ahead. What came is verified
+ * and adopted by index/replica/replica_fetch.h; a damaged segment is gone, and the main thread decides when to ask
+ * again.
  *
  * quire.ship-rate bounds the bytes per second. A change of roles or a full sync ends a task at its next piece.
  */
@@ -62,7 +63,7 @@ void module_fetch_get_stats(struct module_fetch_stats *out)
     pthread_mutex_unlock(&fetch.lock);
 }
 
-/* ---- the link ------------------------------------------------------------------------------------------------------ */
+/* ---- the link ---------------------------------------------------------------------------------------------------- */
 
 static void hang_up(void)
 {
@@ -128,7 +129,7 @@ static void keep_rate(uint64_t n)
     fetch.rate_us = now_us + n * 1000000 / rate;
 }
 
-/* ---- a segment ----------------------------------------------------------------------------------------------------- */
+/* ---- a segment --------------------------------------------------------------------------------------------------- */
 
 struct coming {
     const char *name;
@@ -202,7 +203,8 @@ static int take_piece(struct coming *c, const struct piece *p, struct quire_erro
     struct module_link_reply reply;
     int rc = module_link_receive(fetch.link, &reply, err);
     if (rc == 0 && (reply.kind != MODULE_REPLY_BULK || reply.n != p->n))
-        rc = error_set(err, QUIRE_ECORRUPT, "a piece of a segment came with %zu bytes, %u were asked for", reply.n, p->n);
+        rc = error_set(err, QUIRE_ECORRUPT, "a piece of a segment came with %zu bytes, %u were asked for", reply.n,
+                       p->n);
     if (rc == 0)
         rc = replica_fetch_write(c->fetch, p->file, p->offset, reply.bytes, p->n, err);
     if (rc == 0) {
@@ -264,7 +266,7 @@ static int fetch_segment(const char *name, struct collection *set, const struct 
     return rc;
 }
 
-/* ---- tasks --------------------------------------------------------------------------------------------------------- */
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
 static bool find_ready(struct collection *set, struct lineage_told *out, uint32_t *n_told)
 {
@@ -408,7 +410,7 @@ static void *run_thread(void *context)
     return NULL;
 }
 
-/* ---- for the main thread ------------------------------------------------------------------------------------------- */
+/* ---- for the main thread ----------------------------------------------------------------------------------------- */
 
 int module_fetch_open(struct quire_error *err)
 {

@@ -2,10 +2,11 @@
  * module_fork.c - sets in an RDB that goes to a replica.
  *
  * The engine saves in a child, and tells its parent of a fork when it has been: so what the child needs is prepared by
- * what pthread_atfork calls. Where a replica waits for an RDB (INFO replication says so before the fork), every set gets
- * an identity and a lease of its segments, and is held so that the child finds it as of one moment (store_fork_prepare).
- * The child writes into the RDB what index/replica/replica_manifest.h makes: ids of segments, and what is in memory. The
- * stream behind it goes on where that ends. All other saves hold 60 bytes for each key, and take no lock.
+ * what pthread_atfork calls. Where a replica waits for an RDB (INFO replication says so before the fork), every set
+ * gets an identity and a lease of its segments, and is held so that the child finds it as of one moment
+ * (store_fork_prepare). The child writes into the RDB what index/replica/replica_manifest.h makes: ids of segments, and
+ * what is in memory. The stream behind it goes on where that ends. All other saves hold 60 bytes for each key, and take
+ * no lock.
  */
 #include "index/replica/replica_manifest.h"
 #include "index/store/store.h"

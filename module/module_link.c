@@ -1,6 +1,6 @@
 /*
- * module_link.c - a connection from a replica to its primary, beside the engine's: RESP2, blocking, with the engine's own
- * name, password and TLS files for replication.
+ * module_link.c - a connection from a replica to its primary, beside the engine's: RESP2, blocking, with the engine's
+ * own name, password and TLS files for replication.
  */
 #include "io/error.h"
 #include "module/module_copy.h"
@@ -169,7 +169,7 @@ int module_link_send(struct module_link *l, const struct module_word *words, uns
     return rc;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int connect_within(const struct addrinfo *address, struct quire_error *err)
 {

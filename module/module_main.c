@@ -197,10 +197,9 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
 
 static int subscribe(struct rm_ctx *ctx)
 {
-    static const uint64_t ids[] = {RM_EVENT_ROLE,     RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH,
-                                   RM_EVENT_SHUTDOWN, RM_EVENT_REPLICA,     RM_EVENT_SWAP,
-                                   RM_EVENT_FORK,     RM_EVENT_LOOP,        RM_EVENT_CONFIG,
-                                   RM_EVENT_LOADING};
+    static const uint64_t ids[] = {RM_EVENT_ROLE,    RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH, RM_EVENT_SHUTDOWN,
+                                   RM_EVENT_REPLICA, RM_EVENT_SWAP,        RM_EVENT_FORK,  RM_EVENT_LOOP,
+                                   RM_EVENT_CONFIG,  RM_EVENT_LOADING};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (rm.subscribe_to_server_event(ctx, (struct rm_event){ids[i], 1}, on_event) != RM_OK)
             return RM_ERR;

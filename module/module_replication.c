@@ -18,7 +18,7 @@
 
 enum { LOST_NAMES_MAX = 10000 };
 
-/* ---- QUIRE.REPLICATION --------------------------------------------------------------------------------------------- */
+/* ---- QUIRE.REPLICATION ------------------------------------------------------------------------------------------- */
 
 struct report {
     struct rm_ctx *ctx;
@@ -88,7 +88,7 @@ int module_replication_report(struct rm_ctx *ctx, struct rm_string **argv, int a
     return RM_OK;
 }
 
-/* ---- QUIRE.DOCTOR -------------------------------------------------------------------------------------------------- */
+/* ---- QUIRE.DOCTOR ------------------------------------------------------------------------------------------------ */
 
 struct advice {
     struct rm_ctx *ctx;
@@ -154,13 +154,15 @@ int module_replication_doctor(struct rm_ctx *ctx, struct rm_string **argv, int a
     look_at_number(a, "repl-backlog-size", 256ll << 20, INT64_MAX,
                    "a replica whose link was down for longer than that holds must synchronise in full. Set 256mb");
     look_at_buffers(a);
-    look_at_number(a, "repl-diskless-sync-delay", 0, 5, "a replica waits that long before its first byte. Set 5 or less");
+    look_at_number(a, "repl-diskless-sync-delay", 0, 5,
+                   "a replica waits that long before its first byte. Set 5 or less");
     if (rm.get_context_flags(ctx) & RM_FLAG_CLUSTER) {
         look_at_text(a, "cluster-require-full-coverage", "yes",
                      "all shards refuse while one has no primary. Set no, unless that is meant");
-        look_at_number(a, "cluster-node-timeout", 2000, 15000,
-                       "below 2 s a slow disk looks like a failure, above 15 s writes of a cut off primary are lost for "
-                       "longer. Set 5000");
+        look_at_number(
+            a, "cluster-node-timeout", 2000, 15000,
+            "below 2 s a slow disk looks like a failure, above 15 s writes of a cut off primary are lost for "
+            "longer. Set 5000");
         look_at_number(a, "cluster-replica-validity-factor", 1, 100,
                        "0 lets a replica of any age take the lead. Set 10");
     }
@@ -182,7 +184,7 @@ int module_replication_doctor(struct rm_ctx *ctx, struct rm_string **argv, int a
     return RM_OK;
 }
 
-/* ---- QUIRE.LOST ---------------------------------------------------------------------------------------------------- */
+/* ---- QUIRE.LOST -------------------------------------------------------------------------------------------------- */
 
 struct loss {
     struct job job;
@@ -227,9 +229,8 @@ static void run_loss(struct job *job)
     l->state = XXH3_createState();
     l->names = calloc(LOST_NAMES_MAX, sizeof *l->names);
     l->name_bytes = calloc(LOST_NAMES_MAX, sizeof *l->name_bytes);
-    l->code = l->state && l->names && l->name_bytes
-                  ? 0
-                  : error_set(&l->error, QUIRE_ENOMEM, "no memory to compare two sets");
+    l->code =
+        l->state && l->names && l->name_bytes ? 0 : error_set(&l->error, QUIRE_ENOMEM, "no memory to compare two sets");
     if (l->code == 0)
         l->code = collection_export_all(l->now, note_present, l, &l->error);
     if (l->code == 0) {

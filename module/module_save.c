@@ -67,8 +67,7 @@ char *module_setting_of_engine(struct rm_ctx *ctx, const char *name)
 
 char *module_saves_path(struct rm_ctx *ctx)
 {
-    char *dir = module_setting_of_engine(ctx, "dir"), *name = module_setting_of_engine(ctx, "dbfilename"),
-         *path = NULL;
+    char *dir = module_setting_of_engine(ctx, "dir"), *name = module_setting_of_engine(ctx, "dbfilename"), *path = NULL;
     if (dir && name && asprintf(&path, "%s/%s", dir, name) < 0)
         path = NULL;
     free(dir);
