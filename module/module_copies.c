@@ -55,6 +55,7 @@ struct module_copy {
     bool is_left;    /* this node leads, and misses segments that its primary had */
     bool led;        /* this node led it, and nothing of its new primary's was done to it */
     bool is_missing; /* segments, when that was looked at last */
+    bool is_settled; /* nothing was on its way then: it need not be looked at before it is told of something */
     uint32_t n_segments;
     unsigned n_damaged;
     uint64_t retry_ms, seq;
@@ -151,7 +152,7 @@ static void want(struct module_item *item, const char *why)
     if (copy->is_wanted || copy->is_stopped)
         return;
     copy->generation = ++copies.generation; /* segments of the old one are not awaited any more */
-    copy->is_queued = false;
+    copy->is_queued = copy->is_settled = false;
     copy->is_wanted = true;
     copy->retry_ms = 0;
     forget_late(copy);
@@ -178,11 +179,12 @@ static void look_at(struct module_item *item)
     struct collection *set = copy->is_wanted ? NULL : module_set_of(item->name);
     struct lineage_identity own;
     uint32_t n_told = 0;
-    copy->is_missing = false;
+    copy->is_missing = copy->is_settled = false;
     if (set) {
         n_told = lineage_list_told(set, NULL, 0);
         copy->is_missing = n_told > 0 && lineage_missing(set) > 0;
         copy->seq = n_told == 0 && lineage_get(set, &own) ? own.seq : copy->seq;
+        copy->is_settled = n_told == 0;
     } else if (!copy->is_wanted && !copy->is_stopped && is_attached_set(item) && !copies.loading &&
                now_ms() >= copy->retry_ms) {
         want(item, "its data is not here");
@@ -712,7 +714,8 @@ static void tick_one(void *context, struct module_item *item)
     char text[MODULE_TEXT_BYTES];
     if (!is_attached_set(item) || !copy_of(item))
         return;
-    look_at(item);
+    if (!item->copy->is_settled)
+        look_at(item);
     bool incomplete = module_copies_describe(item, text);
     stats->stopped += item->copy->is_stopped;
     stats->incomplete += incomplete && !item->copy->is_stopped;

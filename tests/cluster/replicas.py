@@ -23,6 +23,13 @@ def digest(node, key, db=0):
         return str(e)
 
 
+def failure_of(call):
+    try:
+        return call()
+    except redis.exceptions.RedisError as e:
+        return str(e)
+
+
 def state(node):
     reply = node.do("QUIRE.REPLICATION")
     return {reply[i].decode(): reply[i + 1] for i in range(0, len(reply), 2)}
@@ -179,6 +186,30 @@ def test_roles(primary, replica):
     bytes_all = replica.info("disk_bytes")
     checks.that("it fetches 5 %% of the data at most (%d of %d bytes)" % (state(primary)["bytes_fetched"], bytes_all),
                 state(primary)["bytes_fetched"] <= bytes_all // 20)
+
+
+def test_roles_in_a_seal(folder):
+    """A primary is made a replica while it seals: what it has built is not taken, or rows would be there twice."""
+    primary, replica = pair(folder, "seal", quire_memtable_memory="64mb", quire_build_threads=1)
+    for turn in range(4):
+        fill(primary.client(), "v", 0, 20000)
+        eventually(lambda: is_whole(replica), 30)
+        same("before turn %d" % turn, primary, replica, "v")
+        thread = threading.Thread(target=lambda: failure_of(lambda: primary.do("VSEAL", "v")))
+        thread.start()
+        time.sleep(0.02 + 0.05 * turn)
+        replica.do("REPLICAOF", "NO", "ONE")
+        primary.do("REPLICAOF", "127.0.0.1", replica.port)
+        thread.join()
+        primary, replica = replica, primary
+        fill(primary.client(), "v", 0, 200)
+        for i in range(200, 400):
+            primary.do("VREM", "v", "e%d" % i)
+        same("turn %d: equal after it" % turn, primary, replica, "v")
+        names = replica.do("VSIM", "v", "VALUES", 8, *vector(3), "COUNT", 1000)
+        checks.same("turn %d: no element twice" % turn, len(names), len(set(names)))
+    primary.kill()
+    replica.kill()
 
 
 def test_sync(folder):
@@ -368,6 +399,7 @@ with Folder() as folder:
     same("and a new set", replica, primary, "v")
     primary.kill()
     replica.kill()
+    test_roles_in_a_seal(folder)
     test_sync(folder)
     test_damage(folder)
     test_under_load(folder)
