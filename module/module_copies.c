@@ -529,7 +529,7 @@ static void begin_loading(void *context, struct module_item *item)
     if (!copy)
         return;
     copy->generation = ++copies.generation;
-    copy->is_queued = copy->is_wanted = copy->is_stopped = false;
+    copy->is_queued = copy->is_wanted = copy->is_stopped = copy->is_settled = false;
     forget_late(copy);
 }
 
@@ -642,6 +642,13 @@ static void follow(void *context, struct module_item *item)
     collection_unref(set);
 }
 
+/* What a fetch that was under way has made whole since. */
+static void lead_late(void *context, struct module_item *item)
+{
+    if (item->copy && item->copy->is_left && missing_of(item) == 0)
+        lead(context, item);
+}
+
 void module_copies_role(bool is_replica)
 {
     bool was = module_the.is_replica;
@@ -746,6 +753,8 @@ void module_copies_tick(struct rm_ctx *ctx)
         }
         module_fetch_look(ctx, now);
     }
+    if (!module_the.is_replica)
+        module_items_each(lead_late, NULL);
     copies.stats.whole = found.whole;
     copies.stats.incomplete = found.incomplete;
     copies.stats.stopped = found.stopped;
