@@ -64,7 +64,10 @@ class Folder:
 
 
 class Node:
-    def __init__(self, folder, name, engine="redis-server", module=True, start=True, **settings):
+    def __init__(self, folder, name, engine="redis-server", module=True, start=True, host="127.0.0.1", prefix=(),
+                 **settings):
+        """prefix: words before the engine's command, such as those that put it into a network of its own."""
+        self.host, self.prefix = host, list(prefix)
         self.folder, self.name, self.engine, self.process = folder, name, engine, None
         self.path = os.path.join(folder.path, name)
         self.port = free_ports_of_cluster() if settings.get("cluster_enabled") == "yes" else free_port()
@@ -77,7 +80,7 @@ class Node:
 
     def lines(self):
         yield "port %d" % self.port
-        yield "bind 127.0.0.1"
+        yield "bind " + self.host
         yield "dir " + self.path
         yield "logfile " + os.path.join(self.path, "log")
         yield "enable-debug-command local"
@@ -93,7 +96,7 @@ class Node:
         conf = os.path.join(self.path, "conf")
         with open(conf, "w") as f:
             f.write("\n".join(self.lines()) + "\n")
-        self.process = subprocess.Popen([self.engine, conf], stdout=subprocess.DEVNULL,
+        self.process = subprocess.Popen(self.prefix + [self.engine, conf], stdout=subprocess.DEVNULL,
                                         stderr=open(os.path.join(self.path, "stderr"), "a"), cwd=self.path,
                                         preexec_fn=before)
         if wait:
@@ -117,7 +120,7 @@ class Node:
             time.sleep(0.15)
 
     def client(self, **more):
-        return redis.Redis(port=self.port, **{"password": self.settings.get("requirepass"), **more})
+        return redis.Redis(host=self.host, port=self.port, **{"password": self.settings.get("requirepass"), **more})
 
     def do(self, *words):
         return self.client().execute_command(*words)
