@@ -94,6 +94,27 @@ def test_writes(primary, replica):
     checks.same("VTENANTS", replica.do("VTENANTS", "t"), c.execute_command("VTENANTS", "t"))
 
 
+def test_load(folder, primary, replica):
+    """An index that was built elsewhere is a segment that is nowhere else: the replica is not whole before it has it."""
+    quire = os.path.join(os.environ["QUIRE_BUILD"], "quire")
+    here = folder.path + "/imports"
+    subprocess.run([quire, "gen", "--rows", "2000", "--dim", "8", "--clusters", "20", "--intrinsic", "4", "--queries", "0",
+                    "--metric", "cosine", "--out", "base"], cwd=here, check=True, capture_output=True)
+    with open(here + "/keys", "w") as f:
+        f.writelines("item:%d\n" % i for i in range(2000))
+    subprocess.run([quire, "build", "--base", "base.fbin", "--keys", "keys", "--metric", "cosine", "--out", "items"],
+                   cwd=here, check=True, capture_output=True)
+    c = primary.client()
+    c.execute_command("VLOAD", "items", "items")
+    same("VLOAD makes a set", primary, replica, "items")
+    fill(c, "more", 0, 50)
+    c.execute_command("VADD", "more", "VALUES", 8, *vector(1), "item:7")
+    c.execute_command("VLOAD", "more", "items")
+    c.execute_command("VREM", "more", "item:8")
+    same("VLOAD into a set, over a name that it has", primary, replica, "more")
+    checks.same("with all elements", replica.do("VCARD", "more"), c.execute_command("VCARD", "more"))
+
+
 def test_keys(primary, replica):
     c, r = primary.client(), replica.client()
     before = digest(primary, "v")
@@ -388,8 +409,10 @@ def test_tls(folder):
 
 
 with Folder() as folder:
-    primary, replica = pair(folder, "pair", quire_memtable_memory="64mb")
+    os.makedirs(folder.path + "/imports")
+    primary, replica = pair(folder, "pair", quire_memtable_memory="64mb", quire_import_dir=folder.path + "/imports")
     test_writes(primary, replica)
+    test_load(folder, primary, replica)
     test_keys(primary, replica)
     test_restarts(primary, replica)
     test_roles(primary, replica)
