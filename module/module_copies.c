@@ -636,6 +636,8 @@ static void follow(void *context, struct module_item *item)
         item->is_copy = true;
         rc = module_item_log(item, &lsn, &err);
     }
+    if (!copies.role_known && item->seen) /* the stream goes on where the engine's files end, not the store */
+        item->copies = item->replayed_copies;
     if (rc < 0)
         log_line(&module_the.log, LOG_LEVEL_WARNING, "key '%.*s' cannot be a copy: %s", (int)item->key_bytes,
                  item->key ? item->key : "", err.message);
@@ -682,11 +684,11 @@ static bool is_replica_of_cluster(struct rm_ctx *ctx)
 void module_copies_begin(struct rm_ctx *ctx)
 {
     int flags = rm.get_context_flags(ctx);
-    copies.role_known = true;
     bool is_replica =
         module_the.is_replica || (flags & RM_FLAG_SLAVE) || ((flags & RM_FLAG_CLUSTER) && is_replica_of_cluster(ctx));
     module_the.is_replica = is_replica;
     module_items_each(is_replica ? follow : lead, NULL);
+    copies.role_known = true;
 }
 
 static void open_lost(void *context, const struct key_entry *entry)

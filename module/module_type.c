@@ -262,10 +262,12 @@ static void *copy2(struct rm_key_opt *ctx, const void *value)
     if (module_the.is_replica) { /* its primary sends the data behind the command */
         struct module_item *item = attach(name, from->kind, 0, true);
         from->copies++;
-        if (item)
+        if (from->state != MODULE_ABSENT && module_item_log(from, &lsn, &err) < 0)
+            log_line(&module_the.log, LOG_LEVEL_WARNING, "that a key was copied could not be logged: %s", err.message);
+        if (item) {
             module_item_place(item, rm.opt_to_db(ctx), text, n);
-        if (item)
             module_copies_attach(item, NULL, 0);
+        }
         return item;
     }
     struct module_item *to = module_item_find(name) ? NULL : module_item_create(name, from->kind, &err);
@@ -366,6 +368,8 @@ static void recover_one(void *context, struct module_item *item)
         return;
     }
     rm.select_db(ctx, item->db);
+    if (item->replayed_copies > item->copies)
+        item->copies = item->replayed_copies;
     bool exists = module_item_exists(item);
     if (item->state == MODULE_LIVE && !exists)
         module_item_end(item);

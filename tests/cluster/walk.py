@@ -27,7 +27,8 @@ def digests(node):
 
 
 def is_whole(node):
-    """Who is not does not lead those sets: the engine's elections ask for it, REPLICAOF NO ONE does not."""
+    """Who is not does not lead those sets: the engine's elections ask for it, REPLICAOF NO ONE does not. A node that has
+    just lost the lead hears of what it lacks a moment later."""
     reply = node.do("QUIRE.REPLICATION")
     state = {reply[i]: reply[i + 1] for i in range(0, len(reply), 2)}
     return state[b"may_be_elected"] == b"yes" and not state[b"sets"] and \
@@ -92,7 +93,7 @@ def step(primary, replica):
         primary.client().execute_command("CLIENT", "KILL", "TYPE", "replica")
     elif what in ("switch", "turn back"):
         for _ in range(2 if what == "turn back" else 1):
-            eventually(lambda: is_whole(replica), EQUAL_S)
+            eventually(lambda: is_whole(replica) and not time.sleep(0.6) and is_whole(replica), EQUAL_S)
             replica.do("REPLICAOF", "NO", "ONE")
             time.sleep(rng.random() * 0.3)
             primary.do("REPLICAOF", "127.0.0.1", replica.port)
