@@ -37,6 +37,7 @@ enum {
     IMAGE_MS = 1000,
     DAMAGED_MS = 10000,
     DAMAGED_TOLD = 3,
+    UNKNOWN_TOLD = 10,
     HAVE_MS = 5000,
     LATE_BYTES_MAX = 64 << 20
 };
@@ -57,7 +58,7 @@ struct module_copy {
     bool is_missing; /* segments, when that was looked at last */
     bool is_settled; /* nothing was on its way then: it need not be looked at before it is told of something */
     uint32_t n_segments;
-    unsigned n_damaged;
+    unsigned n_damaged, n_unknown; /* segments that came damaged; answers that the primary has no such set */
     uint64_t retry_ms, seq;
     struct late *late;
     size_t n_late, late_capacity, late_bytes;
@@ -411,6 +412,12 @@ static void note_failure(struct module_item *item, const struct module_fetch *f)
                      (int)item->key_bytes, item->key ? item->key : "", copy->n_damaged, f->error.message);
     } else if (f->code == QUIRE_EVERSION) {
         stop(item, f->error.message);
+    } else if (f->anew && f->code == QUIRE_ENOTFOUND && ++copy->n_unknown == UNKNOWN_TOLD) {
+        log_line(
+            &module_the.log, LOG_LEVEL_WARNING,
+            "key '%.*s': %s. The names of keys differ: synchronise this node in full (REPLICAOF NO ONE, then REPLICAOF "
+            "its primary)",
+            (int)item->key_bytes, item->key ? item->key : "", f->error.message);
     } else if (!f->anew && (f->code == QUIRE_ENOTFOUND || f->code == QUIRE_ESTALE)) {
         want(item, f->error.message);
     }
@@ -440,7 +447,7 @@ void module_copies_fetched(struct lane *lane, struct message *message)
     if (f->code < 0)
         note_failure(item, f);
     else
-        copy->n_damaged = 0;
+        copy->n_damaged = copy->n_unknown = 0;
     look_at(item);
     free(f);
 }
