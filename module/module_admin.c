@@ -5,6 +5,8 @@
  *                      entries (id, category, size of the answer, whether it is pinned), in any order
  *   QUIRE.BACKUP dir   the engine's RDB and a snapshot of the store, in a new folder
  *
+ * and the registration of what replicas need (module_copy.h).
+ *
  * A backup is an RDB first, and the store after it: what the RDB names is then in the store, since nothing that is gone
  * is removed while a backup runs. What was made in between is in the store alone, and gets its key when the backup is
  * started, as after a crash. The RDB is the one that BGSAVE writes; it is linked, or copied where that cannot be.
@@ -14,7 +16,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/fs.h"
-#include "module/module_priv.h"
+#include "module/module_copy.h"
 #include "server/dump/digest.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -121,11 +123,14 @@ static int run_digest_command(struct rm_ctx *ctx, struct rm_string **argv, int a
     bool other = false;
     if (argc != 2)
         return rm.wrong_arity(ctx);
-    const struct module_item *item = module_type_find(ctx, argv[1], &other);
+    char text[MODULE_TEXT_BYTES];
+    struct module_item *item = module_type_find(ctx, argv[1], &other);
     if (other)
         return rm.reply_error(ctx, "WRONGTYPE QUIRE.DIGEST is of vector sets and caches");
     if (!item)
         return rm.reply_null(ctx);
+    if (module_copies_refuse(item, text))
+        return rm.reply_error(ctx, text);
     if (item->state == MODULE_ABSENT)
         return rm.reply_error(ctx, "ERR the data of this key is not on this node");
     if (!may_wait(ctx))
@@ -298,6 +303,15 @@ int module_admin_create(struct rm_ctx *ctx, const char **failed)
         int key;
     } own[] = {{MODULE_MANIFEST, module_type_manifest, "write", 1},
                {"QUIRE.DIGEST", run_digest_command, "readonly", 1},
+               {"QUIRE.LOST", module_replication_lost, "readonly", 1},
+               {"QUIRE.REPLICATION", module_replication_report, "admin allow-stale", 0},
+               {"QUIRE.DOCTOR", module_replication_doctor, "admin allow-stale", 0},
+               {MODULE_WRITE, module_copies_write, "write", 1},
+               {MODULE_IMAGE, module_copies_image, "write", 1},
+               {"QUIRE._COPY", module_ship_copy, "admin deny-script", 0},
+               {"QUIRE._FILES", module_ship_files, "admin deny-script", 0},
+               {"QUIRE._READ", module_ship_read, "admin deny-script", 0},
+               {"QUIRE._HAVE", module_stream_have, "admin deny-script", 0},
                {"QUIRE.BACKUP", run_backup_command, "admin deny-script", 0}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         *failed = own[i].name;

@@ -21,7 +21,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
-#include "module/module_priv.h"
+#include "module/module_copy.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +198,7 @@ static void settle_new(struct rm_ctx *ctx, struct rm_string *key, struct module_
         return;
     }
     call->made = true;
+    module_stream_image(item);
 }
 
 /* Makes the engine's key agree with the store after a write. */
@@ -216,6 +217,14 @@ static void settle_key(struct rm_ctx *ctx, struct rm_string *key, struct module_
         return;
     rm.signal_modified_key(ctx, key);
     rm.notify_keyspace_event(ctx, RM_NOTIFY_MODULE, commands[call->row].name, key);
+}
+
+/* What it did goes to replicas before its reply leaves. */
+static void stream_write(struct rm_ctx *ctx, struct module_call *call)
+{
+    if (!module_stream_flush(ctx) && call->lsn > 0 && (commands[call->row].flags & CMD_WRITE))
+        reply_instead(call,
+                      "TRYAGAIN this node hands over its lead: whether the write is kept is known when that is done");
 }
 
 static void release_item(struct module_call *call)
@@ -264,6 +273,7 @@ static int on_reply(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (!call->settled)
         settle_key(ctx, call->key, call);
     call->settled = true;
+    stream_write(ctx, call);
     module_items_sync(); /* replies of this round leave next */
     send_reply(ctx, call);
     return RM_OK;
@@ -352,7 +362,8 @@ static void hand_on(struct module_call *call)
 static bool must_wait(const struct module_call *call, uint64_t now_us)
 {
     const struct journal *journal = module_the.service.journal;
-    return (call->lsn && journal_durable_lsn(journal) < call->lsn) || call->held_until_us > now_us;
+    return (call->lsn && journal_durable_lsn(journal) < call->lsn) || call->held_until_us > now_us ||
+           (call->lsn && module_stream_runs() && module_stream_is_held());
 }
 
 static void hold(struct module_call *call)
@@ -535,10 +546,12 @@ static const char *refusal(const struct command *row, bool may_wait)
         return "LOADING quire is about to give keys their data: try again";
     if (!may_wait && (row->flags & CMD_NO_MULTI))
         return "ERR this command takes long: it is not for transactions and scripts";
-    if ((row->flags & CMD_WRITE) && is_of_store(row) && module_the.n_replicas > 0 &&
-        !module_the.settings.writes_with_replicas)
-        return "NOREPLICAS replicas are attached, and the data of vector sets and caches is not copied to them: detach "
-               "them, or set quire.writes-with-replicas yes where this node alone is meant to have the data";
+    bool is_cache = module_command_kind((unsigned)(row - commands)) == MODULE_CACHE;
+    if ((row->flags & CMD_WRITE) && is_of_store(row) && module_the.is_replica)
+        return "READONLY You can't write against a read only replica: write to its primary.";
+    if ((row->flags & CMD_WRITE) && is_cache && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
+        return "NOREPLICAS replicas are attached, and entries of semantic caches are not copied to them: detach them, "
+               "or set quire.writes-with-replicas yes where this node alone is meant to have the data";
     return NULL;
 }
 
@@ -553,15 +566,22 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
         rm.reply_error(ctx, "WRONGTYPE Operation against a key holding the wrong kind of value");
         return false;
     }
+    char text[MODULE_TEXT_BYTES];
+    if (item && module_copies_refuse(item, text)) {
+        rm.reply_error(ctx, text);
+        return false;
+    }
     if (item && item->state == MODULE_ABSENT) {
         rm.reply_error(ctx, module_the.is_replica
-                                ? "ERR the data of this key is on its primary only: quire does not copy it to replicas"
+                                ? "ERR the data of this key is on its primary only: entries of semantic caches are not "
+                                  "copied to replicas"
                                 : "ERR the data of this key is not in quire.dir of this node: restore that folder, or "
                                   "DEL the key");
         return false;
     }
     if (item && item->state == MODULE_ENDED) { /* its key goes with the next write to it */
-        module_type_remove(ctx, key, item);
+        if (!module_the.is_replica)
+            module_type_remove(ctx, key, item);
         item = NULL;
     }
     if (!item && module_command_makes(call->row)) {
@@ -603,6 +623,7 @@ static int end_here(struct rm_ctx *ctx, struct module_call *call, struct rm_stri
     const struct lane *lane = &call->lane->lane;
     if (call->done) {
         settle_key(ctx, key, call);
+        stream_write(ctx, call);
         call->settled = true;
         if (call->slow_us)
             call->held_until_us = lane->now_us + call->slow_us;

@@ -1,5 +1,6 @@
 /*
- * module_config.c - settings: those of quire-server that mean something here, as quire.NAME, and four of the module's.
+ * module_config.c - settings: those of quire-server that mean something here, as quire.NAME, and those of the module's
+ * own.
  *
  * Values, bounds and messages are those of server/process/config.def, which checks what it is given. Every setting is a
  * text to the engine. What is not MUTABLE there can be given in the engine's file and with MODULE LOADEX only.
@@ -24,10 +25,10 @@ static const struct shared {
     {"cache-seal-rows", false}, {"cache-guards", false}, {"appendfsync", true},      {"memtable-memory", false},
     {"maxdisk", true},          {"build-memory", false}, {"checkpoint-log", false},  {"segments-max", false},
     {"build-threads", false},   {"maxmemory", true},     {"loglevel", true}};
-enum { N_SHARED = sizeof shared / sizeof *shared };
+enum { N_SHARED = sizeof shared / sizeof *shared, N_WORDS = 3, N_NUMBERS_MAX = 4 };
 
 /* The text that the engine was given last; kept for it. */
-static struct rm_string *texts[N_SHARED + 4];
+static struct rm_string *texts[N_SHARED + N_WORDS + N_NUMBERS_MAX];
 
 static struct rm_string *keep(size_t at, const char *text)
 {
@@ -178,26 +179,55 @@ static int set_writes(const char *name, struct rm_string *value, void *data, str
                : refuse(error, "yes or no");
 }
 
-static struct rm_string *get_copy(const char *name, void *data)
+/* A whole number of the module's own. */
+static const struct number {
+    const char *name, *value;
+    unsigned flags;
+    unsigned long long most;
+} numbers[] = {{"copy-elements-max", "10000", RM_CONFIG_DEFAULT, 1000000000},
+               {"ship-rate", "0", RM_CONFIG_DEFAULT, 1000000000000},
+               {"ship-keep", "300", RM_CONFIG_IMMUTABLE, 86400},
+               {"divergent-keep", "3600", RM_CONFIG_DEFAULT, 31536000}};
+enum { NUMBER_COPY, NUMBER_RATE, NUMBER_KEEP, NUMBER_DIVERGENT, N_NUMBERS };
+_Static_assert((int)N_NUMBERS == (int)N_NUMBERS_MAX, "each has a text");
+
+static struct rm_string *get_number(const char *name, void *data)
 {
     char text[24];
+    size_t i = (size_t)((const struct number *)data - numbers);
+    const struct module_settings *s = &module_the.settings;
+    const uint64_t values[N_NUMBERS] = {s->copy_elements_max, atomic_load(&s->ship_rate), s->ship_keep_s,
+                                        s->divergent_keep_s};
     (void)name;
-    (void)data;
-    snprintf(text, sizeof text, "%llu", (unsigned long long)module_the.settings.copy_elements_max);
-    return keep(N_SHARED + 3, text);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)values[i]);
+    return keep(N_SHARED + N_WORDS + i, text);
 }
 
-static int set_copy(const char *name, struct rm_string *value, void *data, struct rm_string **error)
+static int set_number(const char *name, struct rm_string *value, void *data, struct rm_string **error)
 {
+    const struct number *number = data;
+    char *end, why[64];
     size_t n;
-    char *end;
     const char *text = rm.string_bytes(value, &n);
     (void)name;
-    (void)data;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (n == 0 || *end || text[0] == '-' || number > 1000000000)
-        return refuse(error, "a whole number of 0..1000000000");
-    module_the.settings.copy_elements_max = number;
+    unsigned long long given = strtoull(text, &end, 10);
+    if (n == 0 || *end || text[0] == '-' || given > number->most) {
+        snprintf(why, sizeof why, "a whole number of 0..%llu", number->most);
+        return refuse(error, why);
+    }
+    switch (number - numbers) {
+    case NUMBER_COPY:
+        module_the.settings.copy_elements_max = given;
+        break;
+    case NUMBER_RATE:
+        atomic_store(&module_the.settings.ship_rate, given);
+        break;
+    case NUMBER_KEEP:
+        module_the.settings.ship_keep_s = given;
+        break;
+    default:
+        module_the.settings.divergent_keep_s = given;
+    }
     return RM_OK;
 }
 
@@ -208,8 +238,7 @@ static const struct own {
     rm_config_set_fn *set;
 } own[] = {{"prefix", "", RM_CONFIG_IMMUTABLE, get_prefix, set_prefix},
            {"recover-keys", "yes", RM_CONFIG_IMMUTABLE, get_recover, set_recover},
-           {"writes-with-replicas", "no", RM_CONFIG_DEFAULT, get_writes, set_writes},
-           {"copy-elements-max", "10000", RM_CONFIG_DEFAULT, get_copy, set_copy}};
+           {"writes-with-replicas", "no", RM_CONFIG_DEFAULT, get_writes, set_writes}};
 
 int module_config_register(struct rm_ctx *ctx)
 {
@@ -226,6 +255,10 @@ int module_config_register(struct rm_ctx *ctx)
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (rm.register_string_config(ctx, own[i].name, own[i].value, own[i].flags, own[i].get, own[i].set, NULL,
                                       NULL) != RM_OK)
+            return RM_ERR;
+    for (size_t i = 0; i < N_NUMBERS; i++)
+        if (rm.register_string_config(ctx, numbers[i].name, numbers[i].value, numbers[i].flags, get_number, set_number,
+                                      NULL, (void *)(uintptr_t)&numbers[i]) != RM_OK)
             return RM_ERR;
     return RM_OK;
 }

@@ -1,7 +1,7 @@
 /* module_info.c - INFO quire: what the module has, and what an operator must know of it. */
 #include "index/store/store.h"
 #include "io/journal.h"
-#include "module/module_priv.h"
+#include "module/module_copy.h"
 
 struct counts {
     uint64_t sets, caches, gone, absent;
@@ -50,6 +50,23 @@ static void put_store(struct rm_info *info)
     rm.info_text(info, "log_status", journal_health(module_the.service.journal, &err) == 0 ? "ok" : err.message);
 }
 
+static void put_replication(struct rm_info *info)
+{
+    struct module_copies_stats copies;
+    struct module_fetch_stats fetch;
+    module_copies_get_stats(&copies);
+    module_fetch_get_stats(&fetch);
+    rm.info_text(info, "replication", module_the.is_replica ? "replica" : module_stream_runs() ? "primary" : "none");
+    rm.info_number(info, "replicas", module_the.n_replicas);
+    rm.info_number(info, "sets_incomplete", copies.incomplete);
+    rm.info_number(info, "sets_stopped", copies.stopped);
+    rm.info_number(info, "sets_copied", copies.copied_anew);
+    rm.info_text(info, "may_be_elected", copies.is_guarded ? "no" : "yes");
+    rm.info_number(info, "segments_fetched", fetch.segments);
+    rm.info_number(info, "bytes_fetched", fetch.bytes);
+    rm.info_number(info, "segments_damaged", fetch.damaged);
+}
+
 static void put_info(struct rm_info *info, int for_crash_report)
 {
     struct counts c = {0};
@@ -68,8 +85,7 @@ static void put_info(struct rm_info *info, int for_crash_report)
     rm.info_number(info, "deleted_removed", module_the.n_dropped);
     rm.info_number(info, "keys_without_data", c.absent);
     rm.info_number(info, "keys_recovered", module_the.n_recovered);
-    rm.info_text(info, "replication", "none");
-    rm.info_number(info, "replicas_without_data", module_the.n_replicas);
+    put_replication(info);
     rm.info_number(info, "refused", module_the.n_refused);
     put_searches(info);
     put_store(info);

@@ -6,7 +6,7 @@
  * With that a key can be given back that no RDB or AOF knows (it was made after the last save, or nothing is saved at
  * all), and one that was deleted is not.
  *
- *   record    u8 version 1, u8 kind, u8 state, u8 0, i32 database, u64 copies, the key
+ *   record    u8 version 1, u8 kind, u8 state, u8 flags (1: a copy of a primary's), i32 database, u64 copies, the key
  *
  * A set without a record was never acknowledged: the record is logged before the reply of the command that makes the
  * set leaves. So it is removed at the start. What is GONE stays until nothing on the disk may bring its key back
@@ -20,7 +20,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
-#include "module/module_priv.h"
+#include "module/module_copy.h"
 #include "server/keys/keyspace.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -114,6 +114,7 @@ void module_item_forget(struct module_item *item)
     while (*at != item)
         at = &(*at)->next;
     *at = item->next;
+    module_copies_forget(item);
     free(item->key);
     free(item);
 }
@@ -172,7 +173,7 @@ static struct value *record_of(const struct module_item *item)
     value->data[0] = RECORD_VERSION;
     value->data[1] = (uint8_t)item->kind;
     value->data[2] = (uint8_t)item->state;
-    value->data[3] = 0;
+    value->data[3] = item->is_copy;
     bytes_store_u32(value->data + 4, (uint32_t)item->db);
     bytes_store_u64(value->data + 8, item->copies);
     if (item->key_bytes)
@@ -262,6 +263,7 @@ static void take_record(void *context, const struct key_entry *entry)
         return;
     }
     item->state = (enum module_state)value->data[2];
+    item->is_copy = value->data[3] & 1;
     item->copies = bytes_load_u64(value->data + 8);
     module_item_place(item, (int)bytes_load_u32(value->data + 4), (const char *)value->data + RECORD_BYTES,
                       value->bytes - RECORD_BYTES);
@@ -443,6 +445,11 @@ void module_items_settle(void)
     pthread_mutex_unlock(&items.lock);
     if (unsettled)
         module_items_each(settle_one, NULL);
+}
+
+void module_items_settle_all(void)
+{
+    module_items_each(settle_one, NULL);
 }
 
 static void flush_one(void *context, struct module_item *item)

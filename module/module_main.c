@@ -13,7 +13,7 @@
 #include "io/error.h"
 #include "io/journal.h"
 #include "io/memory.h"
-#include "module/module_priv.h"
+#include "module/module_copy.h"
 #include "server/call/data.h"
 #include "server/call/fair.h"
 #include "server/document/cursors.h"
@@ -79,6 +79,14 @@ static void wait_for_child(void)
     free(path);
 }
 
+/* The store is open, and neither seals nor merges yet. */
+static int on_opened(struct service *service, struct quire_error *err)
+{
+    (void)service;
+    int rc = module_items_open(err);
+    return rc == 0 ? module_copies_open(err) : rc;
+}
+
 static int open_service(struct quire_error *err)
 {
     struct service *s = &module_the.service;
@@ -89,8 +97,10 @@ static int open_service(struct quire_error *err)
                           .log = &module_the.log,
                           .n_lanes = module_the.n_threads + LANES_OF_MAIN,
                           .no_priorities = true,
-                          .keeper = &module_keeper,
-                          .documents_come_later = true};
+                           .on_effect = module_stream_effect,
+                           .on_opened = on_opened,
+                           .keeper = &module_keeper,
+                           .documents_come_later = true};
     int rc = find_folder(err);
     if (rc == 0)
         rc = module_lanes_create(err);
@@ -111,11 +121,15 @@ static int open_service(struct quire_error *err)
         rc = data_open(s, err);
     }
     if (rc == 0)
-        rc = module_items_open(err);
+        rc = module_ship_open(err);
     if (rc == 0)
         rc = module_definitions_open(err);
     if (rc == 0)
         rc = module_lanes_start(err);
+    if (rc == 0)
+        rc = module_fetch_open(err);
+    if (rc == 0)
+        rc = module_fork_open(err);
     module_the.open = rc == 0;
     return rc;
 }
@@ -124,8 +138,10 @@ static void close_service(void)
 {
     struct service *s = &module_the.service;
     module_the.open = false;
+    module_fetch_close();
     module_lanes_stop();
     worker_stop(&s->worker);
+    module_ship_close();
     module_lanes_close();
     module_documents_end();
     cursors_destroy(s->cursors);
@@ -178,19 +194,18 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
             log_line(&module_the.log, LOG_LEVEL_WARNING, "the last writes may be lost: %s", err.message);
         break;
     case RM_EVENT_REPLICA:
-        if (what == RM_REPLICA_ONLINE && module_the.n_replicas++ == 0)
-            log_line(&module_the.log, LOG_LEVEL_WARNING,
-                     "a replica is attached: it gets the keys of vector sets and caches, not their data%s",
-                     module_the.settings.writes_with_replicas ? "" : "; writes to them are refused meanwhile");
-        else if (what == RM_REPLICA_OFFLINE && module_the.n_replicas > 0)
+        if (what == RM_REPLICA_ONLINE) {
+            module_the.n_replicas++;
+            module_stream_begin();
+        } else if (what == RM_REPLICA_OFFLINE && module_the.n_replicas > 0)
             module_the.n_replicas--;
         break;
     case RM_EVENT_ROLE:
-        module_the.is_replica = what == RM_ROLE_REPLICA;
-        if (module_the.is_replica)
-            log_line(&module_the.log, LOG_LEVEL_WARNING,
-                     "this node is a replica now: of vector sets and caches it gets keys without data, and their "
-                     "commands answer so");
+        module_copies_role(what == RM_ROLE_REPLICA);
+        break;
+    case RM_EVENT_LOADING:
+        if (what == RM_LOADING_FROM_PRIMARY || module_copies_are_loading())
+            module_copies_loading(ctx, what == RM_LOADING_FROM_PRIMARY);
         break;
     default:
         module_look_at_eviction(ctx);
@@ -200,9 +215,9 @@ static void on_event(struct rm_ctx *ctx, struct rm_event event, uint64_t what, v
 
 static int subscribe(struct rm_ctx *ctx)
 {
-    static const uint64_t ids[] = {RM_EVENT_ROLE,     RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH,
-                                   RM_EVENT_SHUTDOWN, RM_EVENT_REPLICA,     RM_EVENT_SWAP,
-                                   RM_EVENT_FORK,     RM_EVENT_LOOP,        RM_EVENT_CONFIG};
+    static const uint64_t ids[] = {RM_EVENT_ROLE,    RM_EVENT_PERSISTENCE, RM_EVENT_FLUSH, RM_EVENT_SHUTDOWN,
+                                   RM_EVENT_REPLICA, RM_EVENT_SWAP,        RM_EVENT_FORK,  RM_EVENT_LOOP,
+                                   RM_EVENT_CONFIG,  RM_EVENT_LOADING};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (rm.subscribe_to_server_event(ctx, (struct rm_event){ids[i], 1}, on_event) != RM_OK)
             return RM_ERR;
@@ -225,6 +240,8 @@ static int on_key(struct rm_ctx *ctx, int type, const char *event, struct rm_str
     module_item_place(item, rm.get_selected_db(ctx), bytes, n);
     if (item->state == MODULE_LIVE && module_item_log(item, NULL, &err) < 0)
         log_line(&module_the.log, LOG_LEVEL_WARNING, "the new name of a key could not be logged: %s", err.message);
+    if (strcmp(event, "restore") == 0 && !module_the.is_replica)
+        module_stream_image(item); /* replicas may have removed it for good */
     return RM_OK;
 }
 
@@ -237,9 +254,13 @@ static void on_tick(struct rm_ctx *ctx, void *data)
     module_lane_turn(&module_the.lanes[0]);
     if (!loading) {
         module_items_settle();
-        module_calls_tick(ctx);
+        if (!module_stream_is_held())
+            module_calls_tick(ctx);
         module_saves_tick(ctx);
         module_documents_tick();
+        module_copies_tick(ctx);
+        if (!module_the.is_replica)
+            module_stream_tick(ctx);
     }
     rm.create_timer(ctx, module_the.loaded ? MODULE_TICK_MS : 1, on_tick, NULL);
 }
@@ -262,17 +283,6 @@ bool module_look_at_eviction(struct rm_ctx *ctx)
     if (info)
         rm.free_server_info(ctx, info);
     return evicts;
-}
-
-/* Loaded into an engine that runs, there may be replicas already. */
-static unsigned count_replicas(struct rm_ctx *ctx)
-{
-    struct rm_server_info *info = rm.get_server_info(ctx, "replication");
-    int error = 0;
-    unsigned long long n = info ? rm.server_info_number(info, "connected_slaves", &error) : 0;
-    if (info)
-        rm.free_server_info(ctx, info);
-    return error == RM_OK ? (unsigned)n : 0;
 }
 
 /* ---- the start --------------------------------------------------------------------------------------------------- */
@@ -329,7 +339,7 @@ int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (create_engine_side(ctx) != RM_OK)
         return RM_ERR;
     module_the.is_replica = rm.get_context_flags(ctx) & RM_FLAG_SLAVE;
-    module_the.n_replicas = count_replicas(ctx);
+    module_the.n_replicas = module_stream_replicas(ctx); /* loaded into an engine that runs there may be some */
     if (open_service(&err) < 0) {
         close_service();
         return tell("not loaded: ", &err);

@@ -22,7 +22,7 @@
 #define MODULE_STORE_NAME "!store" /* under which the store has its own name */
 
 enum {
-    MODULE_ENCVER = 1,       /* of a manifest in an RDB */
+    MODULE_ENCVER = 2,       /* of a manifest in an RDB; 1 had no image */
     MODULE_ID_BYTES = 16,    /* of a collection: random, or made of that of the one it is a copy of */
     MODULE_NAME_BYTES = 32,  /* the same in hexadecimal: its key in the store */
     MODULE_THREADS_MAX = 64, /* quire.lanes */
@@ -30,6 +30,8 @@ enum {
 };
 
 /* ---- collections and caches by id: module_item.c ----------------------------------------------------------------- */
+
+struct module_copy;
 
 enum module_kind { MODULE_SET = 1, MODULE_CACHE = 2 };
 
@@ -51,8 +53,12 @@ struct module_item {
     int32_t db;                       /* where its key is, as far as was heard */
     char *key;                        /* owned */
     uint32_t key_bytes;
-    uint64_t gone_ms;   /* GONE, ENDED: since when, on the clock of clock_us */
-    uint64_t gone_mark; /* GONE, ENDED: the how manieth that was */
+    bool is_copy;                /* its writes come from a primary */
+    struct module_copy *copy;    /* of a replica: how it stands with it (module_copies.c); NULL: it never was one */
+    struct collection *fork_set; /* a reference, while a child is forked that saves for a replica (module_fork.c) */
+    uint64_t have[8];            /* numbers that replicas have, by their places in module_stream.c */
+    uint64_t gone_ms;            /* GONE, ENDED: since when, on the clock of clock_us */
+    uint64_t gone_mark;          /* GONE, ENDED: the how manieth that was */
 };
 
 /* Reads what the store says of them. Before the lanes start. */
@@ -81,6 +87,7 @@ void module_item_go(struct module_item *item);
 void module_items_each(void (*visit)(void *context, struct module_item *item), void *context);
 /* Marks those GONE whose values were freed on another thread, and all of a database that is flushed (db -1: of all). */
 void module_items_settle(void);
+void module_items_settle_all(void); /* after a full sync: also those that no key had before */
 void module_items_flush(int db);
 void module_items_swap(int first, int second);
 /* Removes what is GONE for good: marked up to `mark`, or since before `before_ms`. Returns how many. */
@@ -256,7 +263,8 @@ bool module_query_may_read(const struct module_call *call, struct resp_arg key);
 struct module_settings {
     char prefix[16];
     bool recover_keys, writes_with_replicas;
-    uint64_t copy_elements_max;
+    uint64_t copy_elements_max, ship_keep_s, divergent_keep_s;
+    _Atomic uint64_t ship_rate; /* bytes a second; 0: no bound */
 };
 
 int module_config_register(struct rm_ctx *ctx);

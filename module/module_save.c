@@ -14,7 +14,7 @@
  * the fork, when a child with little to write may have ended already: so the file is looked at once a second before.
  */
 #include "io/clock.h"
-#include "module/module_priv.h"
+#include "module/module_copy.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +50,7 @@ static bool info_is(struct rm_server_info *info, const char *field, const char *
     return text && strcmp(text, value) == 0;
 }
 
-/* The text of a setting of the engine's; owned by the caller. NULL: it is not known. */
-static char *setting_of_engine(struct rm_ctx *ctx, const char *name)
+char *module_setting_of_engine(struct rm_ctx *ctx, const char *name)
 {
     struct rm_reply *reply = rm.call(ctx, "CONFIG", "cc", "GET", name);
     char *text = NULL;
@@ -68,7 +67,7 @@ static char *setting_of_engine(struct rm_ctx *ctx, const char *name)
 
 char *module_saves_path(struct rm_ctx *ctx)
 {
-    char *dir = setting_of_engine(ctx, "dir"), *name = setting_of_engine(ctx, "dbfilename"), *path = NULL;
+    char *dir = module_setting_of_engine(ctx, "dir"), *name = module_setting_of_engine(ctx, "dbfilename"), *path = NULL;
     if (dir && name && asprintf(&path, "%s/%s", dir, name) < 0)
         path = NULL;
     free(dir);
@@ -124,7 +123,7 @@ void module_saves_foreground(uint64_t what)
 /* How long a deletion waits that the AOF has; 0: it is not known to be on the disk. */
 static uint64_t aof_wait_ms(struct rm_ctx *ctx)
 {
-    char *sync = setting_of_engine(ctx, "appendfsync");
+    char *sync = module_setting_of_engine(ctx, "appendfsync");
     bool leaves_it = !sync || strcmp(sync, "no") == 0; /* to the kernel */
     free(sync);
     struct rm_server_info *info = rm.get_server_info(ctx, "persistence");

@@ -14,7 +14,7 @@
  */
 #include "index/collection/collection.h"
 #include "io/error.h"
-#include "module/module_priv.h"
+#include "module/module_copy.h"
 #include "server/dump/transfer.h"
 #include <assert.h>
 #include <stdio.h>
@@ -94,6 +94,8 @@ static struct module_item *attach(const char *name, enum module_kind kind, uint6
         item->state = MODULE_ABSENT;
         item->copies = copies;
     }
+    if (module_the.is_replica && module_the.loaded)
+        item->copies = copies; /* as its primary counts them: ids of copies are made of it */
     item->replayed_copies = copies;
     module_item_attach(item);
     return item;
@@ -105,13 +107,17 @@ static void rdb_save(struct rm_io *io, void *value)
     rm.save_unsigned(io, item->kind);
     rm.save_bytes(io, item->name, MODULE_NAME_BYTES);
     rm.save_unsigned(io, item->copies);
+    size_t n_bytes = 0;
+    uint8_t *image = module_fork_image(item, &n_bytes);
+    rm.save_bytes(io, image ? (const char *)image : "", n_bytes);
+    free(image);
 }
 
 static void *rdb_load(struct rm_io *io, int encver)
 {
     char name[MODULE_NAME_BYTES + 1] = "";
-    size_t n = 0;
-    if (encver != MODULE_ENCVER) {
+    size_t n = 0, n_image = 0;
+    if (encver < 1 || encver > MODULE_ENCVER) {
         log_line(&module_the.log, LOG_LEVEL_WARNING,
                  "a key was saved by another version of the module (manifest %d, this one reads %d)", encver,
                  MODULE_ENCVER);
@@ -124,16 +130,25 @@ static void *rdb_load(struct rm_io *io, int encver)
     if (bytes)
         rm.free_bytes(bytes);
     uint64_t copies = rm.is_io_error(io) ? 0 : rm.load_unsigned(io);
-    if (rm.is_io_error(io) || (kind != MODULE_SET && kind != MODULE_CACHE) || strlen(name) != MODULE_NAME_BYTES)
+    char *image = rm.is_io_error(io) || encver < 2 ? NULL : rm.load_bytes(io, &n_image);
+    if (rm.is_io_error(io) || (kind != MODULE_SET && kind != MODULE_CACHE) || strlen(name) != MODULE_NAME_BYTES) {
+        if (image)
+            rm.free_bytes(image);
         return NULL;
+    }
     bool loading = rm.get_context_flags(rm.io_context(io)) & RM_FLAG_LOADING;
-    struct module_item *item = attach(name, (enum module_kind)kind, copies, loading);
+    struct module_item *item = attach(name, (enum module_kind)kind, copies, loading || module_the.is_replica);
     const struct rm_string *key = rm.io_key_name(io);
     if (item && key) {
         size_t key_bytes;
         const char *text = rm.string_bytes(key, &key_bytes);
         module_item_place(item, rm.io_db(io), text, key_bytes);
     }
+    /* what a node reads of its own files is older than its store */
+    if (item && module_the.loaded)
+        module_copies_attach(item, module_copies_are_loading() && n_image > 0 ? (const uint8_t *)image : NULL, n_image);
+    if (image)
+        rm.free_bytes(image);
     if (!item)
         log_line(
             &module_the.log, LOG_LEVEL_WARNING,
@@ -179,6 +194,8 @@ int module_type_manifest(struct rm_ctx *ctx, struct rm_string **argv, int argc)
         module_item_detach(item);
         return rm.reply_error(ctx, "ERR the key could not be set");
     }
+    if (module_the.loaded)
+        module_copies_attach(item, NULL, 0);
     rm.replicate_verbatim(ctx);
     return rm.reply_simple(ctx, "OK");
 }
@@ -242,6 +259,17 @@ static void *copy2(struct rm_key_opt *ctx, const void *value)
         return item;
     }
     name_copy(from, from->copies + 1, name);
+    if (module_the.is_replica) { /* its primary sends the data behind the command */
+        struct module_item *item = attach(name, from->kind, 0, true);
+        from->copies++;
+        if (from->state != MODULE_ABSENT && module_item_log(from, &lsn, &err) < 0)
+            log_line(&module_the.log, LOG_LEVEL_WARNING, "that a key was copied could not be logged: %s", err.message);
+        if (item) {
+            module_item_place(item, rm.opt_to_db(ctx), text, n);
+            module_copies_attach(item, NULL, 0);
+        }
+        return item;
+    }
     struct module_item *to = module_item_find(name) ? NULL : module_item_create(name, from->kind, &err);
     if (!to)
         return NULL;
@@ -261,6 +289,7 @@ static void *copy2(struct rm_key_opt *ctx, const void *value)
         return NULL;
     }
     module_item_attach(to);
+    module_stream_image(to);
     return to; /* whose records are the last that were logged: module_items_sync waits for them, and so for the data */
 }
 
@@ -339,6 +368,8 @@ static void recover_one(void *context, struct module_item *item)
         return;
     }
     rm.select_db(ctx, item->db);
+    if (item->replayed_copies > item->copies)
+        item->copies = item->replayed_copies;
     bool exists = module_item_exists(item);
     if (item->state == MODULE_LIVE && !exists)
         module_item_end(item);
@@ -364,6 +395,7 @@ void module_type_recover(struct rm_ctx *ctx)
 {
     assert(!module_the.loaded);
     module_the.loaded = true;
+    module_copies_begin(ctx);
     if (!module_the.is_replica)
         module_items_each(recover_one, ctx);
     module_items_settle();

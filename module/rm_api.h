@@ -58,6 +58,7 @@ enum {
     RM_FLAG_LUA = 1 << 0,
     RM_FLAG_MULTI = 1 << 1,
     RM_FLAG_SLAVE = 1 << 3,
+    RM_FLAG_CLUSTER = 1 << 5,
     RM_FLAG_AOF = 1 << 6,
     RM_FLAG_RDB = 1 << 7,
     RM_FLAG_REPLICATED = 1 << 12,
@@ -72,6 +73,7 @@ enum {
     RM_EVENT_ROLE = 0,
     RM_EVENT_PERSISTENCE = 1,
     RM_EVENT_FLUSH = 2,
+    RM_EVENT_LOADING = 3,
     RM_EVENT_SHUTDOWN = 5,
     RM_EVENT_REPLICA = 6,
     RM_EVENT_SWAP = 11,
@@ -80,6 +82,7 @@ enum {
     RM_EVENT_CONFIG = 16
 };
 enum { RM_ROLE_REPLICA = 1 };
+enum { RM_LOADING_FROM_PRIMARY = 2 }; /* of the four others, two begin a loading and two end one */
 enum { RM_SYNC_RDB_START = 2, RM_PERSISTENCE_ENDED = 3, RM_PERSISTENCE_FAILED = 4 };
 enum { RM_FLUSH_START = 0 };
 enum { RM_REPLICA_ONLINE = 0, RM_REPLICA_OFFLINE = 1 };
@@ -250,6 +253,7 @@ struct rm_command_info {
     X(void, free_bytes, Free, (void *))                                                                                \
     X(int, replicate, Replicate, (struct rm_ctx *, const char *command, const char *format, ...))                      \
     X(int, replicate_verbatim, ReplicateVerbatim, (struct rm_ctx *))                                                   \
+    X(int, avoid_replica_traffic, AvoidReplicaTraffic, (void))                                                         \
     X(struct rm_reply *, call, Call, (struct rm_ctx *, const char *command, const char *format, ...))                  \
     X(void, free_reply, FreeCallReply, (struct rm_reply *))                                                            \
     X(int, reply_type, CallReplyType, (struct rm_reply *))                                                             \

@@ -781,7 +781,12 @@ int collection_publish(struct collection *c, const struct collection_edit *edit,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
-    rc = collection_publish_locked(c, edit, &gone, lsn, err);
+    bool is_copy = c->lineage && c->lineage->is_replica;
+    if (is_copy || !view_has_removed(c->view, edit)) /* a copy, or it was one and went along with its leader */
+        rc = error_set(err, QUIRE_ECANCELLED, "set %llu has become a copy: its leader seals and merges",
+                       (unsigned long long)c->uid);
+    else
+        rc = collection_publish_locked(c, edit, &gone, lsn, err);
     pthread_mutex_unlock(&c->lock);
     view_unref(gone);
     return rc;

@@ -76,8 +76,9 @@ void collection_ended_free(struct collection *collection, struct collection_ende
 
 /* Makes it so: rows that ended since edit->ended began are dead in the added part. Under the lock is done what is left
  * of that, and nothing else that grows with rows. *lsn of its frame. On failure nothing has changed but the added part.
- * QUIRE_EBUSY: edit->replaced, and the collection was written to since edit->seen_lsn. Between journal_quiesce_begin
- * and _end, an adoption in a batch. */
+ * QUIRE_ECANCELLED: the collection is a copy now, or was one meanwhile (lineage.h). QUIRE_EBUSY: edit->replaced, and
+ * the collection was written to since edit->seen_lsn. Between journal_quiesce_begin and _end, an adoption in a
+ * batch. */
 int collection_publish(struct collection *collection, const struct collection_edit *edit, uint64_t *lsn,
                        struct quire_error *err);
 

@@ -109,27 +109,65 @@ static int no_lineage(const struct collection *c, struct quire_error *err)
     return error_set(err, QUIRE_ENOTFOUND, "set %llu has no identity: it has no copies", (unsigned long long)c->uid);
 }
 
-int lineage_begin_history(struct collection *c, uint64_t *lsn, struct quire_error *err)
+/* (lock) */
+static int begin_history(struct collection *c, const uint8_t history[LINEAGE_ID_BYTES], uint64_t *lsn,
+                         struct quire_error *err)
 {
     struct effect effect = {.kind = EFFECT_HISTORY};
-    int rc = random_bytes(effect.history, err);
+    struct lineage_identity next = c->lineage->identity, before = next;
+    effect.of = &before;
+    memcpy(effect.history, history, LINEAGE_ID_BYTES);
+    memcpy(next.history, history, LINEAGE_ID_BYTES);
+    effect.upto = c->lineage->n_told > 0 ? 0 : before.seq;
+    next.begins = ++next.seq;
+    int rc = log_identity(c, &next, lsn, err);
+    if (rc < 0)
+        return rc;
+    c->lineage->identity = next;
+    lineage_give_up_told(c);
+    c->lineage->is_replica = false;
+    lineage_tell(c, &effect);
+    return 0;
+}
+
+int lineage_begin_history(struct collection *c, uint64_t *lsn, struct quire_error *err)
+{
+    uint8_t history[LINEAGE_ID_BYTES];
+    int rc = random_bytes(history, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->lock);
     rc = !c->lineage ? no_lineage(c, err) : c->lineage->is_replica ? lineage_refuse(c, err) : 0;
+    if (rc == 0)
+        rc = begin_history(c, history, lsn, err);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+int lineage_take_lead(struct collection *c, uint64_t *lsn, struct quire_error *err)
+{
+    uint8_t history[LINEAGE_ID_BYTES];
+    uint32_t missing = lineage_missing(c);
+    int rc = random_bytes(history, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&c->lock);
+    rc = !c->lineage   ? no_lineage(c, err)
+         : missing > 0 ? error_set(err, QUIRE_EBUSY, "%u segments of set %llu are not here: it cannot take the lead",
+                                   missing, (unsigned long long)c->uid)
+                       : 0;
     if (rc == 0) {
-        struct lineage_identity next = c->lineage->identity, before = next;
-        effect.of = &before;
-        memcpy(next.history, effect.history, LINEAGE_ID_BYTES);
-        next.begins = ++next.seq;
-        rc = log_identity(c, &next, lsn, err);
-        if (rc == 0) {
-            c->lineage->identity = next;
-            lineage_tell(c, &effect);
-        }
+        lineage_name_cuts(c, c->lineage->identity.seq);
+        rc = begin_history(c, history, lsn, err);
     }
     pthread_mutex_unlock(&c->lock);
     return rc;
+}
+
+void lineage_give_up_told(struct collection *c)
+{
+    while (c->lineage->n_told > 0)
+        lineage_remove_told(c, &c->lineage->told[0]);
 }
 
 int lineage_set_replica(struct collection *c, bool is_replica, struct quire_error *err)

@@ -45,7 +45,7 @@ enum effect_kind {
     EFFECT_END_ROWS,    /* segment, rows: they are nobody's any more */
     EFFECT_FREEZE,      /* the memtable is cut here; upto: of who makes a copy, the leader's number of the cut */
     EFFECT_EDIT,        /* segment: what comes; gone, upto, rows that are dead in it */
-    EFFECT_HISTORY,     /* history */
+    EFFECT_HISTORY,     /* history; upto: the number before it, 0 where copies cannot go along */
     EFFECT_KINDS_END
 };
 
@@ -98,6 +98,10 @@ int lineage_begin_history(struct collection *collection, uint64_t *lsn, struct q
  * host says so when it has opened the store. QUIRE_ENOTFOUND: it has no lineage. */
 int lineage_set_replica(struct collection *collection, bool is_replica, struct quire_error *err);
 bool lineage_is_replica(const struct collection *collection);
+/* A replica takes the lead: it begins a history and takes writes from now on. Publications that were told and are not
+ * here are given up, for their rows are here otherwise; every other copy, which may have gone along with them, is made
+ * anew then. QUIRE_EBUSY: it misses segments that are nowhere else. */
+int lineage_take_lead(struct collection *collection, uint64_t *lsn, struct quire_error *err);
 /* Where rows of a merged segment were before is not needed any more: all copies have it, or were given up. */
 void lineage_forget_origins(struct collection *collection, const uint8_t segment[LINEAGE_ID_BYTES]);
 

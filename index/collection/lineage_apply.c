@@ -204,6 +204,8 @@ static int apply_history(struct collection *c, const struct effect *e, uint64_t 
     struct journal_record record = {.kind = RECORD_IDENTITY};
     if (lineage_is_zero(e->history))
         return damaged(e, err);
+    if (e->upto != c->lineage->identity.seq)
+        return parted(c, e, "who has taken the lead did not have all that is here", err);
     if (c->lineage->n_told > 0) /* the new leader does not know where rows were before */
         return parted(c, e, "another has taken the lead while segments were on their way", err);
     memcpy(next.history, e->history, LINEAGE_ID_BYTES);
@@ -387,8 +389,11 @@ int lineage_adopt(struct collection *c, uint64_t uid, struct part *part, struct 
         rc = error_set(err, QUIRE_ENOMEM, "no memory to publish a segment");
     if (rc == 0)
         rc = collection_publish_locked(c, edit, &gone, lsn, err);
+    bool counts = rc == 0 && told->required && !view_is_adoption(edit); /* it brings rows that nothing here had */
     if (rc == 0)
         lineage_remove_told(c, told);
+    if (counts)
+        collection_recount(c);
     pthread_mutex_unlock(&c->lock);
     view_unref(gone);
     free(dead);

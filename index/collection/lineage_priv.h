@@ -77,6 +77,8 @@ struct told *lineage_find(const struct collection *c, const uint8_t segment[LINE
 /* Its turn has come: what it takes away is here, and no older one has memtables to take. */
 bool lineage_told_is_ready(const struct collection *c, const struct told *told);
 void lineage_remove_told(struct collection *c, struct told *told);
+/* All of it, with a new history: the record of that says so when it is played back. */
+void lineage_give_up_told(struct collection *c);
 /* Notes an edit in two steps, before and after it is logged: all that may fail; then it takes the part over, and those
  * that it has overtaken become one with it. Between them nothing else is noted. next->gone is freed where the second
  * does not follow. */

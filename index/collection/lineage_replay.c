@@ -88,6 +88,8 @@ static int replay_identity(struct collection *c, const uint8_t *bytes, uint32_t 
     if (!c->lineage)
         return error_set(err, QUIRE_ENOMEM, "no memory for a collection's identity");
     struct lineage_identity *identity = &c->lineage->identity;
+    if (memcmp(identity->history, bytes + 24, LINEAGE_ID_BYTES) != 0)
+        lineage_give_up_told(c); /* it took the lead */
     memcpy(identity->id, bytes + 8, LINEAGE_ID_BYTES);
     memcpy(identity->history, bytes + 24, LINEAGE_ID_BYTES);
     identity->begins = bytes_load_u64(bytes + 40);

@@ -80,6 +80,16 @@ bool view_has_memtable(const struct view *view, const struct memtable_ref *table
     return is_among((void *const *)view->memtables, view->n_memtables, table);
 }
 
+bool view_has_removed(const struct view *view, const struct collection_edit *edit)
+{
+    bool has = true;
+    for (uint32_t i = 0; i < edit->n_removed_parts; i++)
+        has = has && is_among((void *const *)view->parts, view->n_parts, edit->removed_parts[i]);
+    for (uint32_t i = 0; i < edit->n_removed_memtables; i++)
+        has = has && is_among((void *const *)view->memtables, view->n_memtables, edit->removed_memtables[i]);
+    return has;
+}
+
 bool view_is_adoption(const struct collection_edit *edit)
 {
     return edit->added && edit->n_removed_parts + edit->n_removed_memtables == 0;

@@ -59,6 +59,8 @@ struct collection_edit {
     const uint32_t *dead;
     uint64_t n_dead;
 };
+/* Whether all that an edit takes away is there. */
+bool view_has_removed(const struct view *view, const struct collection_edit *edit);
 /* Whether a part comes from outside: neither parts nor memtables go for it. */
 bool view_is_adoption(const struct collection_edit *edit);
 /* The view after an edit; `fresh`, if given, becomes the newest memtable. NULL without memory. */

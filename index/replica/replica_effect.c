@@ -214,6 +214,23 @@ void replica_effect_fini(struct replica_effect *effect)
     effect->owned = NULL;
 }
 
+/* Of a number that the copy has passed: whether that was this write. A copy that led may have passed it with one of its
+ * own, in a history that has parted from that of the new leader. */
+static bool was_done(const struct replica_effect *e, const struct lineage_identity *own)
+{
+    bool same = memcmp(own->history, e->history, LINEAGE_ID_BYTES) == 0;
+    if (e->effect.kind == EFFECT_HISTORY && memcmp(own->history, e->effect.history, LINEAGE_ID_BYTES) != 0)
+        return !same && e->effect.seq < own->begins;
+    return same || e->effect.seq <= own->begins;
+}
+
+static int parted(const struct replica_effect *e, const struct lineage_identity *own, struct quire_error *err)
+{
+    return error_set(err, QUIRE_ESTALE,
+                     "write %llu is of another history than the copy here, which has %llu: copy it anew",
+                     (unsigned long long)e->effect.seq, (unsigned long long)own->seq);
+}
+
 int replica_effect_apply(struct collection *collection, const uint8_t *bytes, size_t n, uint64_t *lsn,
                          struct quire_error *err)
 {
@@ -224,11 +241,8 @@ int replica_effect_apply(struct collection *collection, const uint8_t *bytes, si
     if (rc == 0 && (!lineage_get(collection, &own) || memcmp(own.id, decoded.id, LINEAGE_ID_BYTES) != 0))
         rc = error_set(err, QUIRE_ESTALE, "a write is of another set than the one that is here: copy it anew");
     bool is_next = rc == 0 && decoded.effect.seq > own.seq;
-    if (rc == 0 && is_next && memcmp(own.history, decoded.history, LINEAGE_ID_BYTES) != 0)
-        rc = error_set(err, QUIRE_ESTALE,
-                       "write %llu is of another history than the copy here, which has %llu: copy it "
-                       "anew",
-                       (unsigned long long)decoded.effect.seq, (unsigned long long)own.seq);
+    if (rc == 0 && (is_next ? memcmp(own.history, decoded.history, LINEAGE_ID_BYTES) != 0 : !was_done(&decoded, &own)))
+        rc = parted(&decoded, &own, err);
     if (is_next && rc == 0)
         rc = lineage_apply(collection, &decoded.effect, lsn, err);
     replica_effect_fini(&decoded);

@@ -23,7 +23,14 @@ struct replica_effect {
 int replica_effect_decode(const uint8_t *bytes, size_t n, struct replica_effect *out, struct quire_error *err);
 void replica_effect_fini(struct replica_effect *effect);
 
-/* Decodes and applies. QUIRE_ESTALE also where it is of another collection or history. *lsn 0: it was done before. */
+/* What kind bytes say that they are, without a look at the rest. 0: too short. */
+static inline unsigned replica_effect_kind(const uint8_t *bytes, size_t n)
+{
+    return n > 5 ? bytes[5] : 0;
+}
+
+/* Decodes and applies. QUIRE_ESTALE also where it is of another collection or history, or of a number that the copy has
+ * given to a write of its own while it led. *lsn 0: it was done before. */
 int replica_effect_apply(struct collection *collection, const uint8_t *bytes, size_t n, uint64_t *lsn,
                          struct quire_error *err);
 

@@ -238,6 +238,7 @@ int data_open(struct service *s, struct quire_error *err)
                               .log = log_event,
                               .enter = enter_gate,
                               .leave = leave_gate,
+                              .effect = s->on_effect,
                               .context = s};
     struct store_options options = {.sync = (enum journal_sync)config->appendfsync,
                                     .memtable_bytes = config->memtable_bytes,
@@ -286,6 +287,8 @@ int data_open(struct service *s, struct quire_error *err)
     if (rc == 0)
         rc = caches_begin(s->caches, store_journal(s->store), err);
     s->caches_begun = rc == 0;
+    if (rc == 0 && s->on_opened)
+        rc = s->on_opened(s, err);
     /* a checkpoint writes keys and caches: none before they are whole */
     return rc == 0 ? store_begin_maintenance(s->store, err) : rc;
 }

@@ -24,6 +24,13 @@ def fill(client, key, n, first=0):
         add(client, key, i)
 
 
+def failure_of(call):
+    try:
+        return call()
+    except redis.exceptions.ResponseError as e:
+        return str(e)
+
+
 def near(client, key, i, k=3):
     return client.execute_command("VSIM", key, "VALUES", 8, *vector(i), "COUNT", k)
 
@@ -307,16 +314,19 @@ def test_refusals(folder):
     checks.same("CONFIG SET of what may change", c.config_set("quire.appendfsync", "always"), True)
     checks.error("CONFIG SET of a wrong value", "appendfsync", lambda: c.config_set("quire.appendfsync", "often"))
     replica = Node(folder, "replica", engine, replicaof="127.0.0.1 %d" % node.port, quire_prefix="Q.")
-    checks.that("the replica is attached", eventually(lambda: node.info("replicas_without_data") == 1, 30),
-                replica.log(10))
-    checks.error("with replicas writes are refused", "not copied to them",
-                 lambda: c.execute_command("Q.VADD", "k", "VALUES", 2, 1, 0, "b"))
-    checks.error("a replica says what it has not", "on its primary only",
-                 lambda: replica.client().execute_command("Q.VSIM", "k", "VALUES", 2, 1, 0))
+    checks.that("the replica is attached", eventually(lambda: node.info("replicas") == 1, 30), replica.log(10))
+    checks.error("with replicas writes to caches are refused", "not copied to them",
+                 lambda: c.execute_command("Q.SC.CREATE", "cache", "DIM", 4))
+    checks.same("those to sets are not", c.execute_command("Q.VADD", "k", "VALUES", 2, 1, 0, "b"), 1)
     c.config_set("quire.writes-with-replicas", "yes")
-    checks.same("unless they may go without", c.execute_command("Q.VADD", "k", "VALUES", 2, 1, 0, "b"), 1)
+    checks.same("caches neither, where they may go without", c.execute_command("Q.SC.CREATE", "cache", "DIM", 4), b"OK")
+    checks.that("a replica says what it has not", eventually(lambda: "on its primary only" in str(
+        replica.client().execute_command("KEYS", "cache") and failure_of(
+            lambda: replica.client().execute_command("Q.SC.INFO", "cache")))))
+    checks.error("a replica is not written to", "read only replica",
+                 lambda: replica.client().execute_command("Q.VADD", "k", "VALUES", 2, 1, 0, "c"))
     replica.kill()
-    checks.that("without a replica all is as before", eventually(lambda: node.info("replicas_without_data") == 0, 30))
+    checks.that("without a replica all is as before", eventually(lambda: node.info("replicas") == 0, 30))
 
 
 def forbid_resources():

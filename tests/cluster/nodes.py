@@ -8,6 +8,7 @@
 Engines are found in PATH: redis-server, and valkey-server where there is one. Each node is ended by its process id.
 """
 import os
+import random
 import shutil
 import signal
 import socket
@@ -33,6 +34,19 @@ def free_port():
         return s.getsockname()[1]
 
 
+def free_ports_of_cluster():
+    """One for clients, of which the one that lies 10000 above is free, too: nodes of a cluster talk there."""
+    while True:
+        port = random.randrange(12000, 22000)  # and below those that connections get
+        try:
+            with socket.socket() as a, socket.socket() as b:
+                a.bind(("127.0.0.1", port))
+                b.bind(("127.0.0.1", port + 10000))
+                return port
+        except OSError:
+            pass
+
+
 class Folder:
     """A temporary folder; the nodes in it are killed before it is removed."""
 
@@ -50,10 +64,13 @@ class Folder:
 
 
 class Node:
-    def __init__(self, folder, name, engine="redis-server", module=True, start=True, **settings):
+    def __init__(self, folder, name, engine="redis-server", module=True, start=True, host="127.0.0.1", prefix=(),
+                 **settings):
+        """prefix: words before the engine's command, such as those that put it into a network of its own."""
+        self.host, self.prefix = host, list(prefix)
         self.folder, self.name, self.engine, self.process = folder, name, engine, None
         self.path = os.path.join(folder.path, name)
-        self.port = free_port()
+        self.port = free_ports_of_cluster() if settings.get("cluster_enabled") == "yes" else free_port()
         self.module = module
         self.settings = settings
         os.makedirs(self.path, exist_ok=True)
@@ -63,7 +80,7 @@ class Node:
 
     def lines(self):
         yield "port %d" % self.port
-        yield "bind 127.0.0.1"
+        yield "bind " + self.host
         yield "dir " + self.path
         yield "logfile " + os.path.join(self.path, "log")
         yield "enable-debug-command local"
@@ -72,14 +89,14 @@ class Node:
             yield "loadmodule " + MODULE
         # lines that Python cannot name as arguments: quire_appendfsync is quire.appendfsync, save_points "save"
         for key, value in self.settings.items():
-            key = key.replace("quire_", "quire.", 1).replace("_", "-")
+            key = ("quire." + key[6:] if key.startswith("quire_") else key).replace("_", "-")
             yield "%s %s" % (key, value if value != "" else '""')
 
     def start(self, wait=True, before=None):
         conf = os.path.join(self.path, "conf")
         with open(conf, "w") as f:
             f.write("\n".join(self.lines()) + "\n")
-        self.process = subprocess.Popen([self.engine, conf], stdout=subprocess.DEVNULL,
+        self.process = subprocess.Popen(self.prefix + [self.engine, conf], stdout=subprocess.DEVNULL,
                                         stderr=open(os.path.join(self.path, "stderr"), "a"), cwd=self.path,
                                         preexec_fn=before)
         if wait:
@@ -103,7 +120,7 @@ class Node:
             time.sleep(0.15)
 
     def client(self, **more):
-        return redis.Redis(port=self.port, **more)
+        return redis.Redis(host=self.host, port=self.port, **{"password": self.settings.get("requirepass"), **more})
 
     def do(self, *words):
         return self.client().execute_command(*words)
@@ -121,9 +138,15 @@ class Node:
             self.process.wait()
 
     def stop(self):
-        """SHUTDOWN, as the settings have it."""
-        self.process.send_signal(signal.SIGTERM)
-        if self.process.wait(60) != 0:
+        """SHUTDOWN, as the settings have it; again where the engine takes it back, since it writes its first AOF."""
+        until = time.time() + START_S
+        while self.process.poll() is None and time.time() < until:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(2)
+            except subprocess.TimeoutExpired:
+                pass
+        if self.process.poll() != 0:
             raise RuntimeError("node %s ended with %d: %s" % (self.name, self.process.returncode, self.log(20)))
 
     def info(self, field, section="quire"):

@@ -60,7 +60,7 @@ struct world {
     struct io_fs *copies[64]; /* disks of copies that are over */
     uint32_t n_copies;
     struct {
-        uint64_t resyncs, damaged, adopted, restarts, failovers, seals, linked;
+        uint64_t resyncs, damaged, adopted, restarts, failovers, given_up, seals, linked;
     } did;
 };
 
@@ -380,18 +380,46 @@ static void catch_up(struct world *w)
     fail_msg("the copy does not catch up");
 }
 
+/* Who has just taken the lead is started again: what it gave up must not come back. */
+static void start_again_after(struct world *w)
+{
+    start_again(w, &w->leader, false);
+    assert_int_equal(lineage_list_told(w->leader.collection, NULL, 0), 0);
+    note_expected(w);
+}
+
+/* The copy takes the lead with publications on their way, which it gives up; or the old leader has written on unseen,
+ * numbers that the new one will give to other writes. Either must be noticed at once. */
 static void swap_roles(struct world *w)
 {
     struct quire_error err = {0};
     uint64_t lsn;
-    catch_up(w);
+    bool writes_on = random_below(&w->random, 2), gave_up;
+    deliver(w, SIZE_MAX);
+    if (seq_of(w->copy.collection) != seq_of(w->leader.collection)) /* the connection was lost, with the last writes */
+        copy_anew(w);
+    if (writes_on || lineage_missing(w->copy.collection) > 0)
+        catch_up(w);
+    gave_up = lineage_list_told(w->copy.collection, NULL, 0) > 0;
+    if (writes_on) {
+        seal(w);
+        w->next = w->n_log;
+        writes_on = seq_of(w->leader.collection) > seq_of(w->copy.collection);
+    }
     struct side side = w->leader;
     w->leader = w->copy;
     w->copy = side;
     assert_int_equal(lineage_set_replica(w->copy.collection, true, &err), 0);
-    assert_int_equal(lineage_set_replica(w->leader.collection, false, &err), 0);
-    assert_int_equal(lineage_begin_history(w->leader.collection, &lsn, &err), 0);
+    assert_int_equal(lineage_take_lead(w->leader.collection, &lsn, &err), 0);
+    assert_int_equal(lineage_list_told(w->leader.collection, NULL, 0), 0);
     note_expected(w);
+    if (random_below(&w->random, 2))
+        start_again_after(w);
+    uint64_t resyncs = w->did.resyncs;
+    deliver(w, SIZE_MAX);
+    assert_true(w->did.resyncs > resyncs || (!gave_up && !writes_on));
+    assert_int_equal(seq_of(w->copy.collection), seq_of(w->leader.collection));
+    w->did.given_up += gave_up;
     w->did.failovers++;
 }
 
@@ -463,7 +491,7 @@ static void step(struct world *w)
         }
         break;
     case 8:
-        if (random_below(&w->random, 8) == 0)
+        if (random_below(&w->random, 3) == 0)
             swap_roles(w);
         break;
     case 9:
@@ -507,10 +535,11 @@ static void a_copy_is_whole_at_every_moment(void **in)
         fprintf(
             stderr,
             "seed %u: %llu writes, %llu seals; the copy: %llu adopted, %llu damaged, %llu linked, %llu copied anew, "
-            "%llu starts, %llu changes of the lead\n",
+            "%llu starts, %llu changes of the lead, %llu of them with segments on their way\n",
             (unsigned)seed, (unsigned long long)w.told_upto, (unsigned long long)w.did.seals,
             (unsigned long long)w.did.adopted, (unsigned long long)w.did.damaged, (unsigned long long)w.did.linked,
-            (unsigned long long)w.did.resyncs, (unsigned long long)w.did.restarts, (unsigned long long)w.did.failovers);
+            (unsigned long long)w.did.resyncs, (unsigned long long)w.did.restarts, (unsigned long long)w.did.failovers,
+            (unsigned long long)w.did.given_up);
         assert_true(w.did.adopted > 0 && w.did.resyncs > 0);
         end(&w);
         free(folder);

@@ -1,0 +1,160 @@
+/*
+ * module_copy.h - replicas: what a primary sends them, what a replica makes of it, and segments on their way between.
+ *
+ *   primary   module_stream.c  effects of writes and whole collections, in the engine's stream
+ *             module_ship.c    segments and collections that a replica asks for
+ *             module_fork.c    collections in an RDB that goes to a replica
+ *   replica   module_copies.c  what comes in the stream and in the RDB; roles
+ *             module_fetch.c   a thread that asks the primary for what is not here, over module_link.c
+ *
+ * All is the main thread's, but where it says so.
+ */
+#ifndef QUIRE_MODULE_COPY_H
+#define QUIRE_MODULE_COPY_H
+
+#include "index/replica/replica_pool.h"
+#include "module/module_priv.h"
+
+#define MODULE_WRITE "QUIRE._W"
+#define MODULE_IMAGE "QUIRE._IMAGE"
+
+enum { MODULE_REPLICAS_MAX = 8, MODULE_TEXT_BYTES = 256 };
+
+/* The set of an item, with a reference; NULL: the store has none. Any thread. */
+struct collection *module_set_of(const char name[MODULE_NAME_BYTES + 1]);
+
+/* ---- the primary's stream: module_stream.c ----------------------------------------------------------------------- */
+
+/* The store's: any thread, under the collection's lock. */
+void module_stream_effect(void *context, struct collection *collection, const struct effect *effect);
+/* From now on replicas may follow: every set has an identity, and a new history. */
+void module_stream_begin(void);
+void module_stream_end(void);
+bool module_stream_runs(void);
+/* The set has an identity: it may be copied. */
+int module_stream_identify(const struct module_item *item, struct collection *set, struct quire_error *err);
+/* Gives the engine what has happened, in its order: in the context of a command, a reply callback, or a timer. False:
+ * it takes nothing now. */
+bool module_stream_flush(struct rm_ctx *ctx);
+/* A key was made, or given a value that replicas have not: all of it goes to them. */
+void module_stream_image(struct module_item *item);
+void module_stream_tick(struct rm_ctx *ctx);
+rm_command_fn module_stream_have; /* QUIRE._HAVE */
+/* Replicas that are attached or waiting, as the engine counts them. */
+unsigned module_stream_replicas(struct rm_ctx *ctx);
+/* Whether the engine lets nothing into the stream now: it hands over the lead. */
+bool module_stream_is_held(void);
+
+/* ---- the primary's segments: module_ship.c ----------------------------------------------------------------------- */
+
+int module_ship_open(struct quire_error *err); /* when the store is open */
+void module_ship_close(void);
+void module_ship_note(const struct effect *effect); /* any thread */
+/* Keeps all segments of a set for who gets its manifest now. */
+int module_ship_lease(struct collection *set, struct quire_error *err);
+void module_ship_tick(void);
+struct module_ship_stats {
+    uint64_t images, pieces, bytes;
+    struct replica_pool_stats pool;
+};
+void module_ship_get_stats(struct module_ship_stats *out);
+rm_command_fn module_ship_copy, module_ship_files, module_ship_read; /* QUIRE._COPY, _FILES, _READ */
+
+/* ---- a fork for replicas: module_fork.c -------------------------------------------------------------------------- */
+
+int module_fork_open(struct quire_error *err);
+/* In a child that saves for a replica: the set as of the fork, owned by the caller; NULL: it is not for a replica, or
+ * there is no such set. */
+uint8_t *module_fork_image(const struct module_item *item, size_t *n_bytes);
+
+/* ---- a replica: module_copies.c ---------------------------------------------------------------------------------- */
+
+/* Copies of the last run are copies: before the store begins to seal and merge. */
+int module_copies_open(struct quire_error *err);
+/* When the engine has read its files: which role is it? */
+void module_copies_begin(struct rm_ctx *ctx);
+void module_copies_role(bool is_replica);
+/* The engine loads what its primary has sent, or has ended that. */
+void module_copies_loading(struct rm_ctx *ctx, bool begins);
+bool module_copies_are_loading(void);
+/* On a replica a key has the item. bytes: all of it, from an RDB; NULL: it is to come. */
+void module_copies_attach(struct module_item *item, const uint8_t *bytes, size_t n);
+void module_copies_forget(struct module_item *item);
+/* Why commands on it cannot be answered here now. False: they can. */
+bool module_copies_refuse(struct module_item *item, char text[MODULE_TEXT_BYTES]);
+void module_copies_tick(struct rm_ctx *ctx);
+rm_command_fn module_copies_write, module_copies_image; /* QUIRE._W, QUIRE._IMAGE */
+struct module_copies_stats {
+    uint64_t whole, incomplete, stopped, copied_anew, effects, skipped, damaged;
+    bool is_guarded; /* this node is not to be elected */
+};
+void module_copies_get_stats(struct module_copies_stats *out);
+/* One line about a copy that is not whole; false: it is, or no copy. */
+bool module_copies_describe(struct module_item *item, char text[MODULE_TEXT_BYTES]);
+/* Where what a set had that led here, and was replaced by its new primary's, is kept for a while. */
+void module_copies_lost_name(const struct module_item *item, char out[MODULE_NAME_BYTES + 2]);
+
+/* ---- a replica's thread: module_fetch.c -------------------------------------------------------------------------- */
+
+/* Asks the primary for a set (anew), or for the segments that it lacks. The result comes back as a message. */
+struct module_fetch {
+    struct message message;
+    struct module_fetch *next;
+    char name[MODULE_NAME_BYTES + 1];
+    uint64_t generation;
+    bool anew;
+    int code;
+    struct quire_error error;
+    struct collection *fresh; /* anew: a reference */
+    uint32_t n_segments;
+};
+void module_copies_fetched(struct lane *lane, struct message *message);
+int module_fetch_open(struct quire_error *err);
+void module_fetch_close(void);
+/* False: no memory. */
+bool module_fetch_post(const char *name, uint64_t generation, bool anew);
+/* What it is at is for nobody any more. */
+void module_fetch_cancel(void);
+/* In a timer: where the primary is, and how to log in there. */
+void module_fetch_look(struct rm_ctx *ctx, uint64_t now_ms);
+/* To be told to the primary: the set has all publications up to the number. */
+void module_fetch_have(const char *name, uint64_t seq);
+struct module_fetch_stats {
+    uint64_t segments, bytes, damaged, failures;
+    char link[MODULE_TEXT_BYTES]; /* "up", or what is wrong */
+};
+void module_fetch_get_stats(struct module_fetch_stats *out);
+
+/* ---- a connection to a primary: module_link.c; blocking ---------------------------------------------------------- */
+
+struct module_link_target {
+    char host[256], user[128], password[512], ca_file[512], ca_folder[512], cert_file[512], key_file[512];
+    unsigned port;
+    bool tls;
+};
+struct module_link;
+int module_link_open(const struct module_link_target *target, struct module_link **out, struct quire_error *err);
+void module_link_close(struct module_link *link); /* NULL is fine */
+struct module_word {
+    const void *bytes;
+    size_t n;
+};
+int module_link_send(struct module_link *link, const struct module_word *words, unsigned n, struct quire_error *err);
+/* A reply: a bulk (valid until the next call), or an integer, or an array of n items that follow as replies. An error
+ * of the other side has the code that its first word says: NOSEGMENT is QUIRE_ENOTFOUND. */
+enum module_reply_kind { MODULE_REPLY_BULK, MODULE_REPLY_INTEGER, MODULE_REPLY_ARRAY, MODULE_REPLY_SIMPLE };
+struct module_link_reply {
+    enum module_reply_kind kind;
+    const uint8_t *bytes;
+    size_t n;
+    int64_t number;
+};
+int module_link_receive(struct module_link *link, struct module_link_reply *out, struct quire_error *err);
+
+/* ---- QUIRE.REPLICATION, QUIRE.DOCTOR, QUIRE.LOST: module_replication.c ------------------------------------------- */
+
+rm_command_fn module_replication_report, module_replication_doctor, module_replication_lost;
+/* A setting of the engine's; owned by the caller; NULL: it has none of that name. */
+char *module_setting_of_engine(struct rm_ctx *ctx, const char *name);
+
+#endif

@@ -1,0 +1,430 @@
+"""replicas.py ENGINE - a primary with replicas: equal digests after all that writes, full syncs with segments beside the
+stream, restarts of each, a change of roles, segments that are damaged on their way, a version that is not known, TLS."""
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import redis
+from nodes import Checks, Folder, Node, add, eventually, free_port, vector
+from proxy import Exchange, Proxy, cut_pieces, flip_pieces, newer_writes
+
+engine = sys.argv[1]
+checks = Checks()
+EQUAL_S = 30
+
+
+def digest(node, key, db=0):
+    try:
+        return node.client(db=db).execute_command("QUIRE.DIGEST", key)
+    except redis.exceptions.RedisError as e:
+        return str(e)
+
+
+def failure_of(call):
+    try:
+        return call()
+    except redis.exceptions.RedisError as e:
+        return str(e)
+
+
+def state(node):
+    reply = node.do("QUIRE.REPLICATION")
+    return {reply[i].decode(): reply[i + 1] for i in range(0, len(reply), 2)}
+
+
+def is_whole(node):
+    s = state(node)
+    return s["may_be_elected"] == b"yes" and not s["sets"] and s["primary_link"] == b"up"
+
+
+def same(what, primary, replica, *keys):
+    equal = eventually(lambda: all(digest(primary, key) == digest(replica, key) for key in keys), EQUAL_S)
+    checks.that(what, equal, [(key, digest(primary, key), digest(replica, key)) for key in keys] if not equal else "")
+
+
+def fill(client, key, first, last):
+    with client.pipeline(transaction=False) as p:
+        for i in range(first, last):
+            add(p, key, i)
+        p.execute()
+
+
+def pair(folder, name, **more):
+    settings = {"save": "", "appendonly": "yes", "repl_diskless_sync_delay": 0, "quire_memtable_memory": "256kb"}
+    settings.update(more)
+    primary = Node(folder, name + "-primary", engine, **settings)
+    replica = Node(folder, name + "-replica", engine, replicaof="127.0.0.1 %d" % primary.port, **settings)
+    checks.that(name + ": the replica is attached", eventually(lambda: primary.info("replicas") == 1, 30))
+    return primary, replica
+
+
+def test_writes(primary, replica):
+    c = primary.client()
+    fill(c, "v", 0, 300)
+    checks.same("WAIT counts writes of sets", c.wait(1, 2000), 1)
+    checks.same("what was counted is there", digest(replica, "v"), digest(primary, "v"))
+    c.execute_command("VSEAL", "v")
+    for i in range(0, 60, 2):
+        c.execute_command("VREM", "v", "e%d" % i)
+    for i in range(1, 60, 2):
+        c.execute_command("VSETATTR", "v", "e%d" % i, '{"n":%d}' % i)
+    fill(c, "v", 250, 400)
+    same("replacements, removals, attributes of sealed elements", primary, replica, "v")
+    c.execute_command("VSEAL", "v")
+    c.execute_command("VCOMPACT", "v")
+    fill(c, "v", 390, 500)
+    c.execute_command("VDELWHERE", "v", "FILTER", ".n < 20")
+    same("seals, merges, VDELWHERE", primary, replica, "v")
+    checks.that("segments come to the replica", eventually(lambda: state(replica)["segments_fetched"] > 0))
+    near = c.execute_command("VSIM", "v", "VALUES", 8, *vector(333), "COUNT", 5)
+    checks.same("a search answers the same", replica.do("VSIM", "v", "VALUES", 8, *vector(333), "COUNT", 5), near)
+    c.execute_command("VCREATE", "t", "DIM", 8, "TENANTS")
+    for i in range(40):
+        c.execute_command("VADD", "t", "VALUES", 8, *vector(i), "e%d" % i, "TENANT", "acme" if i % 2 else "bolt")
+    c.execute_command("VGRANT", "t", "e1", "bolt")
+    c.execute_command("VGRANT", "t", "e3", "bolt")
+    c.execute_command("VSEAL", "t")
+    c.execute_command("VREVOKE", "t", "e3", "acme")
+    same("tenants", primary, replica, "t")
+    c.execute_command("VDROPTENANT", "t", "bolt")
+    same("a tenant that is dropped", primary, replica, "t")
+    checks.same("VTENANTS", replica.do("VTENANTS", "t"), c.execute_command("VTENANTS", "t"))
+
+
+def test_load(folder, primary, replica):
+    """An index that was built elsewhere is a segment that is nowhere else: the replica is not whole before it has it."""
+    quire = os.path.join(os.environ["QUIRE_BUILD"], "quire")
+    here = folder.path + "/imports"
+    subprocess.run([quire, "gen", "--rows", "2000", "--dim", "8", "--clusters", "20", "--intrinsic", "4", "--queries", "0",
+                    "--metric", "cosine", "--out", "base"], cwd=here, check=True, capture_output=True)
+    with open(here + "/keys", "w") as f:
+        f.writelines("item:%d\n" % i for i in range(2000))
+    subprocess.run([quire, "build", "--base", "base.fbin", "--keys", "keys", "--metric", "cosine", "--out", "items"],
+                   cwd=here, check=True, capture_output=True)
+    c = primary.client()
+    c.execute_command("VLOAD", "items", "items")
+    same("VLOAD makes a set", primary, replica, "items")
+    fill(c, "more", 0, 50)
+    c.execute_command("VADD", "more", "VALUES", 8, *vector(1), "item:7")
+    c.execute_command("VLOAD", "more", "items")
+    c.execute_command("VREM", "more", "item:8")
+    same("VLOAD into a set, over a name that it has", primary, replica, "more")
+    checks.same("with all elements", replica.do("VCARD", "more"), c.execute_command("VCARD", "more"))
+
+
+def test_keys(primary, replica):
+    c, r = primary.client(), replica.client()
+    before = digest(primary, "v")
+    c.rename("v", "w")
+    checks.that("RENAME", eventually(lambda: digest(replica, "w") == before and not r.exists("v")))
+    c.copy("w", "v")
+    fill(c, "v", 900, 910)
+    same("COPY, and writes to the copy", primary, replica, "v", "w")
+    checks.that("they are two", digest(replica, "v") != digest(replica, "w"))
+    p = c.pipeline(transaction=True)
+    for i in range(20):
+        add(p, "m", i)
+    p.execute_command("VREM", "m", "e3")
+    p.execute_command("VREM", "v", "e333")
+    p.execute()
+    c.eval("redis.call('VADD', KEYS[1], 'VALUES', 2, 1, 0, 'a'); redis.call('VREM', KEYS[2], 'e5')", 2, "lua", "m")
+    same("MULTI and Lua", primary, replica, "m", "v", "lua")
+    c.pexpire("lua", 50)
+    checks.that("EXPIRE", eventually(lambda: not r.exists("lua")))
+    add(c, "gone", 1)
+    c.execute_command("VREM", "gone", "e1")
+    checks.that("the VREM of the last element takes the key", eventually(lambda: not r.exists("gone")))
+    dump = c.dump("m")
+    c.delete("m")
+    c.restore("back", 0, dump)
+    add(c, "back", 70)
+    same("RESTORE of what was deleted", primary, replica, "back")
+    c.move("back", 5)
+    c.execute_command("SWAPDB", 5, 6)
+    checks.that("MOVE and SWAPDB", eventually(lambda: digest(replica, "back", 6) == digest(primary, "back", 6)))
+    c.set("text", "1")
+    checks.error("a replica is not written to", "read only replica", lambda: add(r, "v", 1))
+    for words in (("QUIRE._W", "v", "0" * 32, "x"), ("QUIRE._IMAGE", "v", "0" * 32, "x")):
+        checks.error("%s is not for clients" % words[0], "stream from a primary", lambda: c.execute_command(*words))
+    node_count = r.execute_command("VSIM", "v", "VALUES", 8, *vector(3), "COUNT", 1000)
+    checks.that("no element twice", len(node_count) == len(set(node_count)), len(node_count))
+
+
+def test_restarts(primary, replica):
+    replica.kill()
+    fill(primary.client(), "v", 1000, 1040)
+    replica.start()
+    same("a replica that was killed", primary, replica, "v", "w")
+    replica.stop()
+    fill(primary.client(), "v", 1040, 1060)
+    replica.start()
+    same("a replica that was stopped", primary, replica, "v", "w")
+    fetched = state(replica)["bytes_fetched"]
+    primary.kill()
+    primary.start()
+    fill(primary.client(), "v", 1060, 1080)
+    same("a primary that was killed", primary, replica, "v", "w")
+    primary.stop()
+    primary.start()
+    fill(primary.client(), "v", 1080, 1090)
+    same("a primary that was stopped", primary, replica, "v", "w")
+    checks.same("nothing is fetched twice", state(replica)["bytes_fetched"], fetched)
+    primary.client().config_set("client-output-buffer-limit", "replica 1gb 1gb 60")
+    primary.client().execute_command("CLIENT", "KILL", "TYPE", "replica")
+    fill(primary.client(), "v", 1090, 1110)
+    same("a link that was cut", primary, replica, "v", "w")
+
+
+def test_roles(primary, replica):
+    """The replica takes the lead; the old primary, which wrote on, comes back as its replica."""
+    fill(primary.client(), "big", 0, 20000)
+    primary.do("VSEAL", "big")
+    same("a large set", primary, replica, "big", "v")
+    eventually(lambda: is_whole(replica), 30)
+    replica.do("REPLICAOF", "NO", "ONE")
+    fill(replica.client(), "v", 2000, 2010)
+    for i in range(3000, 3005):
+        add(primary.client(), "v", i)
+    primary.do("VREM", "v", "e1006")
+    primary.do("REPLICAOF", "127.0.0.1", replica.port)
+    same("the old primary has what the new one has", replica, primary, "v", "big", "w")
+    lost = primary.do("QUIRE.LOST", "v")
+    checks.same("QUIRE.LOST names what it had alone", (lost[0], sorted(lost[1:])),
+                (5, sorted(b"e%d" % i for i in range(3000, 3005))))
+    checks.same("and nothing where nothing is lost", primary.do("QUIRE.LOST", "big")[0], 0)
+    checks.that("the new primary seals and merges", replica.do("VSEAL", "v") is not None)
+    fill(replica.client(), "v", 2010, 2050)
+    replica.do("VCOMPACT", "v")
+    same("and its replica follows", replica, primary, "v")
+    eventually(lambda: is_whole(primary), 30)
+    primary.kill()
+    primary.settings["replicaof"] = "127.0.0.1 %d" % replica.port
+    primary.start()
+    same("also when it starts as one", replica, primary, "v", "big")
+    bytes_all = replica.info("disk_bytes")
+    checks.that("it fetches 5 %% of the data at most (%d of %d bytes)" % (state(primary)["bytes_fetched"], bytes_all),
+                state(primary)["bytes_fetched"] <= bytes_all // 20)
+
+
+def test_roles_in_a_seal(folder):
+    """A primary is made a replica while it seals: what it has built is not taken, or rows would be there twice."""
+    primary, replica = pair(folder, "seal", quire_memtable_memory="64mb", quire_build_threads=1)
+    for turn in range(4):
+        fill(primary.client(), "v", 0, 20000)
+        eventually(lambda: is_whole(replica), 30)
+        same("before turn %d" % turn, primary, replica, "v")
+        thread = threading.Thread(target=lambda: failure_of(lambda: primary.do("VSEAL", "v")))
+        thread.start()
+        time.sleep(0.02 + 0.05 * turn)
+        replica.do("REPLICAOF", "NO", "ONE")
+        primary.do("REPLICAOF", "127.0.0.1", replica.port)
+        thread.join()
+        primary, replica = replica, primary
+        fill(primary.client(), "v", 0, 200)
+        for i in range(200, 400):
+            primary.do("VREM", "v", "e%d" % i)
+        same("turn %d: equal after it" % turn, primary, replica, "v")
+        names = replica.do("VSIM", "v", "VALUES", 8, *vector(3), "COUNT", 1000)
+        checks.same("turn %d: no element twice" % turn, len(names), len(set(names)))
+    primary.kill()
+    replica.kill()
+
+
+def test_sync(folder):
+    """A full sync of segments takes long: the replica says so, and is not to be elected."""
+    primary, replica = pair(folder, "sync", quire_ship_rate=200000)
+    replica.stop()
+    c = primary.client()
+    for first in range(0, 8000, 2000):
+        fill(c, "v", first, first + 2000)
+        c.execute_command("VSEAL", "v")
+    fill(c, "v", 8000, 8100)
+    for path in ("quire", "appendonlydir"):
+        subprocess.run(["rm", "-rf", os.path.join(replica.path, path)], check=True)
+    replica.settings["cluster_replica_no_failover"] = "no"
+    replica.start()
+    checks.that("the link is up while segments come", eventually(
+        lambda: replica.client().info("replication")["master_link_status"] == "up" and not is_whole(replica), 10))
+    seen = str(digest(replica, "v"))
+    checks.that("commands answer TRYAGAIN", "being copied" in seen and " of " in seen, seen)
+    checks.same("it is not to be elected", replica.client().config_get("cluster-replica-no-failover"),
+                {"cluster-replica-no-failover": "yes"})
+    add(c, "v", 9000)
+    c.execute_command("VREM", "v", "e17")
+    c.execute_command("VREM", "v", "e8050")
+    replica.client().config_set("quire.ship-rate", 0)
+    same("what was written meanwhile is there in the end", primary, replica, "v")
+    checks.that("then it is whole", eventually(lambda: is_whole(replica), 20), state(replica))
+    checks.same("and can be elected again", (replica.client().config_get("cluster-replica-no-failover"),
+                                             replica.client().config_get("replica-priority")),
+                ({"cluster-replica-no-failover": "no"}, {"replica-priority": "100"}))
+    third = Node(folder, "sync-third", engine, save="", replicaof="127.0.0.1 %d" % replica.port,
+                 repl_diskless_sync_delay=0)
+    same("a replica of a replica", primary, third, "v")
+    add(c, "v", 9001)
+    c.execute_command("VSEAL", "v")
+    add(c, "v", 9002)
+    same("follows, too", primary, third, "v")
+    for node in (primary, replica, third):
+        node.kill()
+
+
+def test_under_load(folder):
+    """Full syncs beside writers and searches, again and again."""
+    primary, replica = pair(folder, "load", quire_memtable_memory="128kb")
+    stop, problems = threading.Event(), []
+
+    def write(seed):
+        c, rng = primary.client(), random.Random(seed)
+        while not stop.is_set():
+            i = rng.randrange(3000)
+            try:
+                if rng.random() < 0.2:
+                    c.execute_command("VREM", "v", "e%d" % i)
+                else:
+                    add(c, "v", i)
+            except redis.exceptions.RedisError as e:
+                problems.append("write: %s" % e)
+                return
+
+    def search(seed):
+        rng = random.Random(seed)
+        while not stop.is_set():
+            try:
+                replica.do("VSIM", "v", "VALUES", 8, *vector(rng.randrange(3000)), "COUNT", 5)
+            except (redis.exceptions.ConnectionError, redis.exceptions.BusyLoadingError):
+                time.sleep(0.02)
+            except redis.exceptions.ResponseError as e:
+                if "being copied" not in str(e) and "about to give" not in str(e):
+                    problems.append("search: %s" % e)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(3)] + [threading.Thread(target=search, args=(9,))]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
+        time.sleep(0.7)
+        replica.kill()
+        replica.start()
+        eventually(lambda: is_whole(replica), 20)
+    primary.client().bgsave()
+    time.sleep(0.5)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    checks.same("full syncs under load: no write and no search goes wrong", problems[:3], [])
+    same("and the copy is equal (%d seals, %d merges)" % (primary.info("seals"), primary.info("merges")), primary,
+         replica, "v")
+    primary.kill()
+    replica.kill()
+
+
+def test_damage(folder):
+    primary, replica = pair(folder, "damage")
+    proxy = Proxy(primary.port)
+    replica.stop()
+    replica.settings["replicaof"] = "127.0.0.1 %d" % proxy.port
+    replica.start()
+    c = primary.client()
+    fill(c, "v", 0, 500)
+    same("through a wire", primary, replica, "v")
+    proxy.harm = flip_pieces
+    c.execute_command("VSEAL", "v")
+    checks.that("a damaged segment is asked for again", eventually(lambda: replica.info("segments_damaged") >= 3, 20))
+    checks.that("and reported after 3 times", eventually(lambda: "came damaged 3 times" in replica.log(), 10))
+    checks.same("it is never taken", replica.info("segments"), 0)
+    c.execute_command("VREM", "v", "e7")
+    same("the copy is whole without it", primary, replica, "v")
+    proxy.harm = None
+    checks.that("when the wire is sound it is taken", eventually(lambda: replica.info("segments") == 1, 30))
+    proxy.harm = cut_pieces
+    fill(c, "v", 500, 900)
+    c.execute_command("VSEAL", "v")
+    checks.that("a connection ends within a piece", eventually(lambda: proxy.harmed > 5, 10))
+    checks.same("a truncated segment is not taken", replica.info("segments"), 1)
+    proxy.harm = None
+    checks.that("it is fetched again", eventually(lambda: replica.info("segments") == primary.info("segments"), 30))
+    exchange = proxy.harm = Exchange()
+    fill(c, "other", 0, 300)
+    c.execute_command("VSEAL", "other")
+    checks.that("a second set", eventually(lambda: replica.info("segments") == primary.info("segments"), 30))
+    exchange.now = True
+    damaged, segments = replica.info("segments_damaged"), replica.info("segments")
+    fill(c, "other", 300, 900)
+    c.execute_command("VSEAL", "other")
+    checks.that("another segment than was asked for is noticed",
+                eventually(lambda: replica.info("segments_damaged") > damaged, 20))
+    checks.same("and not taken", replica.info("segments"), segments)
+    same("the copy is whole without it, once more", primary, replica, "v", "other")
+    proxy.harm = None
+    checks.that("the right one is taken in the end",
+                eventually(lambda: replica.info("segments") == primary.info("segments"), 30))
+    same("and all is right", primary, replica, "v", "other")
+    proxy.harm = newer_writes
+    add(c, "v", 5000)
+    checks.that("a write of an unknown version stops the copy", eventually(lambda: replica.info("sets_stopped") == 1, 10))
+    proxy.harm = None
+    add(c, "v", 5001)
+    add(c, "other", 5001)
+    checks.that("which says so", "not followed any more" in str(digest(replica, "v")), digest(replica, "v"))
+    same("others go on", primary, replica, "other")
+    checks.same("and the node is not to be elected", state(replica)["may_be_elected"], b"no")
+    replica.stop()
+    replica.start()
+    same("after an upgrade it goes on", primary, replica, "v", "other")
+    proxy.close()
+    for node in (primary, replica):
+        node.kill()
+
+
+def test_tls(folder):
+    files = folder.path + "/tls"
+    os.makedirs(files)
+    made = subprocess.run(
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=quire -batch", shell=True,
+        cwd=files, capture_output=True)
+    if made.returncode != 0:
+        print("skipped: there is no openssl to make certificates")
+        return
+    tls = {"tls_cert_file": files + "/cert", "tls_key_file": files + "/key", "tls_ca_cert_file": files + "/cert",
+           "tls_replication": "yes", "requirepass": "secret", "masterauth": "secret"}
+    with_port = []
+    for name in ("tls-primary", "tls-replica"):
+        node = Node(folder, name, engine, start=False, save="", repl_diskless_sync_delay=0, **tls)
+        with_port.append(node)
+    primary, replica = with_port
+    primary.settings["tls_port"] = free_port()
+    replica.settings["replicaof"] = "127.0.0.1 %d" % primary.settings["tls_port"]
+    for node in with_port:
+        node.start()
+    c = primary.client()
+    fill(c, "v", 0, 300)
+    c.execute_command("VSEAL", "v")
+    same("TLS and a password", primary, replica, "v")
+    checks.that("segments, too", eventually(lambda: replica.info("segments") == 1, 20), state(replica))
+    for node in with_port:
+        node.kill()
+
+
+with Folder() as folder:
+    os.makedirs(folder.path + "/imports")
+    primary, replica = pair(folder, "pair", quire_memtable_memory="64mb", quire_import_dir=folder.path + "/imports")
+    test_writes(primary, replica)
+    test_load(folder, primary, replica)
+    test_keys(primary, replica)
+    test_restarts(primary, replica)
+    test_roles(primary, replica)
+    replica.client().flushall()
+    checks.that("FLUSHALL", eventually(lambda: not primary.client().keys()), primary.client().keys())
+    add(replica.client(), "v", 1)
+    same("and a new set", replica, primary, "v")
+    primary.kill()
+    replica.kill()
+    test_roles_in_a_seal(folder)
+    test_sync(folder)
+    test_damage(folder)
+    test_under_load(folder)
+    test_tls(folder)
+checks.end()
