@@ -5,7 +5,7 @@
  * export for what leaves a server or an index folder. A set of a server keeps its name unless --as gives another.
  *
  * Into a file: whole or not at all. Into a server: elements that are there are replaced, so an import that was
- * interrupted is run again.
+ * interrupted is run again; with --resume they are left as they are, and not read from the source.
  */
 #include "datasets/vecfile.h"
 #include "io/array.h"
@@ -15,6 +15,7 @@
 #include "tools/quire_verbs.h"
 #include "tools/records/redis_link.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,7 +39,8 @@ struct transfer {
     struct records_names names;
     struct records_sides sides;
     int quantization, metric, format, compression;
-    bool no_tenants;
+    struct redis_tls_files tls;
+    bool no_tenants, resume;
     uint64_t limit, rows;
 };
 
@@ -53,8 +55,8 @@ static int open_source(const struct transfer *t, const char *set, struct records
 {
     if (redis_is_url(t->from)) {
         if (t->index || t->prefix)
-            return redis_documents_open(t->from, t->index, t->prefix, t->names.vector, out, err);
-        return redis_set_open(t->from, set, !t->no_tenants, out, err);
+            return redis_documents_open(t->from, &t->tls, t->index, t->prefix, t->names.vector, out, err);
+        return redis_set_open(t->from, &t->tls, set, !t->no_tenants, out, err);
     }
     if (is_folder(t->from))
         return cli_is_data_folder(t->from)
@@ -109,7 +111,7 @@ static int open_sink(const struct transfer *t, const struct records_source *sour
     if (redis_is_url(t->into)) {
         into->type = QUIRE_TYPE_F32;
         into->path = t->into;
-        return redis_set_create(t->into, name, vadd_word(t, source), into, out, err);
+        return redis_set_create(t->into, &t->tls, name, vadd_word(t, source), into, out, err);
     }
     into->format = strcmp(into->path, "-") == 0 ? (enum records_format)t->format : records_format_from_path(into->path);
     into->vecfile_format = (int)vecfile_format_from_path(into->path);
@@ -145,8 +147,13 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
     }
     if (rc == 0)
         rc = open_sink(t, source, as, &into, &sink, err);
-    if (rc == 0)
+    if (rc == 0) {
+        source->known_to = t->resume ? sink : NULL;
         rc = records_copy(&copy, source, sink, err);
+    }
+    if (rc < 0 && sink && sink->rows && redis_is_url(t->into))
+        cli_note(t->cli, "%llu rows are in %s: the same command with --resume goes on after them",
+                 (unsigned long long)sink->rows, as);
     if (rc == 0) {
         rc = records_finish(sink, err);
         sink = NULL;
@@ -157,6 +164,8 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
         cli_put_text(t->cli, row, "name", name);
         cli_put_text(t->cli, row, "to", redis_is_url(t->into) ? as : into.path);
         cli_put_count(t->cli, row, "rows", copy.rows);
+        if (t->resume)
+            cli_put_count(t->cli, row, "already_there", source->left_out);
         cli_put_count(t->cli, row, "dim", into.dim);
         cli_put_count(t->cli, row, "attributes", copy.attributes);
         cli_put_count(t->cli, row, "tenants", copy.tenants);
@@ -180,7 +189,7 @@ static int move_sets(struct transfer *t, struct quire_error *err)
         rc = move(t, t->sets.text[i], err);
     if (t->sets.n)
         return rc;
-    rc = redis_link_open(t->from, &link, err);
+    rc = redis_link_open(t->from, &t->tls, &link, err);
     if (rc == 0)
         rc = redis_scan(&link, "*", "vectorset", &names, err);
     if (rc == 0 && names.n == 0)
@@ -249,6 +258,12 @@ static int transfer(struct transfer *t, struct quire_error *err)
         CLI_OPTION("format", CLI_CHOICE, &(t).format, NULL, "of files in a folder", .choices = folder_formats),        \
         CLI_OPTION("compression", CLI_CHOICE, &(t).compression, NULL, "of parquet",                                    \
                    .choices = cli_records_compressions),                                                               \
+        CLI_OPTION("resume", CLI_FLAG, &(t).resume, NULL,                                                              \
+                   "from server to server: elements that the set has already are left as they are, and not read"),     \
+        CLI_OPTION("tls-ca-cert-file", CLI_TEXT, &(t).tls.authorities, "FILE",                                         \
+                   "authorities that rediss:// trusts; none: the system's"),                                           \
+        CLI_OPTION("tls-cert-file", CLI_TEXT, &(t).tls.certificate, "FILE", "one's own certificate for rediss://"),    \
+        CLI_OPTION("tls-key-file", CLI_TEXT, &(t).tls.key, "FILE", "its key; none: in the certificate's file"),        \
         CLI_OPTION("limit", CLI_COUNT, &(t).limit, "N", "first so many rows of each only; 0: all")
 
 static int run(const char *name, const char *summary, const char *examples, int argc, char **argv)
@@ -271,8 +286,16 @@ static int run(const char *name, const char *summary, const char *examples, int 
         return cli_mistake(&cli, "--prefix needs --vector-field: which field of a hash holds the vector");
     if (t.as && redis_is_url(t.from) && !t.index && !t.prefix && t.sets.n != 1)
         return cli_mistake(&cli, "--as renames one set: choose it with --set");
+    if (t.resume && !(redis_is_url(t.from) && redis_is_url(t.into)))
+        return cli_mistake(&cli,
+                           "--resume goes on from server to server: a file is read from its beginning, and written "
+                           "whole or not at all");
+    if ((t.tls.authorities || t.tls.certificate || t.tls.key) && !redis_is_tls(t.from) && !redis_is_tls(t.into))
+        return cli_mistake(&cli, "--tls-... are for rediss:// (TLS), and neither %s nor %s is", t.from, t.into);
     if (strcmp(t.into, "-") == 0 && cli.json)
         return cli_mistake(&cli, "--json and rows cannot both go to standard output");
+    if (strcmp(t.into, "-") != 0)
+        signal(SIGPIPE, SIG_IGN); /* a server that is gone is an error with a sentence */
     int rc = transfer(&t, &err);
     if (rc == 0)
         cli_put_count(&cli, NULL, "rows", t.rows);
@@ -288,15 +311,16 @@ int quire_import(int argc, char **argv)
         "that\n"
         "`quire convert` reads, into a running quire-server, a file, or a folder of files (ends with /). Elements that "
         "are\n"
-        "there are replaced: an import that was interrupted is run again. redis://[user:password@]HOST[:PORT][/DB]; "
-        "the\n"
-        "password may be in REDISCLI_AUTH.";
-    static const char examples[] = "  quire import redis://old:6379 redis://127.0.0.1:7000\n"
-                                   "  quire import redis://old:6379/2 redis://127.0.0.1:7000 --set films --as cinema\n"
-                                   "  quire import redis://old:6379 redis://127.0.0.1:7000 --index idx:docs --as docs\n"
-                                   "  quire import redis://old:6379 docs.jsonl --prefix doc: --vector-field embedding\n"
-                                   "  quire import points.jsonl redis://127.0.0.1:7000 --as points --metric l2\n"
-                                   "  quire import index.faiss redis://127.0.0.1:7000 --as faces\n";
+        "there are replaced; --resume leaves them, and goes on where an import was interrupted.\n"
+        "redis://[user:password@]HOST[:PORT][/DB], rediss:// over TLS; the password may be in REDISCLI_AUTH.";
+    static const char examples[] =
+        "  quire import redis://old:6379 redis://127.0.0.1:7000\n"
+        "  quire import redis://old:6379/2 redis://127.0.0.1:7000 --set films --as cinema\n"
+        "  quire import rediss://old:6380 redis://127.0.0.1:7000 --tls-ca-cert-file ca.crt --resume\n"
+        "  quire import redis://old:6379 redis://127.0.0.1:7000 --index idx:docs --as docs\n"
+        "  quire import redis://old:6379 docs.jsonl --prefix doc: --vector-field embedding\n"
+        "  quire import points.jsonl redis://127.0.0.1:7000 --as points --metric l2\n"
+        "  quire import index.faiss redis://127.0.0.1:7000 --as faces\n";
     return run("quire import", summary, examples, argc, argv);
 }
 

@@ -249,7 +249,7 @@ static int hdf5_finish(struct records_sink *sink, struct quire_error *err)
     return rc;
 }
 
-static const struct records_sink_ops hdf5_sink_ops = {hdf5_write, hdf5_finish, hdf5_abort};
+static const struct records_sink_ops hdf5_sink_ops = {hdf5_write, hdf5_finish, hdf5_abort, NULL};
 
 static int create_file(struct hdf5_sink *s, const struct records_into *into, struct quire_error *err)
 {

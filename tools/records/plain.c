@@ -203,7 +203,7 @@ static int plain_finish(struct records_sink *sink, struct quire_error *err)
     return rc;
 }
 
-static const struct records_sink_ops plain_sink_ops = {plain_write, plain_finish, plain_abort};
+static const struct records_sink_ops plain_sink_ops = {plain_write, plain_finish, plain_abort, NULL};
 
 int plain_create(const struct records_into *into, struct records_sink **out, struct quire_error *err)
 {
