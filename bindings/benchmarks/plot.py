@@ -2,7 +2,8 @@
 """plot.py RESULTS TRUTH.hdf5 OUT.svg - recall against queries per second, of results of ann-benchmarks.
 
 RESULTS: the folder results/DATASET/K of that harness, a folder per algorithm. TRUTH: the data set's file. The curve of an
-algorithm is its best points: none other has more recall and more queries per second. Prints the points as a table.
+algorithm is its best points, which none other has more recall and more queries per second than; they are drawn. Prints
+every point with its arguments, the best ones marked "best".
 Needs python3-h5py and python3-matplotlib."""
 import pathlib
 import sys
@@ -18,21 +19,21 @@ EPSILON = 1e-3  # of the harness: a neighbour as far as the k-th, or nearly, cou
 
 
 def points(folder, far):
-    """(algorithm, recall, queries per second) of every file of results."""
+    """(algorithm, recall, queries per second, its name with arguments) of every file of results."""
     for path in sorted(pathlib.Path(folder).rglob("*.hdf5")):
         with h5py.File(path) as file:
             k = int(file.attrs["count"])
             limit = far[:, k - 1:k] + EPSILON
             recall = (file["distances"][:, :k] <= limit).sum(axis=1).mean() / k
-            yield str(file.attrs["algo"]), float(recall), 1 / float(file.attrs["best_search_time"])
+            yield str(file.attrs["algo"]), float(recall), 1 / float(file.attrs["best_search_time"]), str(file.attrs["name"])
 
 
 def best(rows):
     """Those than which none has more of both, by recall."""
     out, most = [], 0.0
-    for recall, rate in sorted(rows, reverse=True):
+    for recall, rate, name in sorted(rows, reverse=True):
         if rate > most:
-            out.append((recall, rate))
+            out.append((recall, rate, name))
             most = rate
     return out[::-1]
 
@@ -41,16 +42,16 @@ def main(folder, truth, out):
     with h5py.File(truth) as file:
         far = np.array(file["distances"])
     by_name = {}
-    for name, recall, rate in points(folder, far):
-        by_name.setdefault(name, []).append((recall, rate))
+    for algorithm, recall, rate, name in points(folder, far):
+        by_name.setdefault(algorithm, []).append((recall, rate, name))
     if not by_name:
         sys.exit("plot.py: %s has no results (*.hdf5)" % folder)
     figure, axes = plt.subplots(figsize=(7, 4.5))
-    for name, rows in sorted(by_name.items()):
+    for algorithm, rows in sorted(by_name.items()):
         curve = best(rows)
-        axes.plot(*zip(*curve), marker="o", label=name)
-        for recall, rate in curve:
-            print("%-20s recall %.4f  %8.0f queries/s" % (name, recall, rate))
+        axes.plot(*list(zip(*curve))[:2], marker="o", label=algorithm)
+        for point in sorted(rows):
+            print("%-36s recall %.4f %8.0f queries/s%s" % (point[2], *point[:2], " best" if point in curve else ""))
     axes.set_xlabel("recall")
     axes.set_ylabel("queries per second")
     axes.set_yscale("log")

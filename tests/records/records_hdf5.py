@@ -58,6 +58,18 @@ check("and nothing is left", not [x for x in os.listdir(".") if x.startswith(("x
 status, out, err = run(*unit, "l2")
 check("truth of this metric", status == 0, err)
 
+# bytes: a harness that subtracts them as they are counts wrongly
+with open("bytes.u8bin", "wb") as file:
+    np.array([8, 8], dtype="<u4").tofile(file)
+    np.arange(64, dtype="u1").tofile(file)
+bytes_ = ("convert", "bytes.u8bin", "bytes.hdf5", "--queries", "bytes.u8bin", "--metric", "l2")
+status, out, err = run(*bytes_)
+check("bytes with queries: what a harness makes of them is said", status == 0 and "write --type f32" in err, err)
+os.remove("bytes.hdf5")
+status, out, err = run(*bytes_, "--type", "f32")
+with h5py.File("bytes.hdf5") as file:
+    check("as floats they are floats", status == 0 and "--type" not in err and file["train"].dtype == "f4", err)
+
 # files of h5py: types, chunks, compression, whole ids, fixed texts
 random = np.random.default_rng(5)
 floats = random.standard_normal((500, 12))
