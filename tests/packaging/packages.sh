@@ -97,6 +97,7 @@ if ! compgen -G "$work/new/*.deb" >/dev/null; then
         printf 'quire (%s+next1) unstable; urgency=medium\n\n  * The next build.\n\n -- %s  %s\n\n' \
             "$(dpkg-parsechangelog -S Version)" "$(dpkg-parsechangelog -S Maintainer)" "$(date -R)" | cat - debian/changelog >changelog.new
         mv changelog.new debian/changelog
+        rm debian/files # what the first build made, which dpkg-genchanges would look for again
     )
     expect "the next version is built" in_root "$build" sh -c 'cd /src/quire && dpkg-buildpackage -b -us -uc -nc' || finish
     mv "$build"/src/*.deb "$build"/src/*.changes "$build"/src/*.buildinfo "$work/new/"
