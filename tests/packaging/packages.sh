@@ -157,6 +157,11 @@ expect "the server's data are its own" test "$(owner /var/lib/quire)" = "750 qui
 for page in quire quire-build quire-embed-fit quire-server quire-gateway quire.conf quire-gateway.json; do
     expect "man $page" in_root "$root" sh -c "man $page | grep -q ."
 done
+# shellcheck disable=SC2016
+expect "man of every verb" in_root "$root" sh -c '
+    verbs=$(quire --help | sed -nE "s/^  ([a-z][a-z-]*) .*/\1/p" | sed "s/^embed$/embed-fit embed-apply/")
+    test "$(echo $verbs | wc -w)" -ge 15 || exit 1
+    for verb in $verbs; do man "quire-$verb" | grep -q . || exit 1; done'
 expect "pages, completion, units are there" in_root "$root" ls /usr/share/doc/quire/README.md /usr/share/doc/quire/docs/operations.md \
     /usr/share/bash-completion/completions/quire /usr/share/zsh/vendor-completions/_quire /lib/systemd/system/quire-server.service \
     /lib/systemd/system/quire-gateway.service /etc/logrotate.d/quire-server /usr/lib/tmpfiles.d/quire-server.conf
@@ -198,14 +203,14 @@ all="${names[*]}"
 expect "apt removes them" in_root "$root" sh -c "apt-get remove -y $all"
 expect "settings and data stay" ls "$root/etc/quire/quire.conf" "$root/var/lib/quire/quire-data"
 touch "$root/var/lib/quire/keep-on-purge"
-expect "a purge" in_root "$root" sh -c "dpkg --purge $all && apt-get autoremove -y --purge"
+expect "a purge" in_root "$root" sh -c "apt-get purge -y $all && apt-get autoremove -y --purge"
 expect "data that one asked to keep are kept" ls "$root/var/lib/quire/quire-data"
 expect "with their user" test "$(owner /var/lib/quire/quire-data)" = "750 quire quire"
 expect "everything else is gone" bash -c "! ls -d '$root/etc/quire' '$root/var/lib/quire-gateway' 2>/dev/null | grep ."
 expect "installed again, they are there" in_root "$root" sh -c 'apt-get install -y /packages/*.deb'
 session again
 rm "$root/var/lib/quire/keep-on-purge"
-expect "a purge again" in_root "$root" sh -c "dpkg --purge $all && apt-get autoremove -y --purge"
+expect "a purge of what is installed" in_root "$root" sh -c "apt-get purge -y $all && apt-get autoremove -y --purge"
 files >"$work/after"
 expect "nothing is left" diff "$work/before" "$work/after"
 expect "no user either" diff "$work/passwd" "$root/etc/passwd"
