@@ -103,7 +103,8 @@ check "module: with a filter" '^red$' cli -p 7777 VSIM colours VALUES 3 0 0 1 FI
 check "module: SC.GET answers what was put" 'the disk is full' cli -p 7777 SC.GET faq CAT codes TEXT 'error 17'
 cli -p 7777 SHUTDOWN NOSAVE >/dev/null 2>&1
 wait "$engine"
-check "redis-server stops gracefully" '^0$' echo $?
+ended=$?
+check "redis-server stops gracefully" '^0$' sh -c "echo $ended; tail -5 '$root/tmp/module.log'"
 
 kill -TERM "$gateway"
 wait "$gateway"
