@@ -126,6 +126,26 @@ static int open_sink(const struct transfer *t, const struct records_source *sour
     return rc == 0 ? records_create(into, out, err) : rc;
 }
 
+static bool to_output(const struct transfer *t)
+{
+    return strcmp(t->into, "-") == 0;
+}
+
+static void report(struct transfer *t, const char *name, const char *to, const struct records_copy *copy,
+                   const struct records_source *source, uint64_t begin)
+{
+    json_t *row = cli_put_row(t->cli, NULL, "moved");
+    cli_put_text(t->cli, row, "name", name);
+    cli_put_text(t->cli, row, "to", to);
+    cli_put_count(t->cli, row, "rows", copy->rows);
+    if (t->resume)
+        cli_put_count(t->cli, row, "already_there", source->left_out);
+    cli_put_count(t->cli, row, "dim", source->dim);
+    cli_put_count(t->cli, row, "attributes", copy->attributes);
+    cli_put_count(t->cli, row, "tenants", copy->tenants);
+    cli_put_real(t->cli, row, "seconds", (double)(clock_ns() - begin) / 1e9);
+}
+
 /* One set, index or file. `name` is what the server calls it; where it goes has --as, or the same name. */
 static int move(struct transfer *t, const char *name, struct quire_error *err)
 {
@@ -160,16 +180,8 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
     }
     records_abort(sink);
     if (rc == 0) {
-        json_t *row = cli_put_row(t->cli, NULL, "moved");
-        cli_put_text(t->cli, row, "name", name);
-        cli_put_text(t->cli, row, "to", redis_is_url(t->into) ? as : into.path);
-        cli_put_count(t->cli, row, "rows", copy.rows);
-        if (t->resume)
-            cli_put_count(t->cli, row, "already_there", source->left_out);
-        cli_put_count(t->cli, row, "dim", into.dim);
-        cli_put_count(t->cli, row, "attributes", copy.attributes);
-        cli_put_count(t->cli, row, "tenants", copy.tenants);
-        cli_put_real(t->cli, row, "seconds", (double)(clock_ns() - begin) / 1e9);
+        if (!to_output(t))
+            report(t, name, redis_is_url(t->into) ? as : into.path, &copy, source, begin);
         if (source->is_approximate)
             cli_note(t->cli, "the index keeps 8-bit codes: its vectors are approximations of those it was built from");
         cli_records_note_left(t->cli, &copy, &into);
@@ -292,15 +304,15 @@ static int run(const char *name, const char *summary, const char *examples, int 
                            "whole or not at all");
     if ((t.tls.authorities || t.tls.certificate || t.tls.key) && !redis_is_tls(t.from) && !redis_is_tls(t.into))
         return cli_mistake(&cli, "--tls-... are for rediss:// (TLS), and neither %s nor %s is", t.from, t.into);
-    if (strcmp(t.into, "-") == 0 && cli.json)
+    if (to_output(&t) && cli.json)
         return cli_mistake(&cli, "--json and rows cannot both go to standard output");
-    if (strcmp(t.into, "-") != 0)
+    if (!to_output(&t))
         signal(SIGPIPE, SIG_IGN); /* a server that is gone is an error with a sentence */
     int rc = transfer(&t, &err);
+    if (rc == 0 && to_output(&t))
+        return CLI_OK;
     if (rc == 0)
         cli_put_count(&cli, NULL, "rows", t.rows);
-    if (rc == 0 && strcmp(t.into, "-") == 0)
-        return CLI_OK;
     return cli_end(&cli, rc, &err);
 }
 

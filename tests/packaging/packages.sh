@@ -140,11 +140,12 @@ fresh "$base" "$root"
 mkdir "$root/packages" && cp "$work"/old/*.deb "$root/packages/"
 expect "what a user has besides: redis-cli, curl, man" in_root "$root" sh -c \
     'apt-get update && apt-get install -y redis-tools curl ca-certificates man-db systemd-standalone-sysusers'
-# what is there but for logs, caches and the package manager's own
+# what is there but for logs, caches, the package manager's own, and the folder of redis-tools that redis-server's purge takes
 files() {
     (cd "$root" && find . -xdev \( -path ./proc -o -path ./packages -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/lib/dpkg -o \
         -path ./var/log -o -path ./tmp -o -name '__pycache__' -o -name 'passwd-' -o -name 'group-' -o -name 'shadow-' -o -name 'gshadow-' -o \
-        -path ./var/lib/systemd/deb-systemd-helper-enabled -o -path ./etc/.pwd.lock \) -prune -o -print | sort)
+        -path ./var/lib/systemd/deb-systemd-helper-enabled -o -path ./etc/.pwd.lock -o \
+        -path ./etc/redis \) -prune -o -print | sort)
 }
 files >"$work/before"
 cp "$root/etc/passwd" "$work/passwd"

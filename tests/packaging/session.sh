@@ -91,7 +91,7 @@ engine=$!
 wait_for cli -p 7777 PING
 check "it is loaded" 'name=quire,' cli -p 7777 INFO modules
 check "by the redis-server of the distribution" 'redis_version:7' cli -p 7777 INFO server
-if [[ $phase != upgraded ]]; then
+if [[ $phase == first ]]; then
     check "module: VADD red" '^1$' cli -p 7777 VADD colours VALUES 3 1 0 0 red SETATTR '{"warm":true}'
     check "module: VADD blue" '^1$' cli -p 7777 VADD colours VALUES 3 0 0 1 blue
     check "module: SC.CREATE" '^OK$' cli -p 7777 SC.CREATE faq DIM 256
