@@ -149,7 +149,7 @@ static void report(struct transfer *t, const char *name, const char *to, const s
 /* One set, index or file. `name` is what the server calls it; where it goes has --as, or the same name. */
 static int move(struct transfer *t, const char *name, struct quire_error *err)
 {
-    struct records_copy copy = {.limit = t->limit, .progress = cli_progress, .context = t->cli};
+    struct records_copy copy = {.limit = t->limit, .resume = t->resume, .progress = cli_progress, .context = t->cli};
     struct records_into into = {.path = t->into};
     struct records_source *source = NULL;
     struct records_sink *sink = NULL;
@@ -157,7 +157,9 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
     char *path = NULL;
     uint64_t begin = clock_ns();
     int rc = open_source(t, name, &source, err);
-    if (rc == 0 && !redis_is_url(t->into) && is_folder(t->into)) {
+    if (rc < 0 || !source)
+        return rc;
+    if (!redis_is_url(t->into) && is_folder(t->into)) {
         path = file_in_folder(t, as);
         into.path = path;
         if (!path)
@@ -167,10 +169,8 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
     }
     if (rc == 0)
         rc = open_sink(t, source, as, &into, &sink, err);
-    if (rc == 0) {
-        source->known_to = t->resume ? sink : NULL;
+    if (rc == 0)
         rc = records_copy(&copy, source, sink, err);
-    }
     if (rc < 0 && sink && sink->rows && redis_is_url(t->into))
         cli_note(t->cli, "%llu rows are in %s: the same command with --resume goes on after them",
                  (unsigned long long)sink->rows, as);

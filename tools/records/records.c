@@ -273,6 +273,7 @@ int records_copy(struct records_copy *copy, struct records_source *source, struc
     struct record *records = calloc(batch, sizeof *records);
     const void *ready;
     int rc = 0;
+    source->known_to = copy->resume ? sink : NULL;
     if (copy->limit && copy->limit < end)
         end = copy->limit;
     if (!b.rows || !b.floats || !records)

@@ -66,8 +66,7 @@ struct records_source {
     unsigned may_have;   /* of enum records_parts */
     int metric;          /* of enum quire_metric, where the file says it */
     bool is_approximate; /* vectors were rebuilt from codes */
-    /* Set by the caller, of a source that has the keys before it reads the rest (a server): rows whose keys are in this
-     * sink are left out unread, and counted. NULL: none are. */
+    /* Where a copy resumes: rows whose keys are in this sink are left out unread, and counted. NULL: none are. */
     struct records_sink *known_to;
     uint64_t left_out;
 };
@@ -131,7 +130,10 @@ void records_abort(struct records_sink *sink); /* NULL is fine */
 /* ---- between ----------------------------------------------------------------------------------------------------- */
 
 struct records_copy {
-    uint64_t limit;                                                                   /* rows; 0: all */
+    uint64_t limit; /* rows; 0: all */
+    /* Leaves out what the sink has. The source must have the keys before it reads the rest (a server), and the sink
+     * know what it has (a set of a server). */
+    bool resume;
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total); /* not 0: QUIRE_ECANCELLED */
     void *context;
     /* result */

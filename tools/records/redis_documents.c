@@ -92,7 +92,8 @@ static int collect(struct documents *d, const char *prefix, struct quire_error *
             *to++ = '\\';
         *to++ = *at;
     }
-    strcpy(to, "*");
+    *to++ = '*';
+    *to = 0;
     int rc = redis_scan(&d->link, pattern, d->json ? "ReJSON-RL" : "hash", &found, err);
     free(pattern);
     if (rc == 0 && d->keys.n == 0) {

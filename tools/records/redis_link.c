@@ -34,10 +34,9 @@ static void decode(char *text)
 {
     char *to = text;
     for (const char *at = text; *at; at++) {
-        unsigned code;
-        if (at[0] == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2]) &&
-            sscanf(at + 1, "%2x", &code) == 1) {
-            *to++ = (char)code;
+        if (at[0] == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2])) {
+            const char digits[] = {at[1], at[2], 0};
+            *to++ = (char)strtoul(digits, NULL, 16);
             at += 2;
         } else {
             *to++ = *at;

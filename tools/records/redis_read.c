@@ -85,7 +85,7 @@ static int ask_page(struct set_source *s, struct quire_error *err)
         rc = redis_answered(&s->link, reply, s->no_range ? "VRANDMEMBER" : "VRANGE", err);
     if (rc == 0 && reply->type != REDIS_REPLY_ARRAY)
         rc = error_set(err, QUIRE_EFORMAT, "%s answers no list of names of %s", s->link.name, s->set);
-    if (rc < 0) {
+    if (rc < 0 || !reply) {
         if (reply)
             freeReplyObject(reply);
         return rc;
@@ -96,7 +96,7 @@ static int ask_page(struct set_source *s, struct quire_error *err)
     return 0;
 }
 
-/* 1: there is another name; 0: no more. */
+/* *out stays as it is where there are no more. */
 static int next_name(struct set_source *s, const redisReply **out, struct quire_error *err)
 {
     if (s->page && s->at == s->page->elements) {
@@ -115,10 +115,10 @@ static int next_name(struct set_source *s, const redisReply **out, struct quire_
         s->page = NULL;
     }
     int rc = s->page ? 0 : ask_page(s, err);
-    if (rc < 0 || s->at == s->page->elements)
+    if (rc < 0 || !s->page || s->at == s->page->elements)
         return rc;
     *out = s->page->element[s->at++];
-    return (*out)->str ? 1 : error_set(err, QUIRE_EFORMAT, "%s answers a name that is no text", s->link.name);
+    return (*out)->str ? 0 : error_set(err, QUIRE_EFORMAT, "%s answers a name that is no text", s->link.name);
 }
 
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
@@ -255,7 +255,7 @@ static int64_t take_names(struct set_source *s, struct record *names, uint64_t n
         int rc = next_name(s, &name, err);
         if (rc < 0)
             return rc;
-        if (rc == 0)
+        if (!name)
             break;
         names[got++] = (struct record){.key = name->str, .key_bytes = (uint32_t)name->len};
     }
