@@ -298,6 +298,11 @@ int quire_convert(int argc, char **argv)
     }
     if (rc == 0)
         cli_records_note_left(&cli, &w.copy, &w.out);
+    if (rc == 0 && w.out.queries && quire_type_bytes(w.out.type) == 1)
+        cli_note(&cli,
+                 "ann-benchmarks subtracts in the file's type, and differences of %s do not fit into it: write "
+                 "--type f32 for it",
+                 quire_type_name(w.out.type));
     records_close(w.source);
     if (rc < 0)
         return cli_fail(&cli, rc, &err);

@@ -5,7 +5,7 @@
  * export for what leaves a server or an index folder. A set of a server keeps its name unless --as gives another.
  *
  * Into a file: whole or not at all. Into a server: elements that are there are replaced, so an import that was
- * interrupted is run again.
+ * interrupted is run again; with --resume they are left as they are, and not read from the source.
  */
 #include "datasets/vecfile.h"
 #include "io/array.h"
@@ -15,6 +15,7 @@
 #include "tools/quire_verbs.h"
 #include "tools/records/redis_link.h"
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,7 +39,8 @@ struct transfer {
     struct records_names names;
     struct records_sides sides;
     int quantization, metric, format, compression;
-    bool no_tenants;
+    struct redis_tls_files tls;
+    bool no_tenants, resume;
     uint64_t limit, rows;
 };
 
@@ -53,8 +55,8 @@ static int open_source(const struct transfer *t, const char *set, struct records
 {
     if (redis_is_url(t->from)) {
         if (t->index || t->prefix)
-            return redis_documents_open(t->from, t->index, t->prefix, t->names.vector, out, err);
-        return redis_set_open(t->from, set, !t->no_tenants, out, err);
+            return redis_documents_open(t->from, &t->tls, t->index, t->prefix, t->names.vector, out, err);
+        return redis_set_open(t->from, &t->tls, set, !t->no_tenants, out, err);
     }
     if (is_folder(t->from))
         return cli_is_data_folder(t->from)
@@ -109,7 +111,7 @@ static int open_sink(const struct transfer *t, const struct records_source *sour
     if (redis_is_url(t->into)) {
         into->type = QUIRE_TYPE_F32;
         into->path = t->into;
-        return redis_set_create(t->into, name, vadd_word(t, source), into, out, err);
+        return redis_set_create(t->into, &t->tls, name, vadd_word(t, source), into, out, err);
     }
     into->format = strcmp(into->path, "-") == 0 ? (enum records_format)t->format : records_format_from_path(into->path);
     into->vecfile_format = (int)vecfile_format_from_path(into->path);
@@ -124,10 +126,30 @@ static int open_sink(const struct transfer *t, const struct records_source *sour
     return rc == 0 ? records_create(into, out, err) : rc;
 }
 
+static bool to_output(const struct transfer *t)
+{
+    return strcmp(t->into, "-") == 0;
+}
+
+static void report(struct transfer *t, const char *name, const char *to, const struct records_copy *copy,
+                   const struct records_source *source, uint64_t begin)
+{
+    json_t *row = cli_put_row(t->cli, NULL, "moved");
+    cli_put_text(t->cli, row, "name", name);
+    cli_put_text(t->cli, row, "to", to);
+    cli_put_count(t->cli, row, "rows", copy->rows);
+    if (t->resume)
+        cli_put_count(t->cli, row, "already_there", source->left_out);
+    cli_put_count(t->cli, row, "dim", source->dim);
+    cli_put_count(t->cli, row, "attributes", copy->attributes);
+    cli_put_count(t->cli, row, "tenants", copy->tenants);
+    cli_put_real(t->cli, row, "seconds", (double)(clock_ns() - begin) / 1e9);
+}
+
 /* One set, index or file. `name` is what the server calls it; where it goes has --as, or the same name. */
 static int move(struct transfer *t, const char *name, struct quire_error *err)
 {
-    struct records_copy copy = {.limit = t->limit, .progress = cli_progress, .context = t->cli};
+    struct records_copy copy = {.limit = t->limit, .resume = t->resume, .progress = cli_progress, .context = t->cli};
     struct records_into into = {.path = t->into};
     struct records_source *source = NULL;
     struct records_sink *sink = NULL;
@@ -135,7 +157,9 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
     char *path = NULL;
     uint64_t begin = clock_ns();
     int rc = open_source(t, name, &source, err);
-    if (rc == 0 && !redis_is_url(t->into) && is_folder(t->into)) {
+    if (rc < 0 || !source)
+        return rc;
+    if (!redis_is_url(t->into) && is_folder(t->into)) {
         path = file_in_folder(t, as);
         into.path = path;
         if (!path)
@@ -147,20 +171,17 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
         rc = open_sink(t, source, as, &into, &sink, err);
     if (rc == 0)
         rc = records_copy(&copy, source, sink, err);
+    if (rc < 0 && sink && sink->rows && redis_is_url(t->into))
+        cli_note(t->cli, "%llu rows are in %s: the same command with --resume goes on after them",
+                 (unsigned long long)sink->rows, as);
     if (rc == 0) {
         rc = records_finish(sink, err);
         sink = NULL;
     }
     records_abort(sink);
     if (rc == 0) {
-        json_t *row = cli_put_row(t->cli, NULL, "moved");
-        cli_put_text(t->cli, row, "name", name);
-        cli_put_text(t->cli, row, "to", redis_is_url(t->into) ? as : into.path);
-        cli_put_count(t->cli, row, "rows", copy.rows);
-        cli_put_count(t->cli, row, "dim", into.dim);
-        cli_put_count(t->cli, row, "attributes", copy.attributes);
-        cli_put_count(t->cli, row, "tenants", copy.tenants);
-        cli_put_real(t->cli, row, "seconds", (double)(clock_ns() - begin) / 1e9);
+        if (!to_output(t))
+            report(t, name, redis_is_url(t->into) ? as : into.path, &copy, source, begin);
         if (source->is_approximate)
             cli_note(t->cli, "the index keeps 8-bit codes: its vectors are approximations of those it was built from");
         cli_records_note_left(t->cli, &copy, &into);
@@ -180,7 +201,7 @@ static int move_sets(struct transfer *t, struct quire_error *err)
         rc = move(t, t->sets.text[i], err);
     if (t->sets.n)
         return rc;
-    rc = redis_link_open(t->from, &link, err);
+    rc = redis_link_open(t->from, &t->tls, &link, err);
     if (rc == 0)
         rc = redis_scan(&link, "*", "vectorset", &names, err);
     if (rc == 0 && names.n == 0)
@@ -249,6 +270,12 @@ static int transfer(struct transfer *t, struct quire_error *err)
         CLI_OPTION("format", CLI_CHOICE, &(t).format, NULL, "of files in a folder", .choices = folder_formats),        \
         CLI_OPTION("compression", CLI_CHOICE, &(t).compression, NULL, "of parquet",                                    \
                    .choices = cli_records_compressions),                                                               \
+        CLI_OPTION("resume", CLI_FLAG, &(t).resume, NULL,                                                              \
+                   "from server to server: elements that the set has already are left as they are, and not read"),     \
+        CLI_OPTION("tls-ca-cert-file", CLI_TEXT, &(t).tls.authorities, "FILE",                                         \
+                   "authorities that rediss:// trusts; none: the system's"),                                           \
+        CLI_OPTION("tls-cert-file", CLI_TEXT, &(t).tls.certificate, "FILE", "one's own certificate for rediss://"),    \
+        CLI_OPTION("tls-key-file", CLI_TEXT, &(t).tls.key, "FILE", "its key; none: in the certificate's file"),        \
         CLI_OPTION("limit", CLI_COUNT, &(t).limit, "N", "first so many rows of each only; 0: all")
 
 static int run(const char *name, const char *summary, const char *examples, int argc, char **argv)
@@ -271,13 +298,21 @@ static int run(const char *name, const char *summary, const char *examples, int 
         return cli_mistake(&cli, "--prefix needs --vector-field: which field of a hash holds the vector");
     if (t.as && redis_is_url(t.from) && !t.index && !t.prefix && t.sets.n != 1)
         return cli_mistake(&cli, "--as renames one set: choose it with --set");
-    if (strcmp(t.into, "-") == 0 && cli.json)
+    if (t.resume && !(redis_is_url(t.from) && redis_is_url(t.into)))
+        return cli_mistake(&cli,
+                           "--resume goes on from server to server: a file is read from its beginning, and written "
+                           "whole or not at all");
+    if ((t.tls.authorities || t.tls.certificate || t.tls.key) && !redis_is_tls(t.from) && !redis_is_tls(t.into))
+        return cli_mistake(&cli, "--tls-... are for rediss:// (TLS), and neither %s nor %s is", t.from, t.into);
+    if (to_output(&t) && cli.json)
         return cli_mistake(&cli, "--json and rows cannot both go to standard output");
+    if (!to_output(&t))
+        signal(SIGPIPE, SIG_IGN); /* a server that is gone is an error with a sentence */
     int rc = transfer(&t, &err);
+    if (rc == 0 && to_output(&t))
+        return CLI_OK;
     if (rc == 0)
         cli_put_count(&cli, NULL, "rows", t.rows);
-    if (rc == 0 && strcmp(t.into, "-") == 0)
-        return CLI_OK;
     return cli_end(&cli, rc, &err);
 }
 
@@ -288,15 +323,16 @@ int quire_import(int argc, char **argv)
         "that\n"
         "`quire convert` reads, into a running quire-server, a file, or a folder of files (ends with /). Elements that "
         "are\n"
-        "there are replaced: an import that was interrupted is run again. redis://[user:password@]HOST[:PORT][/DB]; "
-        "the\n"
-        "password may be in REDISCLI_AUTH.";
-    static const char examples[] = "  quire import redis://old:6379 redis://127.0.0.1:7000\n"
-                                   "  quire import redis://old:6379/2 redis://127.0.0.1:7000 --set films --as cinema\n"
-                                   "  quire import redis://old:6379 redis://127.0.0.1:7000 --index idx:docs --as docs\n"
-                                   "  quire import redis://old:6379 docs.jsonl --prefix doc: --vector-field embedding\n"
-                                   "  quire import points.jsonl redis://127.0.0.1:7000 --as points --metric l2\n"
-                                   "  quire import index.faiss redis://127.0.0.1:7000 --as faces\n";
+        "there are replaced; --resume leaves them, and goes on where an import was interrupted.\n"
+        "redis://[user:password@]HOST[:PORT][/DB], rediss:// over TLS; the password may be in REDISCLI_AUTH.";
+    static const char examples[] =
+        "  quire import redis://old:6379 redis://127.0.0.1:7000\n"
+        "  quire import redis://old:6379/2 redis://127.0.0.1:7000 --set films --as cinema\n"
+        "  quire import rediss://old:6380 redis://127.0.0.1:7000 --tls-ca-cert-file ca.crt --resume\n"
+        "  quire import redis://old:6379 redis://127.0.0.1:7000 --index idx:docs --as docs\n"
+        "  quire import redis://old:6379 docs.jsonl --prefix doc: --vector-field embedding\n"
+        "  quire import points.jsonl redis://127.0.0.1:7000 --as points --metric l2\n"
+        "  quire import index.faiss redis://127.0.0.1:7000 --as faces\n";
     return run("quire import", summary, examples, argc, argv);
 }
 

@@ -35,6 +35,7 @@ test_packages=(
     libhdf5-103-1 python3-h5py                   # HDF5 files, which `quire convert` loads the library for; to compare with
     python3-pytest python3-build python3-wheel python3-setuptools python3-venv python3-pip mypy   # bindings/python
     python3-faiss python3-hnswlib                # whose indexes `quire convert` reads
+    python3-matplotlib                           # figures of bindings/benchmarks
     python3-httpx python3-aiohttp python3-requests        # clients of the gateway
     clang clang-format                           # second compiler, layout of the sources
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor

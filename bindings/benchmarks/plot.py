@@ -2,7 +2,9 @@
 """plot.py RESULTS TRUTH.hdf5 OUT.svg - recall against queries per second, of results of ann-benchmarks.
 
 RESULTS: the folder results/DATASET/K of that harness, a folder per algorithm. TRUTH: the data set's file. The curve of an
-algorithm is its best points: none other has more recall and more queries per second. Prints the points as a table.
+algorithm is its best points, those than which none has more recall and more queries per second; they are drawn. Prints
+every point with its arguments, the best ones marked "best". "of the rows": how many of the k rows of the truth were found;
+recall is the harness's, which counts other rows that are as near, or nearly.
 Needs python3-h5py and python3-matplotlib."""
 import pathlib
 import sys
@@ -17,40 +19,43 @@ import numpy as np  # noqa: E402
 EPSILON = 1e-3  # of the harness: a neighbour as far as the k-th, or nearly, counts
 
 
-def points(folder, far):
-    """(algorithm, recall, queries per second) of every file of results."""
+def points(folder, near, far):
+    """(algorithm, recall, queries per second, name with arguments, recall by rows) of every file of results."""
     for path in sorted(pathlib.Path(folder).rglob("*.hdf5")):
         with h5py.File(path) as file:
             k = int(file.attrs["count"])
             limit = far[:, k - 1:k] + EPSILON
             recall = (file["distances"][:, :k] <= limit).sum(axis=1).mean() / k
-            yield str(file.attrs["algo"]), float(recall), 1 / float(file.attrs["best_search_time"])
+            rows = np.mean([np.isin(t[:k], f[:k]).mean() for f, t in zip(file["neighbors"][:], near)])
+            yield (str(file.attrs["algo"]), float(recall), 1 / float(file.attrs["best_search_time"]),
+                   str(file.attrs["name"]), float(rows))
 
 
 def best(rows):
     """Those than which none has more of both, by recall."""
     out, most = [], 0.0
-    for recall, rate in sorted(rows, reverse=True):
-        if rate > most:
-            out.append((recall, rate))
-            most = rate
+    for point in sorted(rows, reverse=True):
+        if point[1] > most:
+            out.append(point)
+            most = point[1]
     return out[::-1]
 
 
 def main(folder, truth, out):
     with h5py.File(truth) as file:
-        far = np.array(file["distances"])
+        near, far = np.array(file["neighbors"]), np.array(file["distances"])
     by_name = {}
-    for name, recall, rate in points(folder, far):
-        by_name.setdefault(name, []).append((recall, rate))
+    for algorithm, *point in points(folder, near, far):
+        by_name.setdefault(algorithm, []).append(tuple(point))
     if not by_name:
         sys.exit("plot.py: %s has no results (*.hdf5)" % folder)
     figure, axes = plt.subplots(figsize=(7, 4.5))
-    for name, rows in sorted(by_name.items()):
+    for algorithm, rows in sorted(by_name.items()):
         curve = best(rows)
-        axes.plot(*zip(*curve), marker="o", label=name)
-        for recall, rate in curve:
-            print("%-20s recall %.4f  %8.0f queries/s" % (name, recall, rate))
+        axes.plot(*list(zip(*curve))[:2], marker="o", label=algorithm)
+        for point in sorted(rows):
+            print("%-34s recall %.4f, of the rows %.4f %6.0f queries/s%s" % (
+                point[2], point[0], point[3], point[1], " best" if point in curve else ""))
     axes.set_xlabel("recall")
     axes.set_ylabel("queries per second")
     axes.set_yscale("log")

@@ -78,7 +78,8 @@ def on_source(app, page, source):
         target = rewrite(page, found.group(2))
         return found.group(1) if target is None else "[%s](%s)" % (found.group(1), target)
     parts = re.split(r"(^```.*?^```|(?:^    [^\n]*\n)+)", source[0], flags=re.M | re.S)
-    text = "".join(part if i % 2 else re.sub(r"(?<!!)\[((?:[^\[\]]|`[^`]*`)*)\]\(([^)\s]+)\)", link, part)
+    # a backtick has one way to be matched: with two, a bracket without an end takes forever
+    text = "".join(part if i % 2 else re.sub(r"(?<!!)\[((?:[^\[\]`]|`[^`]*`)*)\]\(([^)\s]+)\)", link, part)
                    for i, part in enumerate(parts))
     source[0] = text + (trees(source[0]) if page == START else "")
 

@@ -81,6 +81,31 @@ if [[ $phase == again ]]; then
 else
     check "the same question again is answered from the cache" '^[Xx]-[Qq]uire-[Cc]ache: exact' ask 'what is a quire?'
 fi
+
+# the module: in Debian's redis-server, by the lines of docs/cluster.md
+sed -n 's/^    \(loadmodule .*\|quire\.dir .*\)/\1/p' "$sources/docs/cluster.md" >"$root/tmp/module.conf"
+check "docs/cluster.md says how the module is loaded" '^2$' sh -c "wc -l <'$root/tmp/module.conf'"
+printf '%s\n' 'port 7777' 'dir /var/lib/redis' 'save ""' >>"$root/tmp/module.conf"
+chroot --userspec=redis:redis "$root" env -i PATH=/usr/bin:/bin redis-server /tmp/module.conf >"$root/tmp/module.log" 2>&1 &
+engine=$!
+wait_for cli -p 7777 PING
+check "it is loaded" 'name=quire,' cli -p 7777 INFO modules
+check "by the redis-server of the distribution" 'redis_version:7' cli -p 7777 INFO server
+if [[ $phase == first ]]; then
+    check "module: VADD red" '^1$' cli -p 7777 VADD colours VALUES 3 1 0 0 red SETATTR '{"warm":true}'
+    check "module: VADD blue" '^1$' cli -p 7777 VADD colours VALUES 3 0 0 1 blue
+    check "module: SC.CREATE" '^OK$' cli -p 7777 SC.CREATE faq DIM 256
+    check "module: SC.CAT.SET" '^OK$' cli -p 7777 SC.CAT.SET faq codes MODE exact
+    check "module: SC.PUT" '.' cli -p 7777 SC.PUT faq CAT codes TEXT 'error 17' VALUE 'the disk is full'
+fi
+check "module: VSIM finds the nearest first" '^red blue ' sh -c "chroot '$root' redis-cli -p 7777 VSIM colours VALUES 3 0.9 0.2 0 | tr '\n' ' '"
+check "module: with a filter" '^red$' cli -p 7777 VSIM colours VALUES 3 0 0 1 FILTER .warm
+check "module: SC.GET answers what was put" 'the disk is full' cli -p 7777 SC.GET faq CAT codes TEXT 'error 17'
+cli -p 7777 SHUTDOWN NOSAVE >/dev/null 2>&1
+wait "$engine"
+ended=$?
+check "redis-server stops gracefully" '^0$' sh -c "echo $ended; tail -5 '$root/tmp/module.log'"
+
 kill -TERM "$gateway"
 wait "$gateway"
 check "the gateway stops gracefully" '^0$' echo $?

@@ -41,6 +41,35 @@ for metric, name in (("l2", "euclidean"), ("cosine", "angular")):
     for what in ("fbin", "query.fbin", "gt.bin"):
         same(f"{name}: {what} there and back", f"{name}.{what}", f"{name}2.{what}")
 
+# ground truth of another metric, or of other rows: unit vectors have the same neighbours under both
+unit_rows, unit_queries = (read_fbin(f"angular.{x}") for x in ("fbin", "query.fbin"))
+write_fbin("unit.fbin", unit_rows / np.linalg.norm(unit_rows, axis=1, keepdims=True))
+write_fbin("unit.query.fbin", unit_queries / np.linalg.norm(unit_queries, axis=1, keepdims=True))
+write_fbin("short.fbin", unit_queries[:3])
+run("truth", "--base", "unit.fbin", "--queries", "unit.query.fbin", "--metric", "l2", "--k", "20", "--out", "unit.gt.bin")
+unit = ("convert", "unit.fbin", "unit.hdf5", "--queries", "unit.query.fbin", "--truth", "unit.gt.bin", "--metric")
+for metric in ("cosine", "ip"):
+    refused(f"refused: truth of another metric than {metric}", f"under the metric {metric}: the truth is of another", *unit, metric)
+refused("refused: truth of other rows", "or of other vectors", "convert", "angular.fbin", "x.hdf5", "--queries",
+        "angular.query.fbin", "--truth", "unit.gt.bin", "--metric", "l2")
+refused("refused: truth of other queries", "is of 50 queries, and short.fbin has 3", "convert", "unit.fbin", "x.hdf5",
+        "--queries", "short.fbin", "--truth", "unit.gt.bin", "--metric", "l2")
+check("and nothing is left", not [x for x in os.listdir(".") if x.startswith(("x.", "unit.hdf5"))])
+status, out, err = run(*unit, "l2")
+check("truth of this metric", status == 0, err)
+
+# bytes: a harness that subtracts them as they are counts wrongly
+with open("bytes.u8bin", "wb") as file:
+    np.array([8, 8], dtype="<u4").tofile(file)
+    np.arange(64, dtype="u1").tofile(file)
+bytes_ = ("convert", "bytes.u8bin", "bytes.hdf5", "--queries", "bytes.u8bin", "--metric", "l2")
+status, out, err = run(*bytes_)
+check("bytes with queries: what a harness makes of them is said", status == 0 and "write --type f32" in err, err)
+os.remove("bytes.hdf5")
+status, out, err = run(*bytes_, "--type", "f32")
+with h5py.File("bytes.hdf5") as file:
+    check("as floats they are floats", status == 0 and "--type" not in err and file["train"].dtype == "f4", err)
+
 # files of h5py: types, chunks, compression, whole ids, fixed texts
 random = np.random.default_rng(5)
 floats = random.standard_normal((500, 12))

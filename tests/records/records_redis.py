@@ -139,7 +139,6 @@ try:
     refused("refused: no server", "cannot connect to 127.0.0.1:1", "import", "redis://127.0.0.1:1", "x.jsonl")
     refused("refused: no such set", "has no vector set nope", "export", from_, "x.jsonl", "--set", "nope")
     refused("refused: several sets into one file", "choose with --set", "export", from_, "x.jsonl")
-    refused("refused: TLS", "rediss:// is TLS", "export", "rediss://127.0.0.1", "x.jsonl")
     refused("refused: a port that is none", "the port is", "export", "redis://127.0.0.1:x", "x.jsonl")
     refused("refused: another dimension", "dimension mismatch", "import", "far.jsonl", to, "--as", "jdocs")
     refused("refused: no such index", "FT.INFO", "import", from_, "x.jsonl", "--index", "nope")

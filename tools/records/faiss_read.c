@@ -150,7 +150,7 @@ static int take_ivf(struct faiss_source *s, const struct head *h, struct quire_e
 {
     struct head centres;
     struct list unused;
-    uint64_t lists, again, n, each, rows = 0;
+    uint64_t lists = 0, again = 0, n, each = 0, rows = 0;
     char kind[5] = {0};
     uint8_t map = 0;
     int rc = take_u64(s, &lists, err);

@@ -5,6 +5,8 @@
  * when the first row has one, and read as empty texts before. distances are written as f64: a float's square root in
  * double, squared and rounded, is that float again, so that ground truth comes back bit by bit.
  *
+ * Ground truth is compared with the rows as they come (truth_check.h).
+ *
  * HDF5 writes under a temporary name; the file gets its own when it is closed and synced.
  */
 #include "datasets/vecfile.h"
@@ -12,6 +14,7 @@
 #include "io/memory.h"
 #include "tools/records/hdf5_lib.h"
 #include "tools/records/records_priv.h"
+#include "tools/records/truth_check.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +33,8 @@ struct hdf5_sink {
     hdf5_id columns[COLUMNS]; /* < 0: no row had one */
     const char *names[COLUMNS];
     uint64_t rows; /* announced, or RECORDS_ROWS_UNKNOWN */
+    struct truth_check check;
+    char *truth; /* the file of it; NULL: there is none, or no queries */
 };
 
 static int unwritable(const struct hdf5_sink *s, const char *what, struct quire_error *err)
@@ -124,7 +129,7 @@ static int hdf5_write(struct records_sink *sink, const void *vectors, const stru
     if ((s->rows == RECORDS_ROWS_UNKNOWN && s->lib.Dset_extent(s->vectors, size) < 0) ||
         hdf5_lib_write(&s->lib, s->vectors, hdf5_lib_type(&s->lib, sink->type), sink->rows, n, sink->dim, vectors) < 0)
         return unwritable(s, "the vectors", err);
-    int rc = 0;
+    int rc = s->truth ? truth_check_rows(&s->check, s->truth, sink->type, vectors, sink->rows, n, err) : 0;
     for (int column = 0; rc == 0 && column < COLUMNS; column++)
         rc = write_texts(s, column, records, n, err);
     return rc;
@@ -226,6 +231,8 @@ static void hdf5_abort(struct records_sink *sink)
     if (made)
         unlink(s->temporary);
     hdf5_lib_close(&s->lib);
+    truth_check_fini(&s->check);
+    free(s->truth);
     free(s->path);
     free(s->temporary);
     free(sink->name);
@@ -249,7 +256,7 @@ static int hdf5_finish(struct records_sink *sink, struct quire_error *err)
     return rc;
 }
 
-static const struct records_sink_ops hdf5_sink_ops = {hdf5_write, hdf5_finish, hdf5_abort};
+static const struct records_sink_ops hdf5_sink_ops = {hdf5_write, hdf5_finish, hdf5_abort, NULL};
 
 static int create_file(struct hdf5_sink *s, const struct records_into *into, struct quire_error *err)
 {
@@ -289,6 +296,11 @@ int hdf5_create(const struct records_into *into, struct records_sink **out, stru
         rc = put_queries(s, into->queries, err);
     if (rc == 0 && into->truth)
         rc = put_truth(s, into->truth, into->metric, err);
+    if (rc == 0 && into->truth && into->queries) {
+        s->truth = strdup(into->truth);
+        rc = s->truth ? truth_check_init(&s->check, into->queries, into->truth, (enum quire_metric)into->metric, err)
+                      : error_set(err, QUIRE_ENOMEM, "no memory for a name");
+    }
     if (rc < 0)
         hdf5_abort(&s->base);
     else

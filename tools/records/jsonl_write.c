@@ -132,7 +132,7 @@ static int jsonl_finish(struct records_sink *sink, struct quire_error *err)
     return rc;
 }
 
-static const struct records_sink_ops jsonl_sink_ops = {jsonl_write, jsonl_finish, jsonl_abort};
+static const struct records_sink_ops jsonl_sink_ops = {jsonl_write, jsonl_finish, jsonl_abort, NULL};
 
 int jsonl_create(const struct records_into *into, struct records_sink **out, struct quire_error *err)
 {

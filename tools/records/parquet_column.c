@@ -392,7 +392,7 @@ static int read_header(struct parquet_column *c, struct parquet_header *h, struc
     }
     if (rc == 0 && (h->bytes < 0 || h->raw_bytes < 0 || h->n_values < 0 || (uint64_t)h->bytes > c->end - c->at))
         rc = -1;
-    if (rc < 0)
+    if (rc != 0)
         return damaged(c, "the header of a page is damaged", err);
     if (h->bytes > (int32_t)PAGE_BYTES_MAX || h->raw_bytes > (int32_t)PAGE_BYTES_MAX)
         return error_set(err, QUIRE_ELIMIT, "%s: column %s has a page of %d bytes; the limit is %u", c->file,

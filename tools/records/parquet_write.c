@@ -390,7 +390,7 @@ static int parquet_finish(struct records_sink *sink, struct quire_error *err)
     return rc;
 }
 
-static const struct records_sink_ops parquet_sink_ops = {parquet_write, parquet_finish, parquet_abort};
+static const struct records_sink_ops parquet_sink_ops = {parquet_write, parquet_finish, parquet_abort, NULL};
 
 int parquet_create(const struct records_into *into, struct records_sink **out, struct quire_error *err)
 {

@@ -147,7 +147,7 @@ static int write_line(struct plain_sink *s, int side, uint64_t row, const char *
         return error_set(err, QUIRE_EINVALID, "row %llu has no key, and each line of %s is one: leave out --keys",
                          (unsigned long long)row, s->side[side].path);
     if (side == SIDE_ATTRIBUTES) {
-        for (uint32_t i = 0; i < bytes; i++)
+        for (uint32_t i = 0; text && i < bytes; i++)
             putc_unlocked(text[i] == '\n' || text[i] == '\r' ? ' ' : text[i], file);
     } else {
         if (bytes && (memchr(text, '\n', bytes) || text[bytes - 1] == '\r'))
@@ -203,7 +203,7 @@ static int plain_finish(struct records_sink *sink, struct quire_error *err)
     return rc;
 }
 
-static const struct records_sink_ops plain_sink_ops = {plain_write, plain_finish, plain_abort};
+static const struct records_sink_ops plain_sink_ops = {plain_write, plain_finish, plain_abort, NULL};
 
 int plain_create(const struct records_into *into, struct records_sink **out, struct quire_error *err)
 {

@@ -154,6 +154,23 @@ void records_abort(struct records_sink *sink)
         sink->ops->abort(sink);
 }
 
+int64_t records_leave_out(struct records_source *source, struct record *records, uint64_t n, struct quire_error *err)
+{
+    struct records_sink *sink = source->known_to;
+    uint64_t kept = 0;
+    if (!sink || n == 0)
+        return (int64_t)n;
+    bool *known = calloc(n, sizeof *known);
+    int rc = known ? sink->ops->known(sink, records, n, known, err)
+                   : error_set(err, QUIRE_ENOMEM, "no memory for %llu rows", (unsigned long long)n);
+    for (uint64_t i = 0; rc == 0 && i < n; i++)
+        if (!known[i])
+            records[kept++] = records[i];
+    free(known);
+    source->left_out += rc == 0 ? n - kept : 0;
+    return rc == 0 ? (int64_t)kept : rc;
+}
+
 void *records_new_source(size_t bytes, const struct records_source_ops *ops, const char *name)
 {
     struct records_source *source = calloc(1, bytes);
@@ -256,6 +273,7 @@ int records_copy(struct records_copy *copy, struct records_source *source, struc
     struct record *records = calloc(batch, sizeof *records);
     const void *ready;
     int rc = 0;
+    source->known_to = copy->resume ? sink : NULL;
     if (copy->limit && copy->limit < end)
         end = copy->limit;
     if (!b.rows || !b.floats || !records)

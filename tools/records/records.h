@@ -54,6 +54,7 @@ struct records_source_ops {
                     struct quire_error *err);
     void (*close)(struct records_source *source);
 };
+struct records_sink;
 
 /* The first field of each format's own struct. */
 struct records_source {
@@ -65,6 +66,9 @@ struct records_source {
     unsigned may_have;   /* of enum records_parts */
     int metric;          /* of enum quire_metric, where the file says it */
     bool is_approximate; /* vectors were rebuilt from codes */
+    /* Where a copy resumes: rows whose keys are in this sink are left out unread, and counted. NULL: none are. */
+    struct records_sink *known_to;
+    uint64_t left_out;
 };
 
 struct records_from {
@@ -83,13 +87,15 @@ int index_source_open(const char *path, struct records_source **out, struct quir
 
 /* ---- into -------------------------------------------------------------------------------------------------------- */
 
-struct records_sink;
 struct records_sink_ops {
     int (*write)(struct records_sink *sink, const void *vectors, const struct record *records, uint64_t n,
                  struct quire_error *err);
     /* Both free it. finish: complete, synced, under its name; a failure leaves nothing. */
     int (*finish)(struct records_sink *sink, struct quire_error *err);
     void (*abort)(struct records_sink *sink);
+    /* Which of n rows are there already, by their keys. NULL: a sink that begins empty. */
+    int (*known)(struct records_sink *sink, const struct record *records, uint64_t n, bool *out,
+                 struct quire_error *err);
 };
 struct records_sink {
     const struct records_sink_ops *ops;
@@ -124,7 +130,10 @@ void records_abort(struct records_sink *sink); /* NULL is fine */
 /* ---- between ----------------------------------------------------------------------------------------------------- */
 
 struct records_copy {
-    uint64_t limit;                                                                   /* rows; 0: all */
+    uint64_t limit; /* rows; 0: all */
+    /* Leaves out what the sink has. The source must have the keys before it reads the rest (a server), and the sink
+     * know what it has (a set of a server). */
+    bool resume;
     int (*progress)(void *context, const char *phase, uint64_t done, uint64_t total); /* not 0: QUIRE_ECANCELLED */
     void *context;
     /* result */

@@ -21,6 +21,9 @@ int hnswlib_open(const struct records_from *from, struct records_source **out, s
 void *records_new_source(size_t bytes, const struct records_source_ops *ops, const char *name);
 void *records_new_sink(size_t bytes, const struct records_sink_ops *ops, const struct records_into *into);
 
+/* Takes those that source->known_to has out of n rows of which only the keys are known yet: how many stay. */
+int64_t records_leave_out(struct records_source *source, struct record *records, uint64_t n, struct quire_error *err);
+
 /* A copy in the arena; *out NULL where text is. */
 bool records_keep(struct arena *arena, const char *text, size_t bytes, const char **out, uint32_t *out_bytes);
 

@@ -92,7 +92,8 @@ static int collect(struct documents *d, const char *prefix, struct quire_error *
             *to++ = '\\';
         *to++ = *at;
     }
-    strcpy(to, "*");
+    *to++ = '*';
+    *to = 0;
     int rc = redis_scan(&d->link, pattern, d->json ? "ReJSON-RL" : "hash", &found, err);
     free(pattern);
     if (rc == 0 && d->keys.n == 0) {
@@ -276,21 +277,24 @@ static int64_t documents_read(struct records_source *source, void *vectors, stru
     uint64_t got = 0;
     arena_reset(&d->texts);
     while (got == 0 && d->at < d->keys.n) {
-        size_t first = d->at, want = n < PIPELINE ? n : PIPELINE, left = d->keys.n - first,
-               asked = left < want ? left : want;
-        int rc = 0;
-        for (size_t i = 0; rc == 0 && i < asked; i++) {
-            const char *words[] = {d->json ? "JSON.GET" : "HGETALL", d->keys.name[first + i]};
-            const size_t bytes[] = {d->json ? 8 : 7, d->keys.bytes[first + i]};
+        struct record keys[PIPELINE];
+        uint64_t want = n < PIPELINE ? n : PIPELINE, asked = 0;
+        for (; asked < want && d->at < d->keys.n; d->at++)
+            keys[asked++] = (struct record){.key = d->keys.name[d->at], .key_bytes = (uint32_t)d->keys.bytes[d->at]};
+        int64_t left = records_leave_out(source, keys, asked, err);
+        int rc = left < 0 ? (int)left : 0;
+        for (int64_t i = 0; rc == 0 && i < left; i++) {
+            const char *words[] = {d->json ? "JSON.GET" : "HGETALL", keys[i].key};
+            const size_t bytes[] = {d->json ? 8 : 7, keys[i].key_bytes};
             rc = redis_append(&d->link, 2, words, bytes, err);
         }
-        for (size_t i = 0; rc == 0 && i < asked; i++, d->at++) {
+        for (int64_t i = 0; rc == 0 && i < left; i++) {
             redisReply *reply = NULL;
             bool taken = false;
             rc = redis_next(&d->link, &reply, err);
             if (rc == 0)
-                rc = take(d, d->keys.name[d->at], d->keys.bytes[d->at], reply, (float *)vectors + got * source->dim,
-                          &records[got], &taken, err);
+                rc = take(d, keys[i].key, keys[i].key_bytes, reply, (float *)vectors + got * source->dim, &records[got],
+                          &taken, err);
             got += taken;
             if (reply)
                 freeReplyObject(reply);
@@ -316,8 +320,8 @@ static void documents_close(struct records_source *source)
 
 static const struct records_source_ops documents_ops = {documents_read, documents_close};
 
-int redis_documents_open(const char *url, const char *index, const char *prefix, const char *field,
-                         struct records_source **out, struct quire_error *err)
+int redis_documents_open(const char *url, const struct redis_tls_files *files, const char *index, const char *prefix,
+                         const char *field, struct records_source **out, struct quire_error *err)
 {
     struct documents *d = records_new_source(sizeof *d, &documents_ops, index ? index : prefix);
     if (!d)
@@ -326,7 +330,7 @@ int redis_documents_open(const char *url, const char *index, const char *prefix,
     d->base.may_have = RECORDS_KEYS | RECORDS_ATTRIBUTES;
     d->numeric = json_object();
     d->field = field ? strdup(field) : NULL;
-    int rc = redis_link_open(url, &d->link, err);
+    int rc = redis_link_open(url, files, &d->link, err);
     if (rc == 0 && index) {
         rc = read_index(d, index, err);
     } else if (rc == 0) {

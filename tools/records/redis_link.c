@@ -11,11 +11,16 @@
 #define TIMEOUT_SECONDS 600 /* a server may have to read a large set before it answers */
 #define CONNECT_SECONDS 10
 
-static const char scheme[] = "redis://";
+static const char scheme[] = "redis://", scheme_tls[] = "rediss://";
+
+bool redis_is_tls(const char *url)
+{
+    return strncmp(url, scheme_tls, sizeof scheme_tls - 1) == 0;
+}
 
 bool redis_is_url(const char *text)
 {
-    return strncmp(text, scheme, sizeof scheme - 1) == 0 || strncmp(text, "rediss://", 9) == 0;
+    return strncmp(text, scheme, sizeof scheme - 1) == 0 || redis_is_tls(text);
 }
 
 struct url {
@@ -29,10 +34,9 @@ static void decode(char *text)
 {
     char *to = text;
     for (const char *at = text; *at; at++) {
-        unsigned code;
-        if (at[0] == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2]) &&
-            sscanf(at + 1, "%2x", &code) == 1) {
-            *to++ = (char)code;
+        if (at[0] == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2])) {
+            const char digits[] = {at[1], at[2], 0};
+            *to++ = (char)strtoul(digits, NULL, 16);
             at += 2;
         } else {
             *to++ = *at;
@@ -43,10 +47,8 @@ static void decode(char *text)
 
 static int cut_url(const char *text, struct url *out, struct quire_error *err)
 {
-    if (strncmp(text, "rediss://", 9) == 0)
-        return error_set(err, QUIRE_EUNSUPPORTED,
-                         "rediss:// is TLS, which this command does not speak: go through a tunnel (stunnel, ssh -L)");
-    *out = (struct url){.text = strdup(text + sizeof scheme - 1), .port = 6379};
+    size_t begin = redis_is_tls(text) ? sizeof scheme_tls - 1 : sizeof scheme - 1;
+    *out = (struct url){.text = strdup(text + begin), .port = 6379};
     if (!out->text)
         return error_set(err, QUIRE_ENOMEM, "no memory for a URL");
     char *at = strrchr(out->text, '@'), *host = at ? at + 1 : out->text;
@@ -102,7 +104,19 @@ static int greet(struct redis_link *link, const struct url *url, struct quire_er
     return rc;
 }
 
-int redis_link_open(const char *url_text, struct redis_link *out, struct quire_error *err)
+static int connect_to(struct redis_link *link, const struct url *url, struct quire_error *err)
+{
+    struct timeval limit = {.tv_sec = CONNECT_SECONDS};
+    link->context = redisConnectWithTimeout(url->host, url->port, limit);
+    if (!link->context || link->context->err)
+        return error_set(err, QUIRE_EIO, "cannot connect to %s: %s: is the server running?", link->name,
+                         link->context ? link->context->errstr : "no memory");
+    redisSetTimeout(link->context, limit);
+    return 0;
+}
+
+int redis_link_open(const char *url_text, const struct redis_tls_files *files, struct redis_link *out,
+                    struct quire_error *err)
 {
     struct redis_link link = {0};
     struct url url = {0};
@@ -111,16 +125,14 @@ int redis_link_open(const char *url_text, struct redis_link *out, struct quire_e
         link.name = NULL;
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a URL");
     }
-    if (rc == 0) {
-        link.context = redisConnectWithTimeout(url.host, url.port, (struct timeval){.tv_sec = CONNECT_SECONDS});
-        if (!link.context || link.context->err)
-            rc = error_set(err, QUIRE_EIO, "cannot connect to %s: %s: is the server running?", link.name,
-                           link.context ? link.context->errstr : "no memory");
-        else
-            redisSetTimeout(link.context, (struct timeval){.tv_sec = TIMEOUT_SECONDS});
-    }
     if (rc == 0)
+        rc = connect_to(&link, &url, err);
+    if (rc == 0 && redis_is_tls(url_text))
+        rc = redis_tls_start(files, url.host, link.context->fd, &link.tls, err);
+    if (rc == 0) {
+        redisSetTimeout(link.context, (struct timeval){.tv_sec = TIMEOUT_SECONDS});
         rc = greet(&link, &url, err);
+    }
     free(url.text);
     if (rc < 0)
         redis_link_close(&link);
@@ -131,6 +143,7 @@ int redis_link_open(const char *url_text, struct redis_link *out, struct quire_e
 
 void redis_link_close(struct redis_link *link)
 {
+    redis_tls_close(link->tls);
     if (link->context)
         redisFree(link->context);
     free(link->name);
@@ -153,12 +166,16 @@ int redis_answered(const struct redis_link *link, const redisReply *reply, const
 
 int redis_append(struct redis_link *link, int n, const char **words, const size_t *bytes, struct quire_error *err)
 {
+    if (link->tls)
+        return redis_tls_append(link->tls, n, words, bytes, err);
     return redisAppendCommandArgv(link->context, n, words, bytes) == REDIS_OK ? 0 : lost(link, err);
 }
 
 int redis_next(struct redis_link *link, redisReply **out, struct quire_error *err)
 {
     void *reply = NULL;
+    if (link->tls)
+        return redis_tls_next(link->tls, link->context->reader, out, err);
     if (redisGetReply(link->context, &reply) != REDIS_OK || !reply)
         return lost(link, err);
     *out = reply;

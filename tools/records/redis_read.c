@@ -7,6 +7,8 @@
  * pipelines. An element that is removed meanwhile is left out; one that is added may be missed. Redis gives a quantised
  * vector back as it keeps it: what quantisation took is gone before.
  *
+ * Names that the sink has already, when an import goes on, are taken out of a page before any vector is asked for.
+ *
  * Which tenants an element is granted to no command says. So each tenant of VTENANTS is searched for all its elements,
  * which the server finds exactly, up to as many as a search may answer.
  */
@@ -83,7 +85,7 @@ static int ask_page(struct set_source *s, struct quire_error *err)
         rc = redis_answered(&s->link, reply, s->no_range ? "VRANDMEMBER" : "VRANGE", err);
     if (rc == 0 && reply->type != REDIS_REPLY_ARRAY)
         rc = error_set(err, QUIRE_EFORMAT, "%s answers no list of names of %s", s->link.name, s->set);
-    if (rc < 0) {
+    if (rc < 0 || !reply) {
         if (reply)
             freeReplyObject(reply);
         return rc;
@@ -94,7 +96,7 @@ static int ask_page(struct set_source *s, struct quire_error *err)
     return 0;
 }
 
-/* 1: there is another name; 0: no more. */
+/* *out stays as it is where there are no more. */
 static int next_name(struct set_source *s, const redisReply **out, struct quire_error *err)
 {
     if (s->page && s->at == s->page->elements) {
@@ -113,10 +115,10 @@ static int next_name(struct set_source *s, const redisReply **out, struct quire_
         s->page = NULL;
     }
     int rc = s->page ? 0 : ask_page(s, err);
-    if (rc < 0 || s->at == s->page->elements)
+    if (rc < 0 || !s->page || s->at == s->page->elements)
         return rc;
     *out = s->page->element[s->at++];
-    return (*out)->str ? 1 : error_set(err, QUIRE_EFORMAT, "%s answers a name that is no text", s->link.name);
+    return (*out)->str ? 0 : error_set(err, QUIRE_EFORMAT, "%s answers a name that is no text", s->link.name);
 }
 
 /* ---- tenants ----------------------------------------------------------------------------------------------------- */
@@ -194,7 +196,7 @@ static int read_tenants(struct set_source *s, struct quire_error *err)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-static int take_vector(struct set_source *s, const redisReply *name, const redisReply *reply, float *out,
+static int take_vector(struct set_source *s, const char *name, const redisReply *reply, float *out,
                        struct quire_error *err)
 {
     int rc = redis_answered(&s->link, reply, "VEMB", err);
@@ -202,20 +204,20 @@ static int take_vector(struct set_source *s, const redisReply *name, const redis
         return rc;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != s->base.dim)
         return error_set(err, QUIRE_EDIM, "%s answers a vector of %zu numbers for %s; expected %u", s->link.name,
-                         reply->elements, name->str, s->base.dim);
+                         reply->elements, name, s->base.dim);
     for (uint32_t d = 0; d < s->base.dim; d++) {
         double x;
         if (!redis_number(reply->element[d], &x))
             return error_set(err, QUIRE_EFORMAT, "%s answers a vector with what is no number for %s", s->link.name,
-                             name->str);
+                             name);
         out[d] = (float)x;
     }
     return records_check_finite(s->base.name, out, 0, 1, s->base.dim, err);
 }
 
 /* One element; *taken false: it is gone. */
-static int take_element(struct set_source *s, const redisReply *name, float *vector, struct record *record, bool *taken,
-                        struct quire_error *err)
+static int take_element(struct set_source *s, const struct record *name, float *vector, struct record *record,
+                        bool *taken, struct quire_error *err)
 {
     redisReply *numbers = NULL, *text = NULL;
     int rc = redis_next(&s->link, &numbers, err);
@@ -223,14 +225,14 @@ static int take_element(struct set_source *s, const redisReply *name, float *vec
         rc = redis_next(&s->link, &text, err);
     *taken = rc == 0 && numbers->type != REDIS_REPLY_NIL;
     if (*taken) {
-        rc = take_vector(s, name, numbers, vector, err);
+        rc = take_vector(s, name->key, numbers, vector, err);
         if (rc == 0)
             rc = redis_answered(&s->link, text, "VGETATTR", err);
         if (rc == 0 && text->str && text->len)
-            rc = records_check_attributes(name->str, 0, text->str, text->len, err);
-        struct grant_entry like = {.key = name->str, .key_bytes = name->len},
+            rc = records_check_attributes(name->key, 0, text->str, text->len, err);
+        struct grant_entry like = {.key = (char *)name->key, .key_bytes = name->key_bytes},
                            *granted = grants_of_find(&s->grants, &like);
-        if (rc == 0 && (!records_keep(&s->texts, name->str, name->len, &record->key, &record->key_bytes) ||
+        if (rc == 0 && (!records_keep(&s->texts, name->key, name->key_bytes, &record->key, &record->key_bytes) ||
                         !records_keep(&s->texts, text->len ? text->str : NULL, text->len, &record->attributes,
                                       &record->attribute_bytes) ||
                         !records_keep(&s->texts, granted ? granted->tenants : NULL,
@@ -244,42 +246,53 @@ static int take_element(struct set_source *s, const redisReply *name, float *vec
     return rc;
 }
 
+/* Up to n names; 0: there are no more. A page ends them: they must stay as long as they are used. */
+static int64_t take_names(struct set_source *s, struct record *names, uint64_t n, struct quire_error *err)
+{
+    uint64_t got = 0;
+    while (got < n && !(got && s->at == s->page->elements)) {
+        const redisReply *name = NULL;
+        int rc = next_name(s, &name, err);
+        if (rc < 0)
+            return rc;
+        if (!name)
+            break;
+        names[got++] = (struct record){.key = name->str, .key_bytes = (uint32_t)name->len};
+    }
+    return (int64_t)got;
+}
+
+static int ask_element(struct set_source *s, const struct record *name, struct quire_error *err)
+{
+    const char *vemb[] = {"VEMB", s->set, name->key}, *attr[] = {"VGETATTR", s->set, name->key};
+    const size_t vemb_bytes[] = {4, strlen(s->set), name->key_bytes},
+                 attr_bytes[] = {8, strlen(s->set), name->key_bytes};
+    int rc = redis_append(&s->link, 3, vemb, vemb_bytes, err);
+    return rc < 0 ? rc : redis_append(&s->link, 3, attr, attr_bytes, err);
+}
+
 static int64_t set_read(struct records_source *source, void *vectors, struct record *records, uint64_t n,
                         struct quire_error *err)
 {
     struct set_source *s = (struct set_source *)source;
-    const redisReply *names[PIPELINE];
+    struct record names[PIPELINE];
     uint64_t got = 0;
-    int rc = 0;
     arena_reset(&s->texts);
-    while (got == 0) { /* unless all that were asked for are gone */
-        uint64_t asked = 0, want = n < PIPELINE ? n : PIPELINE;
-        while (asked < want) {
-            /* a page ends a pipeline: its names must stay as long as they are used */
-            if (asked && s->page && s->at == s->page->elements)
-                break;
-            rc = next_name(s, &names[asked], err);
-            if (rc <= 0)
-                break;
-            const char *vemb[] = {"VEMB", s->set, names[asked]->str}, *attr[] = {"VGETATTR", s->set, names[asked]->str};
-            const size_t vemb_bytes[] = {4, strlen(s->set), names[asked]->len},
-                         attr_bytes[] = {8, strlen(s->set), names[asked]->len};
-            rc = redis_append(&s->link, 3, vemb, vemb_bytes, err);
-            if (rc == 0)
-                rc = redis_append(&s->link, 3, attr, attr_bytes, err);
-            if (rc < 0)
-                break;
-            asked++;
-        }
-        for (uint64_t i = 0; rc >= 0 && i < asked; i++) {
+    while (got == 0) { /* unless all that were asked for are gone, or left out */
+        int64_t named = take_names(s, names, n < PIPELINE ? n : PIPELINE, err);
+        if (named <= 0)
+            return named;
+        named = records_leave_out(source, names, (uint64_t)named, err);
+        int rc = named < 0 ? (int)named : 0;
+        for (int64_t i = 0; rc == 0 && i < named; i++)
+            rc = ask_element(s, &names[i], err);
+        for (int64_t i = 0; rc == 0 && i < named; i++) {
             bool taken;
-            rc = take_element(s, names[i], (float *)vectors + got * source->dim, &records[got], &taken, err);
+            rc = take_element(s, &names[i], (float *)vectors + got * source->dim, &records[got], &taken, err);
             got += taken;
         }
         if (rc < 0)
             return rc;
-        if (asked == 0)
-            break;
     }
     return (int64_t)got;
 }
@@ -349,8 +362,8 @@ const char *redis_set_quantization(const struct records_source *source)
     return ((const struct set_source *)source)->quantization;
 }
 
-int redis_set_open(const char *url, const char *set, bool with_tenants, struct records_source **out,
-                   struct quire_error *err)
+int redis_set_open(const char *url, const struct redis_tls_files *files, const char *set, bool with_tenants,
+                   struct records_source **out, struct quire_error *err)
 {
     struct set_source *s = records_new_source(sizeof *s, &set_ops, set);
     if (!s)
@@ -360,7 +373,7 @@ int redis_set_open(const char *url, const char *set, bool with_tenants, struct r
     s->set = strdup(set);
     s->after = strdup("-");
     s->after_bytes = 1;
-    int rc = s->set && s->after ? redis_link_open(url, &s->link, err)
+    int rc = s->set && s->after ? redis_link_open(url, files, &s->link, err)
                                 : error_set(err, QUIRE_ENOMEM, "no memory to read %s", set);
     if (rc == 0)
         rc = read_info(s, err);

@@ -2,9 +2,9 @@
  * redis_write.c - rows into a vector set of a running server.
  *
  * VADD replaces what is there, so a copy that was interrupted is run again and ends with the same set; what it had
- * added
- * stays meanwhile. VADD of a set that is there already keeps its properties. A set of another metric than cosine, or
- * with tenants, is made by VCREATE first, which Redis does not know: it answers with an error, and nothing is written.
+ * added stays meanwhile, and a source can leave it out the second time (VISMEMBER). VADD of a set that is there
+ * already keeps its properties. A set of another metric than cosine is made by VCREATE first, which Redis does not
+ * know: it answers with an error, and nothing is written.
  */
 #include "io/error.h"
 #include "tools/records/records_priv.h"
@@ -73,6 +73,30 @@ static int set_write(struct records_sink *sink, const void *vectors, const struc
     return rc;
 }
 
+/* Whether the set has an element of this name, for each: VISMEMBER, which Redis knows since 8.2. */
+static int set_known(struct records_sink *sink, const struct record *records, uint64_t n, bool *out,
+                     struct quire_error *err)
+{
+    struct set_sink *s = (struct set_sink *)sink;
+    int rc = 0;
+    for (uint64_t i = 0; rc == 0 && i < n; i++) {
+        const char *words[] = {"VISMEMBER", s->set, records[i].key};
+        const size_t bytes[] = {9, strlen(s->set), records[i].key_bytes};
+        rc = redis_append(&s->link, 3, words, bytes, err);
+    }
+    for (uint64_t i = 0; rc == 0 && i < n; i++) {
+        redisReply *reply = NULL;
+        rc = redis_next(&s->link, &reply, err);
+        if (rc == 0)
+            rc = redis_answered(&s->link, reply, "VISMEMBER", err);
+        if (rc == 0)
+            out[i] = reply->integer != 0;
+        if (reply)
+            freeReplyObject(reply);
+    }
+    return rc;
+}
+
 static void set_abort(struct records_sink *sink)
 {
     struct set_sink *s = (struct set_sink *)sink;
@@ -89,9 +113,9 @@ static int set_finish(struct records_sink *sink, struct quire_error *err)
     return 0;
 }
 
-static const struct records_sink_ops set_ops = {set_write, set_finish, set_abort};
+static const struct records_sink_ops set_ops = {set_write, set_finish, set_abort, set_known};
 
-/* Makes the set where it must be another than VADD makes. */
+/* Makes the set where it must be another than VADD makes: kept as VADD then asks for. */
 static int prepare(struct set_sink *s, const struct records_into *into, struct quire_error *err)
 {
     char dim[16];
@@ -106,24 +130,27 @@ static int prepare(struct set_sink *s, const struct records_into *into, struct q
     if (rc < 0 || there || !other)
         return rc;
     snprintf(dim, sizeof dim, "%u", into->dim);
-    const char *create[] = {"VCREATE", s->set, "DIM", dim, "METRIC", quire_metric_name((enum quire_metric)into->metric),
-                            "SLOT",    "f32"};
-    rc = redis_ask(&s->link, &reply, err, strcmp(s->quantization, "NOQUANT") == 0 ? 8 : 6, create, NULL);
+    const char *create[] = {"VCREATE", s->set,
+                            "DIM",     dim,
+                            "METRIC",  quire_metric_name((enum quire_metric)into->metric),
+                            "SLOT",    strcmp(s->quantization, "NOQUANT") == 0 ? "f32" : "q8",
+                            "BITS",    "1"};
+    rc = redis_ask(&s->link, &reply, err, strcmp(s->quantization, "BIN") == 0 ? 10 : 8, create, NULL);
     if (reply)
         freeReplyObject(reply);
-    s->quantization = "NOQUANT"; /* VADD's word would ask for another set than this one */
     return rc;
 }
 
-int redis_set_create(const char *url, const char *set, const char *quantization, const struct records_into *into,
-                     struct records_sink **out, struct quire_error *err)
+int redis_set_create(const char *url, const struct redis_tls_files *files, const char *set, const char *quantization,
+                     const struct records_into *into, struct records_sink **out, struct quire_error *err)
 {
     struct set_sink *s = records_new_sink(sizeof *s, &set_ops, into);
     if (!s)
         return error_set(err, QUIRE_ENOMEM, "no memory to write %s", set);
     s->set = strdup(set);
     s->quantization = quantization;
-    int rc = s->set ? redis_link_open(url, &s->link, err) : error_set(err, QUIRE_ENOMEM, "no memory to write %s", set);
+    int rc = s->set ? redis_link_open(url, files, &s->link, err)
+                    : error_set(err, QUIRE_ENOMEM, "no memory to write %s", set);
     if (rc == 0)
         rc = prepare(s, into, err);
     if (rc < 0)
