@@ -97,10 +97,10 @@ static int open_service(struct quire_error *err)
                           .log = &module_the.log,
                           .n_lanes = module_the.n_threads + LANES_OF_MAIN,
                           .no_priorities = true,
-                           .on_effect = module_stream_effect,
-                           .on_opened = on_opened,
-                           .keeper = &module_keeper,
-                           .documents_come_later = true};
+                          .on_effect = module_stream_effect,
+                          .on_opened = on_opened,
+                          .keeper = &module_keeper,
+                          .documents_come_later = true};
     int rc = find_folder(err);
     if (rc == 0)
         rc = module_lanes_create(err);

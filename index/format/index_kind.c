@@ -1,11 +1,11 @@
 /*
  * index_kind.c - the rule behind `auto`, from what was measured (docs/performance.md, "Inverted lists").
  *
- * 1. No budget was named: page graph. Under whatever budget it is opened later, it has codes of 4, 2 or 1 bits in memory,
- *    or in its blocks; lists whose codes do not fit have none, and read fifteen times the bytes.
+ * 1. No budget was named: page graph. Under whatever budget it is opened later, it has codes of 4, 2 or 1 bits in
+ *    memory, or in its blocks; lists whose codes do not fit have none, and read fifteen times the bytes.
  * 2. The budget holds the codes of all rows in lists of 4 bits: inverted lists. They read about as many blocks, but a
- *    page graph asks for them in two or three rounds and lists in one, with half the work. With 2 bits they read half as
- *    many again as the page graph (text, 15 % of raw), or three times as many (SIFT, 60 %).
+ *    page graph asks for them in two or three rounds and lists in one, with half the work. With 2 bits they read half
+ *    as many again as the page graph (text, 15 % of raw), or three times as many (SIFT, 60 %).
  * 3. It holds a page graph's 1-bit codes: page graph. Its reads are as many as those of lists, of an eighth of the
  *    bytes. Unless one read takes longer than SLOW_US: a query waits for four to nine of them there, and for two with
  *    lists.
