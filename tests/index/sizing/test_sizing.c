@@ -113,16 +113,18 @@ static void test_stopped(void **state)
     struct sizing_question q = question_of(rows);
     struct sizing_report r;
     struct quire_error err = {0};
+    int left;
     (void)state;
     q.lists_only = true;
     q.build.progress = stop_at;
+    q.build.context = &left;
     for (int calls = 1; calls <= 40; calls += 13) {
-        int left = calls;
-        q.build.context = &left;
+        left = calls;
         assert_int_equal(sizing_run(folder, &q, &r, &err), QUIRE_ECANCELLED);
         assert_int_equal(support_count_entries(folder), 0);
     }
     support_folder_remove(folder);
+    left = 0;
     assert_true(sizing_run("/nonexistent/folder", &q, &r, &err) < 0); /* nor is there a folder that was not */
     free(rows);
 }
