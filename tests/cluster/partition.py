@@ -12,7 +12,7 @@ import time
 
 import redis
 
-KEY, NODE_TIMEOUT_MS, LATE_S, NET = "v{a}", 2000, 1.5, "10.77.%d" % (os.getpid() % 250)
+KEY, NODE_TIMEOUT_MS, LATE_S, NET = "v{a}", 2000, 1.0, "10.77.%d" % (os.getpid() % 250)
 
 
 def write(host, port, seconds):
