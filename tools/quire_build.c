@@ -44,7 +44,6 @@ struct build_work {
     struct cli_texts column_texts;
     struct cli_columns columns;
     int metric, slot, bits, index, edge_codes;
-    enum quire_index_kind kind; /* that index comes to */
     uint64_t block_bytes, threads, seed, degree, beam, list_rows;
     double replicas;
     struct cli_memory memory;
@@ -128,14 +127,14 @@ static void set_attributes(struct build_work *w, struct quire_build_options *opt
     options->tenants = (const char *const *)w->tenants.start;
 }
 
-static void open_device(struct build_work *w)
+static void open_device(struct build_work *w, enum quire_index_kind kind)
 {
     struct offload_work works[CLI_GPU_BUILD_WORKS];
     if (w->build_memory) {
         snprintf(w->gpu.note, sizeof w->gpu.note, "--build-memory plans without a device");
         return;
     }
-    cli_gpu_build_works(w->vectors.rows, w->vectors.dim, w->kind, works);
+    cli_gpu_build_works(w->vectors.rows, w->vectors.dim, kind, works);
     cli_gpu_open_build(w->cli, &w->gpu, works, (unsigned)w->threads);
 }
 
@@ -169,10 +168,11 @@ static int build(struct build_work *w, struct quire_error *err)
                                 .vectors = w->vectors.data,
                                 .read = read_rows,
                                 .context = w};
-    w->kind = build_choose_kind(w->out, &input, &options);
+    uint32_t kind_reason;
+    options.index = build_choose_kind(w->out, &input, &options, &kind_reason);
     if (options.block_bytes) {
         snprintf(w->block.why, sizeof w->block.why, "as it was asked for");
-    } else if (w->kind != QUIRE_INDEX_PAGEGRAPH) {
+    } else if (options.index != QUIRE_INDEX_PAGEGRAPH) {
         snprintf(w->block.why, sizeof w->block.why, "small: single rows are read from behind inverted lists");
     } else if (w->resume) {
         /* a probe may choose otherwise tomorrow, and a build can go on with the same blocks only */
@@ -182,8 +182,8 @@ static int build(struct build_work *w, struct quire_error *err)
         options.block_bytes = w->block.block_bytes;
     }
     uint64_t begin = clock_ns();
-    open_device(w);
-    int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, w->gpu.steps, err);
+    open_device(w, options.index);
+    int rc = build_offloaded(fs_real(), w->out, &input, &options, w->gpu.offload, w->gpu.steps, kind_reason, err);
     w->seconds = (double)(clock_ns() - begin) / 1e9;
     return rc;
 }

@@ -154,8 +154,9 @@ static void choose_kind(struct build *b)
 }
 
 enum quire_index_kind build_choose_kind(const char *path, const struct quire_input *input,
-                                        const struct quire_build_options *options)
+                                        const struct quire_build_options *options, uint32_t *kind_reason)
 {
+    *kind_reason = KIND_ASKED_FOR;
     struct build b = {.n = (uint32_t)input->rows, .dim = input->dim, .type = input->type, .options = *options};
     if (options->index != QUIRE_INDEX_AUTO)
         return options->index;
@@ -163,6 +164,7 @@ enum quire_index_kind build_choose_kind(const char *path, const struct quire_inp
     if (b.path)
         choose_kind(&b);
     free(b.path);
+    *kind_reason = b.params.kind_reason;
     return b.options.index;
 }
 
@@ -521,7 +523,7 @@ struct offload *build_device(const struct build *b, enum build_device_step step)
 
 static int build_any(struct io_fs *fs, const char *path, const struct quire_input *input,
                      const struct quire_build_options *options, const struct build_merge *merge,
-                     struct offload *offload, unsigned steps, struct quire_error *err)
+                     struct offload *offload, unsigned steps, uint32_t kind_reason, struct quire_error *err)
 {
     int rc = check_arguments(path, input, options, err);
     if (rc < 0)
@@ -536,6 +538,7 @@ static int build_any(struct io_fs *fs, const char *path, const struct quire_inpu
                       .merge = merge,
                       .offload = options->build_memory_bytes ? NULL : offload, /* its memory is not planned for */
                       .steps = steps,
+                      .params.kind_reason = kind_reason,
                       .fs = fs,
                       .err = err};
     if (err)
@@ -554,20 +557,20 @@ static int build_any(struct io_fs *fs, const char *path, const struct quire_inpu
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
                  const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err)
 {
-    return build_any(fs, path, input, options, merge, NULL, 0, err);
+    return build_any(fs, path, input, options, merge, NULL, 0, KIND_ASKED_FOR, err);
 }
 
 int build_offloaded(struct io_fs *fs, const char *path, const struct quire_input *input,
                     const struct quire_build_options *options, struct offload *offload, unsigned steps,
-                    struct quire_error *err)
+                    uint32_t kind_reason, struct quire_error *err)
 {
-    return build_any(fs, path, input, options, NULL, offload, steps, err);
+    return build_any(fs, path, input, options, NULL, offload, steps, kind_reason, err);
 }
 
 int build_segment(struct io_fs *fs, const char *path, const struct quire_input *input,
                   const struct quire_build_options *options, struct quire_error *err)
 {
-    return build_any(fs, path, input, options, NULL, NULL, 0, err);
+    return build_any(fs, path, input, options, NULL, NULL, 0, KIND_ASKED_FOR, err);
 }
 
 int quire_build_from(const char *path, const struct quire_input *input, const struct quire_build_options *options,

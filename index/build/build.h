@@ -25,10 +25,11 @@ enum build_device_step {
 };
 #define BUILD_STEPS 7u
 /* The same with a device for some of these steps, or NULL: the same index, byte for byte. What a device has done and
- * why it did no more is in its status. Under build_memory_bytes none is used. */
+ * why it did no more is in its status. Under build_memory_bytes none is used. kind_reason: as build_choose_kind gave it
+ * with the options' kind, 0 where that was asked for. */
 int build_offloaded(struct io_fs *fs, const char *path, const struct quire_input *input,
                     const struct quire_build_options *options, struct offload *offload, unsigned steps,
-                    struct quire_error *err);
+                    uint32_t kind_reason, struct quire_error *err);
 
 /* Edges that the first rows of an input had in a page graph before. Rows share lists, because blocks keep no others. */
 struct build_known {
@@ -60,10 +61,10 @@ size_t build_row_bytes(uint32_t dim, enum quire_type type, bool unit_codes);
 int build_merged(struct io_fs *fs, const char *path, const struct quire_input *input,
                  const struct quire_build_options *options, const struct build_merge *merge, struct quire_error *err);
 
-/* What a build of this input in the new folder `path` makes; AUTO if there is no memory to find out. May probe the
- * device. */
+/* What a build of this input in the new folder `path` makes, and why (enum kind_reason); AUTO if there is no memory to
+ * find out. May probe the device. */
 enum quire_index_kind build_choose_kind(const char *path, const struct quire_input *input,
-                                        const struct quire_build_options *options);
+                                        const struct quire_build_options *options, uint32_t *kind_reason);
 
 /* The kind of a live collection that asked for `wanted`: AUTO is the page graph there, whose merges cost less. */
 enum quire_index_kind build_kind(enum quire_index_kind wanted);

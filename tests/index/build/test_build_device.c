@@ -80,7 +80,7 @@ static void build(const struct support_data *data, enum quire_index_kind kind, s
     options.index = kind;
     options.threads = 2;
     options.seed = 3;
-    if (build_offloaded(fs_real(), path, &input, &options, offload, steps, &err) < 0)
+    if (build_offloaded(fs_real(), path, &input, &options, offload, steps, 0, &err) < 0)
         fail_msg("%s", err.message);
     read_contents(path, out);
     free(path);
