@@ -1,7 +1,10 @@
-/* bytes.h - little-endian numbers in byte arrays, whatever the machine's own order and alignment rules. */
+/* bytes.h - little-endian numbers in byte arrays, whatever the machine's own order and alignment rules; bytes as
+ * hexadecimal digits. */
 #ifndef QUIRE_IO_BYTES_H
 #define QUIRE_IO_BYTES_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -67,6 +70,33 @@ static inline void bytes_store_f32(uint8_t *p, float x)
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     bytes_store_u32(p, bits);
+}
+
+/* 2 n lower-case digits and a byte 0. */
+static inline void bytes_to_hex(const uint8_t *bytes, size_t n, char *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+    }
+    out[2 * n] = 0;
+}
+
+static inline int bytes_hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Reads 2 n digits as bytes_to_hex writes them. False: another character is among them. */
+static inline bool bytes_from_hex(const char *digits, size_t n, uint8_t *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        int high = bytes_hex_digit(digits[2 * i]), low = high < 0 ? -1 : bytes_hex_digit(digits[2 * i + 1]);
+        if (low < 0)
+            return false;
+        out[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
 }
 
 #endif

@@ -454,16 +454,6 @@ void module_copies_fetched(struct lane *lane, struct message *message)
 
 /* ---- the stream -------------------------------------------------------------------------------------------------- */
 
-static bool is_from_primary(struct rm_ctx *ctx)
-{
-    return rm.get_context_flags(ctx) & RM_FLAG_REPLICATED;
-}
-
-static int refuse_client(struct rm_ctx *ctx)
-{
-    return rm.reply_error(ctx, "ERR this command is for the stream from a primary to its replicas");
-}
-
 static void apply(struct module_item *item, const uint8_t *bytes, size_t n, uint64_t *lsn)
 {
     struct module_copy *copy = item->copy;
@@ -488,22 +478,39 @@ static void apply(struct module_item *item, const uint8_t *bytes, size_t n, uint
         look_at(item);
 }
 
+/* Arguments of a command of the stream: key, id, bytes. The copy that it is about, or NULL: there is none here. False
+ * after a reply. */
+static bool take_stream(struct rm_ctx *ctx, struct rm_string **argv, int argc, struct module_item **copy,
+                        const uint8_t **bytes, size_t *n)
+{
+    size_t n_name;
+    if (argc != 4) {
+        rm.wrong_arity(ctx);
+        return false;
+    }
+    if (!(rm.get_context_flags(ctx) & RM_FLAG_REPLICATED)) {
+        rm.reply_error(ctx, "ERR this command is for the stream from a primary to its replicas");
+        return false;
+    }
+    struct module_item *item = module_item_find(rm.string_bytes(argv[2], &n_name));
+    *bytes = (const uint8_t *)rm.string_bytes(argv[3], n);
+    bool is_here = module_the.open && module_the.is_replica && item && item->kind == MODULE_SET && copy_of(item);
+    *copy = is_here ? item : NULL;
+    return true;
+}
+
 /* QUIRE._W key id effect */
 int module_copies_write(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
-    size_t n, n_name;
+    struct module_item *item;
+    const uint8_t *bytes;
+    size_t n;
     uint64_t lsn = 0;
-    if (argc != 4)
-        return rm.wrong_arity(ctx);
-    if (!is_from_primary(ctx))
-        return refuse_client(ctx);
-    struct module_item *item = module_item_find(rm.string_bytes(argv[2], &n_name));
-    const uint8_t *bytes = (const uint8_t *)rm.string_bytes(argv[3], &n);
-    if (!module_the.open || !module_the.is_replica || !item || item->kind != MODULE_SET || !copy_of(item))
-        return rm.reply_simple(ctx, "OK");
-    if (item->copy->is_wanted)
+    if (!take_stream(ctx, argv, argc, &item, &bytes, &n))
+        return RM_OK;
+    if (item && item->copy->is_wanted)
         keep_late(item->copy, bytes, n);
-    else if (!item->copy->is_stopped)
+    else if (item && !item->copy->is_stopped)
         apply(item, bytes, n, &lsn);
     if (lsn > 0)
         rm.signal_modified_key(ctx, argv[1]);
@@ -513,14 +520,12 @@ int module_copies_write(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 /* QUIRE._IMAGE key id image */
 int module_copies_image(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
-    size_t n, n_name;
-    if (argc != 4)
-        return rm.wrong_arity(ctx);
-    if (!is_from_primary(ctx))
-        return refuse_client(ctx);
-    struct module_item *item = module_item_find(rm.string_bytes(argv[2], &n_name));
-    const uint8_t *bytes = (const uint8_t *)rm.string_bytes(argv[3], &n);
-    if (module_the.open && module_the.is_replica && item && item->kind == MODULE_SET && copy_of(item)) {
+    struct module_item *item;
+    const uint8_t *bytes;
+    size_t n;
+    if (!take_stream(ctx, argv, argc, &item, &bytes, &n))
+        return RM_OK;
+    if (item) {
         take_image_or_want(item, bytes, n);
         rm.signal_modified_key(ctx, argv[1]);
     }

@@ -18,7 +18,7 @@
 #define MODULE_WRITE "QUIRE._W"
 #define MODULE_IMAGE "QUIRE._IMAGE"
 
-enum { MODULE_REPLICAS_MAX = 8, MODULE_TEXT_BYTES = 256 };
+enum { MODULE_TEXT_BYTES = 256 };
 
 /* The set of an item, with a reference; NULL: the store has none. Any thread. */
 struct collection *module_set_of(const char name[MODULE_NAME_BYTES + 1]);

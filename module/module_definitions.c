@@ -9,6 +9,7 @@
  *
  *   before the keys   u64 1, name of the store, then u64 kind and words of each definition (documents.h), u64 0
  */
+#include "io/bytes.h"
 #include "io/error.h"
 #include "module/module_priv.h"
 #include "server/keys/keyspace.h"
@@ -23,14 +24,6 @@ static char names[2 * NAME_TEXT];
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static void make_name(const uint8_t *bytes, char *out)
-{
-    for (size_t i = 0; i < NAME_BYTES; i++) {
-        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-    }
-}
-
 static int read_names(struct keyspace_lock *lock, const struct key *key, struct quire_error *err)
 {
     uint8_t bytes[NAME_BYTES];
@@ -41,8 +34,8 @@ static int read_names(struct keyspace_lock *lock, const struct key *key, struct 
     }
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return error_set(err, QUIRE_EIO, "the kernel gives no random numbers for the name of a store");
-    memset(names, '0', sizeof names);
-    make_name(bytes, names);
+    bytes_to_hex(bytes, NAME_BYTES, names);
+    memset(names + NAME_TEXT, '0', NAME_TEXT);
     return 1;
 }
 

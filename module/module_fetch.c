@@ -11,6 +11,7 @@
  * quire.ship-rate bounds the bytes per second. A change of roles or a full sync ends a task at its next piece.
  */
 #include "index/replica/replica_manifest.h"
+#include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "module/module_copy.h"
@@ -243,8 +244,7 @@ static int fetch_segment(const char *name, struct collection *set, const struct 
 {
     struct coming c = {.name = name};
     uint64_t lsn;
-    for (unsigned i = 0; i < LINEAGE_ID_BYTES; i++)
-        snprintf(c.segment + (size_t)2 * i, 3, "%02x", told->segment[i]);
+    bytes_to_hex(told->segment, LINEAGE_ID_BYTES, c.segment);
     int rc = connect_now(err);
     if (rc == 0)
         rc = list_files(&c, err);
@@ -418,8 +418,7 @@ int module_fetch_open(struct quire_error *err)
     uint8_t id[8];
     if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
         return error_set(err, QUIRE_EIO, "the kernel gives no random numbers for the name of a replica");
-    for (size_t i = 0; i < sizeof id; i++)
-        snprintf(fetch.replica + 2 * i, 3, "%02x", id[i]);
+    bytes_to_hex(id, sizeof id, fetch.replica);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int errnum = pthread_create(&fetch.thread, NULL, run_thread, NULL);

@@ -66,6 +66,12 @@ static bool is_key(size_t n)
     return n <= QUIRE_KEY_BYTES_MAX;
 }
 
+/* Some documents are in no index. */
+static void owe(void)
+{
+    following.owed_us = following.owed_us ? following.owed_us : clock_us();
+}
+
 /* ---- one key ----------------------------------------------------------------------------------------------------- */
 
 /* What the key holds is the document from now on. */
@@ -79,7 +85,7 @@ static void take(struct rm_key *key, const char *name, uint32_t n)
     }
     if (documents_have_vectors(documents()) && documents_admit(documents(), name, n, NULL) < 0) {
         documents_gone(documents(), name, n);
-        following.owed_us = following.owed_us ? following.owed_us : clock_us();
+        owe();
     } else {
         documents_changed(documents(), name, n, &view);
     }
@@ -183,7 +189,7 @@ static void fill_one(struct rm_ctx *ctx, struct rm_string *name, struct rm_key *
         document_index_put(f->index, bytes, (uint32_t)n, &view, !f->again);
         documents_write_end(documents());
     } else if (fits) {
-        following.owed_us = following.owed_us ? following.owed_us : clock_us();
+        owe();
     }
     module_document_end(&document);
 }
@@ -241,7 +247,7 @@ void module_documents_fill(struct service *service, struct document_index *index
         return;
     struct filling *f = calloc(1, sizeof *f);
     if (!f) {
-        following.owed_us = following.owed_us ? following.owed_us : clock_us(); /* later */
+        owe(); /* later */
         return;
     }
     document_index_filled(index, 0);

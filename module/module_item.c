@@ -78,11 +78,7 @@ static int random_name(char name[MODULE_NAME_BYTES + 1], struct quire_error *err
     uint8_t id[MODULE_ID_BYTES];
     if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
         return error_set(err, QUIRE_EIO, "the kernel gives no random numbers for the id of a collection");
-    for (size_t i = 0; i < sizeof id; i++) {
-        name[2 * i] = "0123456789abcdef"[id[i] >> 4];
-        name[2 * i + 1] = "0123456789abcdef"[id[i] & 15];
-    }
-    name[MODULE_NAME_BYTES] = 0;
+    bytes_to_hex(id, sizeof id, name);
     return 0;
 }
 

@@ -26,6 +26,7 @@ enum {
     MODULE_ID_BYTES = 16,    /* of a collection: random, or made of that of the one it is a copy of */
     MODULE_NAME_BYTES = 32,  /* the same in hexadecimal: its key in the store */
     MODULE_THREADS_MAX = 64, /* quire.lanes */
+    MODULE_REPLICAS_MAX = 8, /* whose segments are counted */
     MODULE_TICK_MS = 100
 };
 
@@ -56,9 +57,9 @@ struct module_item {
     bool is_copy;                /* its writes come from a primary */
     struct module_copy *copy;    /* of a replica: how it stands with it (module_copies.c); NULL: it never was one */
     struct collection *fork_set; /* a reference, while a child is forked that saves for a replica (module_fork.c) */
-    uint64_t have[8];            /* numbers that replicas have, by their places in module_stream.c */
-    uint64_t gone_ms;            /* GONE, ENDED: since when, on the clock of clock_us */
-    uint64_t gone_mark;          /* GONE, ENDED: the how manieth that was */
+    uint64_t have[MODULE_REPLICAS_MAX]; /* numbers that replicas have, by their places in module_stream.c */
+    uint64_t gone_ms;                   /* GONE, ENDED: since when, on the clock of clock_us */
+    uint64_t gone_mark;                 /* GONE, ENDED: the how manieth that was */
 };
 
 /* Reads what the store says of them. Before the lanes start. */

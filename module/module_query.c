@@ -21,6 +21,11 @@ bool module_command_is_query(unsigned row)
     return strcmp(commands[row].group, "search") == 0;
 }
 
+static bool is_drop(const struct command *row)
+{
+    return strcmp(row->name, "ft.dropindex") == 0 || strcmp(row->name, "ft.drop") == 0;
+}
+
 const char *module_query_refusal(struct rm_ctx *ctx, unsigned row)
 {
     if (!module_documents_begun())
@@ -39,7 +44,7 @@ void module_query_enter(struct rm_ctx *ctx, struct module_call *call)
     if (name)
         rm.free_string(ctx, name);
     /* keys are removed in the context of the command alone */
-    if (strcmp(commands[call->row].name, "ft.dropindex") == 0 || strcmp(commands[call->row].name, "ft.drop") == 0)
+    if (is_drop(&commands[call->row]))
         call->caller.whole = true;
 }
 
@@ -64,7 +69,7 @@ void module_query_leave(struct rm_ctx *ctx, struct module_call *call, struct rm_
     if (!(row->flags & CMD_WRITE) || !call->done || failed)
         return;
     /* A: not to the AOF. Of DD the removals of keys were passed on, each by itself. */
-    bool drop = strcmp(row->name, "ft.dropindex") == 0 || strcmp(row->name, "ft.drop") == 0;
+    bool drop = is_drop(row);
     char name[64];
     snprintf(name, sizeof name, "%s%s", module_the.settings.prefix, drop ? "FT.DROPINDEX" : row->name);
     rm.replicate(ctx, name, "Av", argv + 1, (size_t)(drop ? 1 : argc - 1));

@@ -10,6 +10,7 @@
  * of a manifest until nobody has read them for as long.
  */
 #include "index/replica/replica_manifest.h"
+#include "io/bytes.h"
 #include "io/error.h"
 #include "module/module_copy.h"
 #include <stdlib.h>
@@ -169,13 +170,7 @@ static bool take_id(const struct rm_string *word, uint8_t out[LINEAGE_ID_BYTES])
 {
     size_t n;
     const char *text = rm.string_bytes(word, &n);
-    if (n != 2 * LINEAGE_ID_BYTES || strspn(text, "0123456789abcdef") != n)
-        return false;
-    for (unsigned i = 0; i < LINEAGE_ID_BYTES; i++) {
-        const char pair[3] = {text[2 * i], text[2 * i + 1], 0};
-        out[i] = (uint8_t)strtoul(pair, NULL, 16);
-    }
-    return true;
+    return n == 2 * LINEAGE_ID_BYTES && bytes_from_hex(text, LINEAGE_ID_BYTES, out);
 }
 
 /* Blocks the client; q is taken over. */

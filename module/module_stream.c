@@ -22,6 +22,7 @@
 #include "index/replica/replica_effect.h"
 #include "index/replica/replica_manifest.h"
 #include "io/array.h"
+#include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "module/module_copy.h"
@@ -60,20 +61,6 @@ static struct {
         uint64_t said_ms;
     } replicas[MODULE_REPLICAS_MAX];
 } stream = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void name_of(const uint8_t id[LINEAGE_ID_BYTES], char out[MODULE_NAME_BYTES + 1])
-{
-    for (unsigned i = 0; i < LINEAGE_ID_BYTES; i++) {
-        out[2 * i] = "0123456789abcdef"[id[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[id[i] & 15];
-    }
-    out[MODULE_NAME_BYTES] = 0;
-}
-
-static unsigned digit(char c)
-{
-    return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
 
 struct collection *module_set_of(const char name[MODULE_NAME_BYTES + 1])
 {
@@ -138,7 +125,7 @@ void module_stream_effect(void *context, struct collection *collection, const st
     uint32_t n = 0;
     (void)context;
     (void)collection;
-    name_of(effect->of->id, name);
+    bytes_to_hex(effect->of->id, LINEAGE_ID_BYTES, name);
     if (effect->kind == EFFECT_EDIT && effect->n_gone > 0)
         note_merge(name, effect);
     if (!atomic_load(&stream.runs))
@@ -210,8 +197,8 @@ int module_stream_identify(const struct module_item *item, struct collection *se
     uint64_t lsn;
     if (lineage_get(set, NULL))
         return 0;
-    for (unsigned i = 0; i < LINEAGE_ID_BYTES; i++)
-        identity.id[i] = (uint8_t)(digit(item->name[2 * i]) << 4 | digit(item->name[2 * i + 1]));
+    if (!bytes_from_hex(item->name, LINEAGE_ID_BYTES, identity.id))
+        return error_set(err, QUIRE_EINVALID, "'%s' is no id of a set", item->name);
     if (getrandom(identity.history, LINEAGE_ID_BYTES, 0) != (ssize_t)LINEAGE_ID_BYTES)
         return error_set_errno(err, errno, "get", "random bytes");
     return lineage_begin(set, &identity, &lsn, err);

@@ -77,30 +77,14 @@ void lease_token_write(const struct lease_token *token, const uint64_t secret[2]
     at = append(at, token->granted_ms, 6);
     at = append(at, token->nonce, 8);
     append(at, lease_siphash(secret, bytes, SIGNED_BYTES), 8);
-    for (unsigned i = 0; i < TOKEN_BYTES; i++) {
-        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-    }
-    out[2 * TOKEN_BYTES] = 0;
-}
-
-static int digit(uint8_t c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    bytes_to_hex(bytes, TOKEN_BYTES, out);
 }
 
 bool lease_token_read(struct quire_bytes text, const uint64_t secret[2], struct lease_token *out)
 {
     uint8_t bytes[TOKEN_BYTES];
-    const uint8_t *in = text.data;
-    if (text.n_bytes != sizeof bytes * 2)
+    if (text.n_bytes != sizeof bytes * 2 || !bytes_from_hex((const char *)text.data, TOKEN_BYTES, bytes))
         return false;
-    for (unsigned i = 0; i < TOKEN_BYTES; i++) {
-        int high = digit(in[2 * i]), low = digit(in[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        bytes[i] = (uint8_t)(high << 4 | low);
-    }
     if (number(bytes + SIGNED_BYTES, 8) != lease_siphash(secret, bytes, SIGNED_BYTES))
         return false;
     *out = (struct lease_token){number(bytes, 8), number(bytes + 8, 6), number(bytes + 14, 8)};

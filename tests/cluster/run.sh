@@ -3,21 +3,10 @@
 # transcripts of docs/wire.md (wire.sh). Prints "ok - ..." or "FAIL - ..." per check.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-export QUIRE_BUILD=$(cd "$1" && pwd)
+# shellcheck source=tests/cluster/engines.sh
+source "$here/engines.sh" "$1"
 forks=${2:-30} kills=${3:-4} failed=0
-if ! command -v redis-server >/dev/null; then
-    echo "skipped: there is no redis-server (apt-get install redis-server)"
-    exit 0
-fi
-if [ -n "${QUIRE_SANITIZE_FLAGS:-}" ]; then
-    echo "skipped: a sanitizer must be in the engine, which is not built here"
-    exit 0
-fi
-for engine in redis-server valkey-server; do
-    if ! command -v $engine >/dev/null; then
-        echo "skipped: there is no $engine"
-        continue
-    fi
+for engine in "${engines[@]}"; do
     echo "---- $engine: $($engine --version)"
     /usr/bin/python3 "$here/keys.py" $engine || failed=1
     /usr/bin/python3 "$here/same.py" $engine || failed=1
