@@ -19,7 +19,7 @@ import time
 
 import redis
 
-BUILD = os.environ["QUIRE_BUILD"]
+BUILD = os.path.abspath(os.environ["QUIRE_BUILD"])
 MODULE = os.path.join(BUILD, "quire.so")
 START_S = 60
 
