@@ -79,6 +79,8 @@ def with_servers(block):
             port = port.group(1) if port else "6379" if served.group(1) == "server" else "8080"
             line = re.sub(r"\s*&$", "", plain) + " >>served.log 2>&1 &"
             out += [line, "__listening %s" % port if port != "0" else ":"]
+            if served.group(1) == "gateway" and "--console" not in plain:
+                out.append("__cache_ready %s" % port)
         else:
             out.append(line)
     return "\n".join(out) + "\n"
@@ -96,6 +98,13 @@ __listening() {
     done
     echo "nothing listens at port $1"; tail -5 served.log
     return 1
+}
+__cache_ready() { # a gateway serves before it has found its server: nobody types a request so fast
+    local tries
+    for tries in $(seq 100); do
+        if [[ $(curl -s http://127.0.0.1:$1/health) == *'"cache":{"ready":true'* ]]; then return 0; fi
+        sleep 0.1
+    done
 }
 """
 
@@ -150,8 +159,9 @@ def run_page(build, page, slow):
         path.write_text("".join(script) + "echo @@end\n", encoding="utf-8")
         log = Path(work) / ".page.log"
         with open(log, "wb") as out:
-            running = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "bash", str(path)], cwd=work,
-                                       env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+            running = subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", str(path)],
+                                       cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=out,
+                                       stderr=subprocess.STDOUT)
             try:
                 running.wait(SECONDS)
             except subprocess.TimeoutExpired:

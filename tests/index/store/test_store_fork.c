@@ -5,6 +5,9 @@
  * (or transaction) that is under way. The child reads the whole collection, memtables and segments, and each writer's
  * sum must be one of the two: a half write, a torn transaction or a wrong byte is neither. A child that meets a lock
  * that nobody holds any more hangs, and is ended by its alarm.
+ *
+ * GCC 12's address sanitizer does not make its own allocator ready for fork(): a child whose parent had a thread in it
+ * at that moment waits in malloc() for ever. Such a child, known by where its alarm finds it, is forked again.
  */
 #include "index/collection/collection_export.h"
 #include "index/search/search_lane.h"
@@ -13,6 +16,7 @@
 #include "io/random.h"
 #include "tests/index/support_store.h"
 #include "tests/sanitized.h"
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,13 +25,15 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <cmocka.h>
 
-enum { WRITERS = 3, SEARCHERS = 2, KEYS = 700, COLLECTIONS = 40, PATIENCE_S = 60 };
-enum { FORKS = SANITIZED_SIZE(300, 40) };
+enum { WRITERS = 3, SEARCHERS = 2, KEYS = 700, COLLECTIONS = 40 };
+enum { FORKS = SANITIZED_SIZE(300, 40), PATIENCE_S = SANITIZED_SIZE(60, 20) };
+enum { CHILD_IN_SANITIZER = 77 }; /* its exit status; child_of() has smaller ones */
 
 static struct store *forking; /* what the handlers act on */
 static uint64_t slowest_us;
@@ -237,6 +243,34 @@ static void *seal_all(void *context)
 
 /* ---- children ---------------------------------------------------------------------------------------------------- */
 
+#if defined(__SANITIZE_ADDRESS__)
+/* The child's patience is over: is it the sanitizer that waits? Its library is where the instruction is. */
+static void on_alarm(int number, siginfo_t *info, void *context)
+{
+    const ucontext_t *at = context;
+    Dl_info found;
+#if defined(__x86_64__)
+    void *pc = (void *)at->uc_mcontext.gregs[REG_RIP];
+#else
+    void *pc = (void *)at->uc_mcontext.pc;
+#endif
+    (void)info;
+    if (dladdr(pc, &found) != 0 && found.dli_fname && strstr(found.dli_fname, "libasan"))
+        _exit(CHILD_IN_SANITIZER);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+#endif
+
+static void be_patient(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    const struct sigaction action = {.sa_sigaction = on_alarm, .sa_flags = SA_SIGINFO};
+    sigaction(SIGALRM, &action, NULL);
+#endif
+    alarm(PATIENCE_S);
+}
+
 /* A number for what was wrong; 0: nothing. */
 static int child_of(struct world *world)
 {
@@ -266,20 +300,28 @@ static int child_of(struct world *world)
 static void forks_under_load(struct world *world, unsigned n)
 {
     uint64_t began = clock_us();
-    for (unsigned i = 0; i < n; i++) {
+    unsigned again = 0;
+    for (unsigned i = 0; i < n;) {
         int status = -1;
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            alarm(PATIENCE_S);
+            be_patient();
             _exit(child_of(world));
         }
         assert_int_equal(waitpid(child, &status, 0), child);
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
             fail_msg("child %u of %u hangs", i, n);
         assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == CHILD_IN_SANITIZER) {
+            assert_true(again++ < n / 4);
+            continue;
+        }
         assert_int_equal(WEXITSTATUS(status), 0);
+        i++;
     }
+    if (again)
+        fprintf(stderr, "%u children waited in the sanitizer's allocator and were forked again\n", again);
     fprintf(stderr, "%u forks in %.1f s, the longest wait for locks %llu us\n", n, (double)(clock_us() - began) * 1e-6,
             (unsigned long long)slowest_us);
 }
@@ -362,7 +404,7 @@ static void forks_within_a_transaction(void **in)
     pid_t child = fork();
     if (child == 0) {
         struct counting counting = {.n = 0};
-        alarm(PATIENCE_S);
+        be_patient();
         _exit(collection_export_all(c, count_element, &counting, NULL) < 0 || counting.n != 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
