@@ -4,7 +4,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:-30}
 cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz
+targets=(tests/fuzz/fuzz_*.c)
+targets=("${targets[@]##*/}")
+cmake --build --preset fuzz --target "${targets[@]%.c}"
 failed=0
 for source in tests/fuzz/fuzz_*.c; do
     name=$(basename "$source" .c)

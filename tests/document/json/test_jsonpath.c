@@ -242,7 +242,7 @@ static void test_what_is_said_of_a_path(void **state)
 enum { MADE_STEPS = 4 };
 
 struct made_step {
-    enum { MADE_NAME, MADE_PLACE, MADE_SLICE, MADE_ALL, MADE_BELOW, MADE_NAMES, MADE_LESS, MADE_HAS } kind;
+    enum made_kind { MADE_NAME, MADE_PLACE, MADE_SLICE, MADE_ALL, MADE_BELOW, MADE_NAMES, MADE_LESS, MADE_HAS } kind;
     int a, b, c;
 };
 
@@ -370,7 +370,7 @@ static void test_random_paths(void **state)
         make_document(&random, 4, document, sizeof document);
         memset(steps, 0, sizeof steps);
         for (unsigned i = 0; i < n; i++) {
-            steps[i].kind = (int)random_below(&random, MADE_HAS + 1);
+            steps[i].kind = (enum made_kind)random_below(&random, MADE_HAS + 1);
             steps[i].a = (int)random_below(&random, 5);
             steps[i].b = (int)random_below(&random, 5);
             steps[i].c = (int)random_below(&random, 3);

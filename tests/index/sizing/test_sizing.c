@@ -84,7 +84,7 @@ static void test_sizes(void **state)
         const struct sizing_answer *a = &r.answers[i];
         assert_true(a->small.rows == SAMPLE / 4 && a->large.rows == SAMPLE && a->whole.rows == ROWS);
         assert_true(a->whole.reads >= a->large.reads && a->whole.cpu_us >= a->large.cpu_us);
-        assert_true(a->memory_bytes > a->whole.resident_bytes);
+        assert_true((double)a->memory_bytes > a->whole.resident_bytes);
         assert_true(a->build_memory_least_bytes <= a->build_memory_bytes);
         assert_true((a->qps > 0) == r.device_known && (a->latency_us > 0) == r.device_known);
     }
