@@ -271,6 +271,17 @@ const struct cache_config *cache_get_config(const struct cache *cache)
 
 /* ---- documents --------------------------------------------------------------------------------------------------- */
 
+static bool document_lives(void *context, uint64_t id, const struct document_at *at)
+{
+    struct cache *cache = context;
+    pthread_mutex_lock(&cache->lock);
+    uint32_t row = cache_entry_find(cache, id);
+    const struct cache_entry *e = row != UINT32_MAX ? cache_entry_at(cache, row) : NULL;
+    bool lives = e && e->segment == at->segment && e->unit == at->unit;
+    pthread_mutex_unlock(&cache->lock);
+    return lives;
+}
+
 static bool document_moved(void *context, uint64_t id, const struct document_at *from, const struct document_at *to)
 {
     struct cache *cache = context;
@@ -313,7 +324,8 @@ int cache_open_documents(struct cache *cache, struct quire_error *err)
                                            .clock_ms = caches->options.clock_ms,
                                            .clock_context = caches->options.clock_context,
                                            .moved = document_moved,
-                                           .moved_context = cache,
+                                           .lives = document_lives,
+                                           .host = cache,
                                            .synced = document_synced,
                                            .synced_context = cache,
                                            .extents = cache->extents,

@@ -39,12 +39,14 @@ struct document_log_options {
     bool read_only;         /* nothing is made; only adopt and reads may follow */
     uint64_t (*clock_ms)(void *context); /* wall clock; NULL: the system's */
     void *clock_context;
-    /* Compaction moved a document: the host points its entry to the new place, or answers false where there is no entry
-     * that points to `from` (the copy is dead then). On true the log drops `from` itself. From the log's thread, with
-     * no lock that append, drop and reads take; whoever calls sync, work, link or close must not hold one that this
-     * function waits for. NULL: nothing is compacted. */
-    bool (*moved)(void *context, uint64_t id, const struct document_at *from, const struct document_at *to);
-    void *moved_context;
+    /* Compaction. `lives`: whether an entry points to this place. `moved`: there is a copy, on the device already; the
+     * host points its entry to the new place, or answers false where none points to `from` any more (the copy is dead
+     * then). On true the log drops `from` itself. From the log's thread, with no lock that append, drop and reads take;
+     * whoever calls sync, work, link or close must not hold one that these functions wait for. NULL, both: nothing is
+     * compacted. */
+    bool (*lives)(void *host, uint64_t id, const struct document_at *at);
+    bool (*moved)(void *host, uint64_t id, const struct document_at *from, const struct document_at *to);
+    void *host;
     /* What of the segments is on the device, files and names, and may be relied on from now on: by this it is known
      * after a restart whether what is missing was lost by a crash or by damage. The host answers whether it has kept
      * that; if not it is told again. Called as `moved` is. NULL: nobody wants to know. */

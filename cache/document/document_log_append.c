@@ -208,7 +208,7 @@ bool document_log_adopt(struct document_log *log, const struct document_at *at)
     return there;
 }
 
-static void drop(struct document_log *log, const struct document_at *at, bool again)
+void document_log_drop(struct document_log *log, const struct document_at *at)
 {
     pthread_mutex_lock(&log->lock);
     struct document_log_segment *segment = document_log_find_segment(log, at->segment);
@@ -217,32 +217,9 @@ static void drop(struct document_log *log, const struct document_at *at, bool ag
     segment->live_bytes -= at->bytes;
     segment->drops++;
     document_log_forget(log, at);
-    if (again) {
-        /* Gives the place of the last document of a queue back, where nothing of it can be on the disk. */
-        struct resident *last = segment->queue.last;
-        uint64_t offset = (uint64_t)at->unit * DOCUMENT_UNIT;
-        if (segment->open && last && last->unit == at->unit && segment->disk <= offset) {
-            assert(last->pending && !last->indexed && log->stats.buffered_bytes >= last->bytes);
-            document_log_list_remove(&segment->queue, last);
-            last->pending = false;
-            segment->bytes -= last->bytes;
-            log->stats.buffered_bytes -= last->bytes;
-            document_log_release(last);
-        }
-    }
     if (segment->documents == 0 && !segment->open && log->begun) {
         log->ripe = true;
         pthread_cond_signal(&log->wake);
     }
     pthread_mutex_unlock(&log->lock);
-}
-
-void document_log_drop(struct document_log *log, const struct document_at *at)
-{
-    drop(log, at, false);
-}
-
-void document_log_drop_copy(struct document_log *log, const struct document_at *at)
-{
-    drop(log, at, true);
 }

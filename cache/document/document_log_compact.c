@@ -5,11 +5,12 @@
  * soon anyway: at least a minute and an eighth of its class's TTL must be left, else waiting is cheaper. Of those the
  * one goes of which the least share lives; one per round.
  *
- * The segment is read from front to back. The log does not know which of its documents live; each that is whole
- * is appended as a new one would be, and the host is asked (moved). Where it says no, the copy is dropped, and as a
- * rule not even written. Between documents there may be damage: then the reading goes on with the next unit at which a
- * document is whole. Bytes inside of a damaged document that look like one do no harm, since no entry of the host
- * points there.
+ * The segment is read from front to back. The log does not know which of its documents live: the host is asked (lives),
+ * and those are appended as new ones would be. When some have come together they are written and synced, and only then
+ * the host hears of their new places (moved): a crash finds it with the old place or with the new one, and the document
+ * at both. What died meanwhile is dropped at the new place too. Between documents there may be damage: then the reading
+ * goes on with the next unit at which a document is whole. Bytes inside of a damaged document that look like one do no
+ * harm, since no entry of the host points there.
  *
  * What lives and was not moved stays counted, and so the segment stays: a document that is not whole, whose
  * readers find out, or one whose place the host has been told but not yet noted. For the latter it is tried again,
@@ -23,7 +24,17 @@
 #define SOON_MS     60000u
 #define RETRY_NS    10000000000ull
 #define TRIES_MAX   3u
-#define WRITE_EVERY LOG_WRITE_BYTES
+#define MOVES_MAX   256u
+
+/* Documents that are copied, and of which the host does not know yet. */
+struct moves {
+    struct {
+        uint64_t id;
+        struct document_at from, to;
+    } list[MOVES_MAX];
+    unsigned n;
+    uint64_t bytes;
+};
 
 static bool is_worth(const struct document_log_segment *segment, uint64_t now_ms)
 {
@@ -36,9 +47,26 @@ static bool is_worth(const struct document_log_segment *segment, uint64_t now_ms
     return segment->last_expire_ms > now_ms && segment->last_expire_ms - now_ms > soon;
 }
 
-/* Moves the document at an offset, if one is there; *next: where to look then. */
+/* Puts the copies on the device and tells the host; where that fails, they are dropped. */
+static int finish(struct document_log *log, struct moves *moves, struct quire_error *err)
+{
+    int rc = moves->n > 0 ? document_log_write_durably(log, err) : 0;
+    for (unsigned i = 0; i < moves->n; i++) {
+        const struct document_at *from = &moves->list[i].from, *to = &moves->list[i].to;
+        bool moved = rc == 0 && log->options.moved(log->options.host, moves->list[i].id, from, to);
+        document_log_drop(log, moved ? from : to);
+        pthread_mutex_lock(&log->lock);
+        log->stats.moved_bytes += moved ? from->bytes : 0;
+        pthread_mutex_unlock(&log->lock);
+    }
+    moves->n = 0;
+    moves->bytes = 0;
+    return rc;
+}
+
+/* Copies the document at an offset, if one is there that lives; *next: where to look then. */
 static int visit(struct document_log *log, const struct document_log_segment *segment, struct document_window *window,
-                 uint64_t offset, uint64_t *next, struct quire_error *err)
+                 uint64_t offset, uint64_t *next, struct moves *moves, struct quire_error *err)
 {
     struct document document;
     *next = offset + DOCUMENT_UNIT;
@@ -49,22 +77,18 @@ static int visit(struct document_log *log, const struct document_log_segment *se
     struct document_at from = {segment->number, (uint32_t)(offset / DOCUMENT_UNIT), length}, to;
     const uint8_t *bytes = document.packed.data;
     *next = offset + length;
-    /* it is copied first, then the host asked whether the copy is wanted */
+    if (!log->options.lives(log->options.host, document.id, &from))
+        return 0;
     rc = document_log_append(log, bytes, from.bytes, document.expire_ms, &to, err);
     if (rc == QUIRE_EBUSY && (rc = document_log_write_all(log, err)) == 0)
         rc = document_log_append(log, bytes, from.bytes, document.expire_ms, &to, err);
     if (rc < 0)
         return rc;
-    if (!log->options.moved(log->options.moved_context, document.id, &from, &to)) {
-        document_log_drop_copy(log, &to);
-        return 0;
-    }
-    document_log_drop(log, &from);
-    pthread_mutex_lock(&log->lock);
-    log->stats.moved_bytes += from.bytes;
-    bool write = log->stats.buffered_bytes >= WRITE_EVERY;
-    pthread_mutex_unlock(&log->lock);
-    return write ? document_log_write_all(log, err) : 0;
+    moves->list[moves->n].id = document.id;
+    moves->list[moves->n].from = from;
+    moves->list[moves->n++].to = to;
+    moves->bytes += length;
+    return moves->n == MOVES_MAX || moves->bytes >= LOG_WRITE_BYTES ? finish(log, moves, err) : 0;
 }
 
 /* Whether something lives in it still, and nobody waits for the log's end. */
@@ -92,7 +116,8 @@ int document_log_compact(struct document_log *log, struct quire_error *err)
         pthread_mutex_unlock(&log->lock);
     }
     struct document_window window = {0};
-    struct quire_error why = {0};
+    struct moves moves = {.n = 0};
+    struct quire_error why = {0}, finish_why = {0};
     int rc = 0;
     assert(lock_is_held(&log->work));
     if (!segment)
@@ -104,7 +129,12 @@ int document_log_compact(struct document_log *log, struct quire_error *err)
     pthread_mutex_unlock(&log->lock);
     uint64_t offset = LOG_HEADER_BYTES;
     while (rc == 0 && offset < segment->disk && goes_on(log, segment))
-        rc = visit(log, segment, &window, offset, &offset, &why);
+        rc = visit(log, segment, &window, offset, &offset, &moves, &why);
+    int finished = finish(log, &moves, &finish_why); /* what was copied before a failure as well */
+    if (rc == 0 && finished < 0) {
+        rc = finished;
+        why = finish_why;
+    }
     pthread_mutex_lock(&log->lock);
     uint64_t left = segment->documents;
     log->stats.compactions++;

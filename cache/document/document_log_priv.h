@@ -128,9 +128,6 @@ uint64_t document_log_class_open_ms(unsigned class);
 /* Ends segments whose time is over. Under `lock`. */
 void document_log_close_aged(struct document_log *log, uint64_t now_ms);
 
-/* Drops a copy that was told to nobody: where it still waits to be written it is not. Under `work`, without `lock`. */
-void document_log_drop_copy(struct document_log *log, const struct document_at *at);
-
 /* ---- document_log_read.c: documents in memory -------------------------------------------------------------------- */
 
 void document_log_list_push(struct resident_list *list, struct resident *resident); /* at the end */
@@ -152,6 +149,8 @@ void document_log_release(struct resident *resident);
 void *document_log_thread(void *log);
 /* Writes what waited when it began. */
 int document_log_write_all(struct document_log *log, struct quire_error *err);
+/* Writes what waited when it began and syncs it; no round of sync for segments that stay for some. */
+int document_log_write_durably(struct document_log *log, struct quire_error *err);
 /* Writes what waited, syncs all of it. */
 int document_log_flush(struct document_log *log, struct quire_error *err);
 /* Removes dead segments, closes those that were read when they were removed. */

@@ -15,7 +15,7 @@
  * appends are refused with that failure, and a round is made every 100 ms until one succeeds.
  *
  * A segment is removed when nothing in it lives and it takes no more documents. One that compaction emptied stays for
- * some syncs: its copies must be on the disk, and so must the host's journal know their new places.
+ * some syncs: its copies are on the disk, but the host's journal must have their new places there as well.
  */
 #include "cache/document/document_log_priv.h"
 #include "io/bytes.h"
@@ -159,8 +159,7 @@ int document_log_write_all(struct document_log *log, struct quire_error *err)
 
 /* ---- syncing ----------------------------------------------------------------------------------------------------- */
 
-/* Syncs all that is written. */
-static int sync_all(struct document_log *log, struct quire_error *err)
+static int sync_files(struct document_log *log, struct quire_error *err)
 {
     uint64_t bytes;
     size_t i = 0;
@@ -179,12 +178,25 @@ static int sync_all(struct document_log *log, struct quire_error *err)
         else
             log->names_dirty = false;
     }
+    return rc;
+}
+
+int document_log_write_durably(struct document_log *log, struct quire_error *err)
+{
+    int rc = document_log_write_all(log, err);
+    return rc == 0 ? sync_files(log, err) : rc;
+}
+
+/* Syncs all that is written. */
+static int sync_all(struct document_log *log, struct quire_error *err)
+{
+    int rc = sync_files(log, err);
     pthread_mutex_lock(&log->lock);
     log->synced_ns = clock_ns();
     if (rc == 0) {
         /* one sync more for the segments that wait for some; where all is written, the page for the next write goes */
         log->dirty = false;
-        for (i = 0; i < log->n_segments; i++) {
+        for (size_t i = 0; i < log->n_segments; i++) {
             struct document_log_segment *written = log->segments[i];
             if (written->keep_syncs && --written->keep_syncs == 0)
                 log->ripe = true;

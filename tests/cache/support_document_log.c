@@ -13,6 +13,16 @@ static uint64_t host_clock(void *context)
     return ((const struct doc_host *)context)->now_ms;
 }
 
+static bool host_lives(void *context, uint64_t id, const struct document_at *at)
+{
+    struct doc_host *host = context;
+    pthread_mutex_lock(&host->lock);
+    const struct document_at *mine = &host->documents[id].at;
+    bool lives = mine->segment == at->segment && mine->unit == at->unit && mine->bytes == at->bytes;
+    pthread_mutex_unlock(&host->lock);
+    return lives;
+}
+
 static bool host_moved(void *context, uint64_t id, const struct document_at *from, const struct document_at *to)
 {
     struct doc_host *host = context;
@@ -21,6 +31,8 @@ static bool host_moved(void *context, uint64_t id, const struct document_at *fro
     bool mine = at->segment == from->segment && at->unit == from->unit && at->bytes == from->bytes;
     if (mine)
         *at = *to;
+    if (mine && host->notes_at_once && host->documents[id].durable.segment)
+        host->documents[id].durable = *to;
     host->moves += mine;
     pthread_mutex_unlock(&host->lock);
     return mine;
@@ -46,7 +58,8 @@ struct doc_host *host_new(void)
                                                   .clock_ms = host_clock,
                                                   .clock_context = host,
                                                   .moved = host_moved,
-                                                  .moved_context = host,
+                                                  .lives = host_lives,
+                                                  .host = host,
                                                   .log = host_log,
                                                   .log_context = host};
     pthread_mutex_init(&host->lock, NULL);

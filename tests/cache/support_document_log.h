@@ -25,6 +25,7 @@ struct doc_host {
     struct document_log_options options;
     uint64_t now_ms;
     unsigned warnings, moves;
+    bool notes_at_once; /* its journal is synced with each move, so that the new place is the durable one */
     pthread_mutex_t lock;
     struct host_document documents[HOST_DOCUMENTS_MAX]; /* by id; 0 is none */
     unsigned n_documents;                               /* the highest id */

@@ -52,11 +52,12 @@ def text_of(value):
 
 class Answer:
     """Something that was put to a question."""
-    __slots__ = ("value", "tag", "short", "category", "end", "acknowledged", "id", "settled")
+    __slots__ = ("value", "tag", "short", "category", "end", "lives", "acknowledged", "id", "settled")
 
     def __init__(self, value, tag, short, category):
         self.value, self.tag, self.short, self.category = value, tag, short, category
-        self.end = math.inf  # it has expired at this time for sure (monotonic)
+        self.end = math.inf  # it has expired at this time for sure (monotonic), and
+        self.lives = time.monotonic() + SHORT_MS / 1000 if short else math.inf  # not before: a request takes its time
         self.acknowledged = self.settled = False  # settled: it answered after a restart
         self.id = None
 
@@ -186,6 +187,7 @@ class Client:
         answer.acknowledged, answer.id = True, text_of(reply["id"])
         if reply["ttl_ms"] >= 0:
             answer.end = time.monotonic() + reply["ttl_ms"] / 1000
+            answer.lives = command.sent + reply["ttl_ms"] / 1000
         answers = self.answers[command.question]
         if answer in answers:
             del answers[:answers.index(answer)]  # what it replaced never comes back
@@ -255,9 +257,12 @@ class Client:
             key, answers = command.question, self.answers[command.question]
             answer = self.check_get(key, as_dict(reply), sent, answers)
             settled = next((a for a in answers if a.settled), None)
-            if settled and settled is answers[-1] and not answer and settled.end > time.monotonic():
-                raise Wrong("connection %d, question %r: %.60s answered after the last restart, and nothing removed "
-                            "it" % (self.number, key, settled.value))
+            if settled and settled is answers[-1] and not answer and settled.lives > time.monotonic():
+                again = [stream.ask([request(*c.words)])[0] for c in (command, *(self.get(key) for _ in range(4)))]
+                raise Wrong("connection %d, question %r: %.60s answered after the last restart, nothing removed it, "
+                            "and it has %.3f s to live; %r: %r; asked again: %r" % (
+                                self.number, key, settled.value, settled.lives - time.monotonic(), command.words,
+                                reply, again))
             self.answers[key] = [answer] if answer else []
             if answer:
                 answer.settled = answer.acknowledged = True

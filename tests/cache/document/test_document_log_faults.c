@@ -73,6 +73,7 @@ static bool cut_at(uint64_t n, uint64_t seed)
     struct doc_host *host = host_new();
     static struct document_at last[HOST_DOCUMENTS_MAX];
     host->options.segment_bytes = 12000;
+    host->notes_at_once = n % 2;
     host_open(host);
     assert_int_equal(host_sync(host), 0);
     fault_fail_nth(host->fs, FAULT_ANY, n, QUIRE_EIO, true);
@@ -225,6 +226,18 @@ struct shared {
     atomic_uint reads, puts, moves;
 };
 
+static bool shared_lives(void *context, uint64_t id, const struct document_at *at)
+{
+    struct shared *shared = context;
+    bool found = false;
+    (void)id;
+    pthread_mutex_lock(&shared->lock);
+    for (unsigned i = 0; !found && i < SLOTS; i++)
+        found = shared->at[i].segment == at->segment && shared->at[i].unit == at->unit;
+    pthread_mutex_unlock(&shared->lock);
+    return found;
+}
+
 static bool shared_moved(void *context, uint64_t id, const struct document_at *from, const struct document_at *to)
 {
     struct shared *shared = context;
@@ -343,7 +356,8 @@ static void test_threads(void **state)
                                            .buffer_bytes = 300000,
                                            .hot_bytes = 50000,
                                            .moved = shared_moved,
-                                           .moved_context = &shared};
+                                           .lives = shared_lives,
+                                           .host = &shared};
     (void)state;
     shared = (struct shared){.next_id = 0};
     pthread_mutex_init(&shared.lock, NULL);

@@ -355,10 +355,14 @@ static void children_read_what_was_there(void **in)
         assert_int_equal(pthread_create(&s->thread, NULL, search_all, s), 0);
     }
     assert_int_equal(pthread_create(&sealer, NULL, seal_all, &world), 0);
-    forks_under_load(&world, FORKS);
-    atomic_store(&world.stop, true);
     struct counting counting = {.n = 0};
     struct store_stats stats;
+    uint64_t began = clock_us();
+    do {
+        forks_under_load(&world, FORKS);
+        store_get_stats(world.store, &stats);
+    } while ((stats.seals == 0 || stats.merges == 0) && clock_us() - began < PATIENCE_S * 1000000ull);
+    atomic_store(&world.stop, true);
     pthread_join(sealer, NULL);
     for (uint32_t i = 0; i < SEARCHERS; i++) {
         pthread_join(world.searchers[i].thread, NULL);
@@ -375,7 +379,6 @@ static void children_read_what_was_there(void **in)
         search_lane_destroy(w->lane);
         support_model_free(&w->model);
     }
-    store_get_stats(world.store, &stats);
     assert_true(stats.seals > 0 && stats.merges > 0);
     forking = NULL;
     for (unsigned i = 0; i < COLLECTIONS; i++)
