@@ -234,7 +234,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 int console_ring_create(struct console *console, struct console_ring **out, struct quire_error *err)
 {
     const struct settings *s = console->settings;
-    struct sc_options options = console_pool_options(console);
+    struct sc_options options = console_server_options(console);
     struct timeval second = {.tv_sec = 1};
     struct console_ring *ring = calloc(1, sizeof *ring);
     if (!ring)

@@ -18,6 +18,7 @@
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
 #include "gateway/store/sc_tls.h"
+#include "gateway/store/sc_users.h"
 #include "gateway/telemetry/telemetry_log.h"
 #include "gateway/text/mask.h"
 #include "io/clock.h"
@@ -36,6 +37,7 @@
 #include <unistd.h>
 
 #define PENDING_BYTES_MAX (256u << 20)
+#define USERS_BYTES_MAX   (1u << 20) /* of commands and replies of each of the server's users */
 #define CONNECT_MS        5000u
 #define REFRESH_MS        10000u
 #define SECRET_FILE_MAX   4096u
@@ -195,8 +197,7 @@ void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void
         return;
     }
     route = route_of(turn);
-    if (route == ROUTE_QUIRE && flow_admin_has_key(turn)) {
-        turn->caller.admin = true; /* by admin-key, which is no tenant's */
+    if (route == ROUTE_QUIRE && flow_admin_knows(turn)) {
         flow_admin_begin(turn);
         return;
     }
@@ -404,6 +405,9 @@ static int open_cache(struct flow *flow, struct quire_error *err)
         rc = sc_client_create(flow->base, &options, &flow->client, err);
     if (rc == 0)
         rc = sc_setup_create(flow->base, flow->client, &setup, &flow->setup, err);
+    options.pending_bytes_max = options.reply_bytes_max = USERS_BYTES_MAX;
+    if (rc == 0)
+        rc = sc_users_create(flow->base, &options, &flow->users, err);
     if (rc == 0 && flow->encode && encoder.dim == 0)
         ask_first_vector(-1, 0, flow);
     return rc;
@@ -471,6 +475,7 @@ void flow_destroy(struct flow *flow)
     event_del(&flow->first_vector_timer);
     encode_destroy(flow->encode);
     sc_setup_destroy(flow->setup);
+    sc_users_destroy(flow->users);
     sc_client_destroy(flow->client);
     SSL_CTX_free(flow->tls);
     flight_table_destroy(flow->flights);

@@ -26,8 +26,6 @@
 
 #define FLOW_SECRET_BYTES 32u
 #define FLOW_VALUES_MAX                                                                                                \
-    65536u /* of a body that is read, lists of numbers one each: so long the loop serves nobody else */
-#define FLOW_VALUES_MAX                                                                                                \
     65536u /* of a body that is read, numbers in a list being one: as long as it is read and hashed
                                     the loop serves nobody else */
 #define FLOW_REASON_BYTES  240u
@@ -52,6 +50,7 @@ struct policy_diagnoses;
 struct policy_limit;
 struct policy_limits;
 struct sc_setup;
+struct sc_users;
 struct flow_models;
 struct flow_judge;
 struct flow_promises;
@@ -65,7 +64,8 @@ struct flow {
     struct ssl_ctx_st *tls;
     struct sc_client *client; /* NULL: the cache is off */
     struct sc_setup *setup;
-    struct encode *encode; /* NULL: there is none */
+    struct sc_users *users; /* those of the server who change entries (flow_admin.c) */
+    struct encode *encode;  /* NULL: there is none */
     struct flight_table *flights;
     struct policy_keys *keys; /* NULL: no key file */
     struct policy_accepted *accepted;
@@ -110,7 +110,8 @@ struct caller {
     double rate;
     unsigned concurrent;
     char *upstream_key; /* owned; NULL: the client's own goes on */
-    bool in_key_file, anonymous, admin;
+    bool in_key_file, anonymous;
+    bool admin, tells; /* may remove entries; may say whether an answer was right; as the gateway itself */
     struct policy_limit *limit;
 };
 

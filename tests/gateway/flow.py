@@ -640,6 +640,59 @@ def invalidation_is_dry_first_and_by_one_selector(w):
     equal(chat(g.port, "of document 17").cache, "miss")
 
 
+def basic(user, password):
+    return {"Authorization": "Basic " + base64.b64encode(("%s:%s" % (user, password)).encode()).decode()}
+
+
+@check
+def users_of_the_server_remove_what_its_acl_lets_them(w):
+    g = w.gateway(cache="acl")
+    accepted(g)
+    id = keep(g, "who may remove this").header("X-Quire-Id")
+    path, everything = "/quire/entries/" + id, {"all": True, "dry_run": False}
+    w.redis("ACL", "SETUSER", "keeper", "on", ">k:eep", "~acl", "+@read", "+sc.del", "+sc.invalidate", "+sc.feedback")
+    w.redis("ACL", "SETUSER", "reader", "on", ">read", "~*", "+@read")
+    w.redis("ACL", "SETUSER", "elsewhere", "on", ">else", "~other", "+@all")
+
+    def delete(headers, port=g.port):
+        return ask(port, path, method="DELETE", headers=headers)
+
+    for headers, status, sentence in (
+            (basic("keeper", "wrong"), 401, "does not take user 'keeper'"), (basic("nobody", "x"), 401, "user 'nobody'"),
+            (basic("reader", "read"), 403, "no permissions to run the 'sc.del' command"),
+            (basic("elsewhere", "else"), 403, "No permissions to access a key"),
+            (basic("default", "anything"), 401, "needs no password"), (basic("default", ""), 401, "needs no password"),
+            ({"Authorization": "Basic !!!"}, 403, "a user of the server who may"),
+            ({"Authorization": "Bearer read"}, 403, "a user of the server who may"), ({}, 403, "a user of the server who may")):
+        answer = delete(headers)
+        expect(answer.status == status and sentence in answer.json()["error"]["message"], "%s: %d %s" % (
+            headers, answer.status, answer.body))
+    equal(ask(g.port, "/quire/invalidate", everything, headers=basic("reader", "read")).status, 403)
+    equal(ask(g.port, "/quire/feedback", {"id": id, "good": True}, headers=basic("reader", "read")).status, 403)
+    equal(chat(g.port, "who may remove this").cache, "exact")
+    equal(ask(g.port, "/quire/feedback", {"id": id, "good": True}, headers=basic("keeper", "k:eep")).status, 200)
+    equal(ask(g.port, "/quire/invalidate", {"all": True}, headers=basic("keeper", "k:eep")).json(),
+          {"entries": 2, "dry_run": True})
+    equal(delete({"Authorization": "Bearer keeper:k:eep"}).json()["removed"], 1)
+    equal(chat(g.port, "who may remove this").cache, "miss")
+    equal([delete(basic("user%d" % i, "x")).status for i in range(40)], [401] * 40)
+    equal(ask(g.port, "/quire/invalidate", everything, headers=basic("keeper", "k:eep")).status, 200)
+    w.redis("ACL", "SETUSER", "keeper", "-sc.del")
+    equal(delete(basic("keeper", "k:eep")).status, 403)
+    w.redis("ACL", "DELUSER", "keeper")
+    expect(until(lambda: delete(basic("keeper", "k:eep")).status == 401), "a user who was removed")
+
+    keys = w.folder / "acl-keys.json"
+    keys.write_text(json.dumps({"keys": [{"sha256": hashlib.sha256(b"key:with colon").hexdigest(), "tenant": "acme"}]}))
+    g = w.gateway(cache="acl", keys=str(keys))
+    equal(delete({"Authorization": "Bearer key:with colon"}, g.port).status, 403)
+    equal(delete(basic("nobody", "x"), g.port).status, 401)
+    equal(delete(basic("elsewhere", "else"), g.port).status, 403)
+    equal(ask(g.port, "/v1/chat/completions", {"model": "m", "messages": []}, headers=basic("elsewhere", "else")).status, 401)
+    for user in ("reader", "elsewhere"):
+        w.redis("ACL", "DELUSER", user)
+
+
 # ---- controls --------------------------------------------------------------------------------------------------------
 
 @check
