@@ -87,6 +87,12 @@ void console_request_ended(struct console *console, const struct http_request *r
     console_seen_add(console->seen, r, end);
 }
 
+void console_judge_asked(struct console *console, uint64_t tokens)
+{
+    if (console)
+        console_ring_judged(console->ring, tokens);
+}
+
 /* ---- routes ---- */
 
 static const struct console_view *find(const struct console_view *views, const char *path, size_t n)

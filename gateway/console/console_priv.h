@@ -151,6 +151,7 @@ bool console_default_of(const char *name, char *out, size_t room, bool *secret);
 int console_ring_create(struct console *console, struct console_ring **out, struct quire_error *err);
 void console_ring_destroy(struct console_ring *ring);
 void console_ring_count(struct console_ring *ring, const struct http_request *r, const struct console_request *end);
+void console_ring_judged(struct console_ring *ring, uint64_t tokens);
 json_t *console_ring_json(const struct console_ring *ring, bool minutes, uint64_t since_ms);
 
 struct console_seen *console_seen_create(void);

@@ -494,6 +494,12 @@ void flow_destroy(struct flow *flow)
     free(flow);
 }
 
+void flow_on_judged(struct flow *flow, flow_judged_done *done, void *context)
+{
+    flow->judged = done;
+    flow->judged_context = context;
+}
+
 struct encode *flow_encoder(const struct flow *flow)
 {
     return flow->encode;
@@ -560,11 +566,27 @@ static json_t *describe_encoder(const struct flow *flow)
                      sentence_of(encoder.why));
 }
 
+static json_t *describe_judge(const struct flow *flow)
+{
+    static const char *const kinds[] = {"none", "equal", "vector", "model"};
+    const struct flow_judge_cost *cost = flow_judge_cost(flow->judge);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "setting", kinds[flow->settings->judge], "calls",
+                     (json_int_t)cost->calls, "uncounted", (json_int_t)cost->uncounted, "prompt_tokens",
+                     (json_int_t)cost->prompt_tokens, "completion_tokens", (json_int_t)cost->completion_tokens, "ms",
+                     (json_int_t)(cost->us / 1000));
+}
+
 int flow_describe(const struct flow *flow, struct json_t *out)
 {
+    const struct flow_judge_cost *cost = flow_judge_cost(flow->judge);
+    json_int_t saved = (json_int_t)flow->tokens_saved,
+               spent = (json_int_t)(cost->prompt_tokens + cost->completion_tokens);
     return json_object_set_new(out, "server", describe_server(flow)) == 0 &&
                    json_object_set_new(out, "cache", describe_cache(flow)) == 0 &&
-                   json_object_set_new(out, "encoder", describe_encoder(flow)) == 0
+                   json_object_set_new(out, "encoder", describe_encoder(flow)) == 0 &&
+                   json_object_set_new(out, "judge", describe_judge(flow)) == 0 &&
+                   json_object_set_new(out, "tokens_saved", json_integer(saved)) == 0 &&
+                   json_object_set_new(out, "tokens_saved_net", json_integer(saved - spent)) == 0
                ? 0
                : QUIRE_ENOMEM;
 }

@@ -97,6 +97,9 @@ struct flow {
     char down[320];   /* why the cache is not there, as it was logged last; "" : it is */
     uint64_t down_us; /* when that was */
     uint64_t near_hits;
+    uint64_t tokens_saved; /* of answers that no model was asked for */
+    flow_judged_done *judged;
+    void *judged_context;
     struct encode_call *first_vector;
     struct event first_vector_timer;
 };

@@ -314,6 +314,7 @@ static void end_turn(struct turn *turn)
                            .client_gone = turn->client_gone,
                            .upstream_failed = turn->upstream_failed};
     leave(turn);
+    turn->flow->tokens_saved += turn->tokens_saved;
     if (turn->done)
         turn->done(turn->context, turn->r, &end);
     policy_limit_leave(turn->caller.limit);

@@ -1170,6 +1170,50 @@ def audits_are_labelled_by_a_model(w):
 
 
 @check
+def what_the_judges_model_takes_is_counted(w):
+    def metric(g, name):
+        found = re.search(rb"^quire_gateway_judge_%s (\d+)" % re.escape(name).encode(), ask(
+            g.port, "/metrics", method="GET").body, re.M)
+        return int(found[1]) if found else None
+
+    g, label = audited(w, judge="model", judge_model="stand-in:say=Yes", ui="read")
+    equal(label, "good")
+    asked = [r for r in w.model.get("/requests") if b"say=Yes" in base64.b64decode(r["body"])][-1]
+    usage = ask(int(w.model.url.rsplit(":", 1)[1]), "/v1/chat/completions", base64.b64decode(asked["body"]),
+                key="sk-one").json()["usage"]  # the same question has the same count
+    spent = usage["prompt_tokens"] + usage["completion_tokens"]
+    expect(usage["prompt_tokens"] > 30 and usage["completion_tokens"] >= 1, usage)
+    equal(metric(g, 'calls_total{label="good",tokens="known"}'), 1)
+    equal(metric(g, 'tokens_total{kind="prompt"}'), usage["prompt_tokens"])
+    equal(metric(g, 'tokens_total{kind="completion"}'), usage["completion_tokens"])
+    equal(metric(g, "seconds_count"), 1)
+    equal(chat(g.port, "what is the capital of chile").cache, "exact")
+    health = g.health()
+    expect(health["tokens_saved"] > 0 and health["judge"]["ms"] >= 0, health)
+    equal({n: health["judge"][n] for n in ("setting", "calls", "uncounted", "prompt_tokens", "completion_tokens")}, {
+        "setting": "model", "calls": 1, "uncounted": 0, "prompt_tokens": usage["prompt_tokens"],
+        "completion_tokens": usage["completion_tokens"]})
+    equal(health["tokens_saved_net"], health["tokens_saved"] - spent)
+    lines = [json.loads(line) for line in (g.folder / "access.log").read_text().splitlines()]
+    line = [line for line in lines if line.get("route") == "judge"]
+    equal([(x["label"], x["status"], x["model"], x["upstream"], x["category"], x["prompt_tokens"], x["completion_tokens"])
+           for x in line], [("good", 200, "stand-in:say=Yes", "model", "default", usage["prompt_tokens"],
+                             usage["completion_tokens"])])
+    expect(line[0]["tenant"] == [x for x in lines if x.get("cache") == "audit"][0]["tenant"] and line[0]["ms"] > 0, line)
+    expect("capital" not in json.dumps(line), "a text in the log")
+    seen = lambda: ask(g.port, "/ui/api/history", method="GET").json()  # noqa: E731
+    sums = lambda: [sum(p[h["fields"].index(n)] for p in h["points"]) for h in [seen()] for n in (  # noqa: E731
+        "judge_calls", "judge_tokens")]
+    expect(until(lambda: sums() == [1, spent]), "history: %s" % sums())
+    equal(ask(g.port, "/ui/api/overview", method="GET").json()["gateway"]["judge"]["prompt_tokens"], usage["prompt_tokens"])
+    for words, label in (("status=500", "failed"), ("say=perhaps", "none")):
+        g, _ = audited(w, 0, judge="model", judge_model="stand-in:" + words)
+        known = "known" if label == "none" else "unknown"
+        expect(until(lambda: metric(g, 'calls_total{label="%s",tokens="%s"}' % (label, known)) == 1), words)
+        equal(g.health()["judge"]["uncounted"], int(label == "failed"))
+
+
+@check
 def with_a_risk_and_a_judge_near_questions_hit_in_time(w):
     g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.1, judge="model", judge_rate=1000,
                   judge_share=1, judge_model="stand-in:say=yes")
