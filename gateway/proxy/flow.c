@@ -14,6 +14,7 @@
 #include "gateway/proxy/flow_models.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_promise.h"
+#include "gateway/proxy/flow_unread.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
@@ -34,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define PENDING_BYTES_MAX (256u << 20)
@@ -161,13 +163,14 @@ static bool may_come(struct turn *turn)
 
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
-/* The body says the model's name, and that is asked for: for another name, or for the upstream that takes it. */
-static bool model_counts(const struct settings *settings)
+/* A route that is not the cache's may have a model, too. */
+static void begin_other(struct turn *turn)
 {
-    bool counts = settings->model_alias.n > 0;
-    for (uint32_t i = 0; i < settings->n_upstreams; i++)
-        counts = counts || settings->upstreams[i].models.n > 0;
-    return counts;
+    const char *type = http_field(turn->r, "Content-Type");
+    if (strcmp(http_method(turn->r), "POST") == 0 && type && strncasecmp(type, "application/json", 16) == 0)
+        flow_unread_begin(turn);
+    else
+        flow_turn_pass(turn, NULL);
 }
 
 static void begin_cache(struct turn *turn)
@@ -175,14 +178,14 @@ static void begin_cache(struct turn *turn)
     const struct settings *settings = turn->flow->settings;
     const char *encoding = http_field(turn->r, "Content-Encoding");
     bool off = !turn->flow->client || !settings->cache_on;
-    if (off && !model_counts(settings)) {
+    if (off && !flow_unread_is_named(settings)) {
         flow_turn_pass(turn, NULL);
     } else if (encoding && strcasecmp(encoding, "identity") != 0) {
         flow_turn_say(turn, "bypass", "a compressed body is passed on unread");
-        flow_turn_pass(turn, NULL);
+        flow_unread_begin(turn);
     } else if (http_body_length(turn->r) > settings->key_body_max) {
         flow_turn_say(turn, "bypass", "the body is larger than the setting key-body-max");
-        flow_turn_pass(turn, NULL);
+        flow_unread_begin(turn);
     } else {
         http_read(turn->r, (size_t)settings->key_body_max);
     }
@@ -210,7 +213,7 @@ void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void
     else if (route == ROUTE_CACHE)
         begin_cache(turn);
     else
-        flow_turn_pass(turn, NULL);
+        begin_other(turn);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */

@@ -133,9 +133,11 @@ struct turn {
     const char *path; /* the route's one spelling */
     struct policy_controls controls;
     bool wants_usage, head_sent, joined, client_gone, upstream_failed;
-    bool renamed;  /* `model` is the upstream's name, which the body does not have */
-    bool proved;   /* its credential, or that was tried */
-    bool in_event; /* what was sent last does not end an event */
+    bool renamed;      /* `model` is the upstream's name, which the body does not have */
+    uint64_t name_at;  /* of a body that is not read: where the name stands that `model` is to replace */
+    size_t name_bytes; /* 0: it is not to be replaced */
+    bool proved;       /* its credential, or that was tried */
+    bool in_event;     /* what was sent last does not end an event */
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
     struct replay_options replay;
@@ -319,6 +321,8 @@ void flow_body_down(struct flow *flow, const char *why);
 
 /* The body is there: keys, category, gates, flight. Once more after a proof of the credential. */
 void flow_body_ready(struct turn *turn);
+/* The model that the body names, and its name upstream (setting model-alias), into the turn. */
+void flow_body_name(struct turn *turn, struct strict_text given);
 /* Whether the upstream has accepted the credential lately, or the key file has it. */
 bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */

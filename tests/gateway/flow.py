@@ -4,6 +4,7 @@ shares what, and what happens when a part fails. Prints "ok - ..." or "FAIL - ..
 import base64
 import collections
 import concurrent.futures
+import gzip
 import hashlib
 import http.client
 import json
@@ -532,6 +533,68 @@ def models_have_the_names_that_the_settings_give_them(w):
     equal((a.status, b.status, b.cache), (200, 200, None))
     sent = {json.loads(base64.b64decode(r["body"]))["model"] for r in w.model.get("/requests") if r.get("body")}
     expect(not sent & {"fast", "small", "other"}, str(sent))
+
+
+@check
+def bodies_that_are_not_read_go_to_the_upstream_of_their_model(w):
+    path, asked = "/v1/chat/completions", collections.Counter()
+
+    def upstreams(*rest):
+        return [{"name": "small", "url": w.model.url, "models": ["llama*"]}, *rest]
+
+    def post(g, body, path=path, **headers):
+        """The answer, and who gave it: by the access log, which has a line for each."""
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = ask(g.port, path, body, key="sk-one", headers=fields)
+        asked[g] += 1
+        read = lambda: (g.folder / "access.log").read_text().splitlines()  # noqa: E731
+        expect(until(lambda: len(read()) == asked[g]), "%d lines in the access log, not %d" % (len(read()), asked[g]))
+        return answer, json.loads(read()[-1]).get("upstream")
+
+    def sent():
+        return base64.b64decode([r for r in w.model.get("/requests") if r["path"] == path][-1]["body"])
+
+    rest = {"name": "rest", "url": w.model.url}
+    g = w.gateway(upstreams=upstreams(rest), key_body_max="4kb", model_alias=["fast=llama-\u00e9", "tiny=stand-in"], prove=True)
+    messages = [{"role": "user", "content": "what is large " + "x" * 120000}]
+    for model, upstream, name in (("llama-3", "small", None), ("stand-in", "rest", None), ("fast", "small", "llama-\u00e9"),
+                                  ("tiny", "rest", "stand-in")):
+        for body in ({"model": model, "messages": messages}, {"messages": messages, "model": model, "seed": 1}):
+            for stream in (False, True):
+                text = json.dumps(body).encode()
+                a, by = post(g, iter([text[:9], text[9:70000], text[70000:]]) if stream else text)
+                equal((a.status, a.cache, a.json()["model"], by), (200, "bypass", name or model, upstream))
+                equal(json.loads(sent()), {**body, "model": name or model})
+                expect(name or sent() == text, "the body is not the client's")
+    many = {"pad": [[]] * 70000, "messages": messages, "model": "fast"}  # small enough, but of too many values
+    g2 = w.gateway(upstreams=upstreams(rest), model_alias=["fast=llama-3"])
+    a, by = post(g2, many)
+    equal((a.cache, by, json.loads(sent())), ("bypass", "small", {**many, "model": "llama-3"}))
+
+    for model, upstream in (("llama-3", "small"), ("stand-in", "rest")):
+        packed = gzip.compress(json.dumps({"messages": messages, "model": model}).encode())
+        for encoding in ("gzip", "x-gzip"):
+            equal((post(g, packed, Content_Encoding=encoding)[1], sent() == packed), (upstream, True))
+    equal(post(g, b"no gzip", Content_Encoding="gzip")[1], "rest")
+    equal(post(g, gzip.compress(bytes(100 << 20)), Content_Encoding="gzip")[1], "rest")  # no object, by its first byte
+    for status, encoding, packed, sentence in (
+            (415, "gzip", gzip.compress(b'{"model": "fast"}'), "ask for that name"),
+            (415, "br", b"x", "with gzip, or without"),
+            (413, "gzip", gzip.compress(b'{"messages": "' + b" " * (5 << 20) + b'", "model": "llama-3"}'), "send it first")):
+        a, by = post(g, packed, Content_Encoding=encoding)
+        expect(a.status == status and by is None and sentence in a.json()["error"]["message"], "%d %s" % (a.status, a.body))
+    equal([post(g, {"query": "q", "model": model}, "/v1/rerank")[1] for model in ("llama-3", "other")], ["small", "rest"])
+
+    off = w.gateway(ready=False, cache_on=False, key_body_max="4kb", upstreams=upstreams())
+    a, by = post(off, {"messages": messages, "model": "other"})
+    expect(a.status == 404 and "no upstream takes the model other" in a.json()["error"]["message"], a.body)
+    a, by = post(off, {"messages": messages, "model": "llama-3"})
+    equal((a.status, by), (200, "small"))
+    plain = w.gateway(key_body_max="4kb")
+    packed = gzip.compress(b"{}")
+    for encoding in ("br", "gzip"):  # where no model is named, nothing is looked at
+        post(plain, packed, Content_Encoding=encoding)
+        equal(sent(), packed)
 
 
 @check
