@@ -20,7 +20,7 @@ run_packages=(
     libevent-dev libcurl4-openssl-dev            # the gateway's loop, TLS and sockets; its way to the models
     libhiredis-dev                               # its way to the server; also a client of tests, and of bench_cache_load
     node-llhttp                                  # the parser of HTTP/1.1, as C files (libllhttp-dev from Debian 13 on)
-    zlib1g-dev libzstd-dev                       # pages of Parquet files, for `quire convert`
+    zlib1g-dev libzstd-dev                       # pages of Parquet files, for `quire convert`; zlib: compressed bodies
     libopenblas0-pthread                         # the lexical embedder's SVD (loaded when first used)
     redis-tools                                  # redis-cli, redis-benchmark: to talk to the server
     wordnet-base                                 # the sample's text

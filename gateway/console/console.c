@@ -13,6 +13,26 @@
 #include <string.h>
 #include <strings.h>
 
+struct sc_options console_server_options(const struct console *console)
+{
+    const char *server = console->settings->server;
+    return (struct sc_options){.address = strncmp(server, "tls://", 6) == 0 ? server + 6 : server,
+                               .tls = console->tls,
+                               .connections = 1,
+                               .connect_ms = CONSOLE_CONNECT_MS,
+                               .breaker_failures = UINT32_MAX, /* its calls wait for nobody's request */
+                               .breaker_ms = 1,
+                               .pending_bytes_max = 4 * CONSOLE_BODY_BYTES_MAX,
+                               .raw = true,
+                               .reply_bytes_max = CONSOLE_REPLY_BYTES_MAX};
+}
+
+static int open_users(struct console *console, struct quire_error *err)
+{
+    struct sc_options options = console_server_options(console);
+    return sc_users_create(console->base, &options, &console->users, err);
+}
+
 int console_create(struct event_base *base, const struct settings *settings, const struct console_options *options,
                    struct console **out, struct quire_error *err)
 {
@@ -30,7 +50,7 @@ int console_create(struct event_base *base, const struct settings *settings, con
     if (rc == 0)
         rc = console_page_create(&console->page, err);
     if (rc == 0)
-        rc = console_pool_create(console, &console->pool, err);
+        rc = open_users(console, err);
     if (rc == 0)
         rc = console_ring_create(console, &console->ring, err);
     if (rc < 0) {
@@ -46,7 +66,7 @@ void console_destroy(struct console *console)
     if (!console)
         return;
     console_ring_destroy(console->ring);
-    console_pool_destroy(console->pool);
+    sc_users_destroy(console->users);
     free(console->page);
     free(console->seen);
     SSL_CTX_free(console->tls);
@@ -65,6 +85,12 @@ void console_request_ended(struct console *console, const struct http_request *r
         return;
     console_ring_count(console->ring, r, end);
     console_seen_add(console->seen, r, end);
+}
+
+void console_judge_asked(struct console *console, uint64_t tokens)
+{
+    if (console)
+        console_ring_judged(console->ring, tokens);
 }
 
 /* ---- routes ---- */
@@ -112,17 +138,19 @@ static const struct console_view *choose(struct http_request *r)
 static void serve_api(struct console *console, struct http_request *r)
 {
     struct console_refusal why;
-    struct console_credential credential;
+    struct sc_credential credential;
     const struct console_view *view = choose(r);
-    struct console_user *user = NULL;
+    struct sc_user *user = NULL;
+    unsigned how = 0;
     if (!view)
         return;
+    how |= view->flags & CONSOLE_SLOW ? SC_USERS_APART : 0u;
+    how |= console_door_is_local(r) ? 0u : SC_USERS_LOCKED;
     if ((view->flags & CONSOLE_CHANGES) && console->settings->ui != SETTINGS_UI_YES)
         refuse(r, 403, "read_only", "the setting ui is read: it lets nobody change anything here");
     else if (console_door_credential(r, &credential, &why) != 0)
         console_answer_error(r, &why);
-    else if (console->n_jobs >= CONSOLE_JOBS_MAX ||
-             !(user = console_pool_get(console->pool, &credential, view->flags & CONSOLE_SLOW)))
+    else if (console->n_jobs >= CONSOLE_JOBS_MAX || !(user = sc_users_get(console->users, &credential, how)))
         refuse(r, 503, "busy", "too many requests or users at once: ask again in a second");
     else
         console_job_begin(console, r, view, &credential, user);

@@ -49,5 +49,7 @@ struct console_request {
 };
 /* NULL for console is fine: nothing is kept. */
 void console_request_ended(struct console *console, const struct http_request *r, const struct console_request *end);
+/* A question to the judge's model, and the tokens that it took (0: not known). NULL for console is fine. */
+void console_judge_asked(struct console *console, uint64_t tokens);
 
 #endif

@@ -6,7 +6,6 @@
  */
 #include "gateway/console/console_priv.h"
 #include <arpa/inet.h>
-#include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,53 +91,17 @@ bool console_door_is_local(const struct http_request *r)
            strcmp(peer, "unix") == 0;
 }
 
-/* Base64 to bytes, without NUL within; false: it is none, or too long. */
-static bool decode(const char *text, char *out, size_t room)
-{
-    size_t n = strlen(text), padding = n > 1 && text[n - 1] == '=' ? 1 + (text[n - 2] == '=') : 0;
-    if (n == 0 || n % 4 != 0 || n / 4 * 3 >= room)
-        return false;
-    int bytes = EVP_DecodeBlock((unsigned char *)out, (const unsigned char *)text, (int)n);
-    if (bytes < 0)
-        return false;
-    out[(size_t)bytes - padding] = 0;
-    return strlen(out) == (size_t)bytes - padding;
-}
-
-static bool take(struct console_credential *out, const char *text, bool user_is_optional)
-{
-    const char *colon = strchr(text, ':');
-    size_t user = colon ? (size_t)(colon - text) : 0;
-    const char *password = colon ? colon + 1 : text;
-    if ((!colon && !user_is_optional) || user >= sizeof out->user || strlen(password) >= sizeof out->password)
-        return false;
-    memcpy(out->user, text, user);
-    out->user[user] = 0;
-    if (user == 0)
-        snprintf(out->user, sizeof out->user, "default");
-    snprintf(out->password, sizeof out->password, "%s", password);
-    out->given = true;
-    return true;
-}
-
-int console_door_credential(const struct http_request *r, struct console_credential *out, struct console_refusal *why)
+int console_door_credential(const struct http_request *r, struct sc_credential *out, struct console_refusal *why)
 {
     const char *field = http_field(r, "Authorization");
-    char text[1400];
-    bool ok = false;
-    *out = (struct console_credential){.user = "default"};
-    if (!field) {
-        if (console_door_is_local(r))
-            return 0;
+    *out = (struct sc_credential){.user = "default"};
+    if (!field && console_door_is_local(r))
+        return 0;
+    if (!field)
         return refuse(why, 401, "unauthorized",
                       "a user and password of the server are needed (Authorization: Basic, or Bearer user:password)");
-    }
-    if (strncasecmp(field, "Basic ", 6) == 0)
-        ok = decode(field + 6, text, sizeof text) && take(out, text, false);
-    else if (strncasecmp(field, "Bearer ", 7) == 0)
-        ok = take(out, field + 7, true);
-    explicit_bzero(text, sizeof text);
-    return ok ? 0
-              : refuse(why, 401, "unauthorized",
-                       "the field Authorization is neither Basic nor Bearer with user:password, or longer than 1 KiB");
+    return sc_credential_read(field, out)
+               ? 0
+               : refuse(why, 401, "unauthorized",
+                        "the field Authorization is neither Basic nor Bearer with user:password, or longer than 1 KiB");
 }

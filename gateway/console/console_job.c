@@ -111,7 +111,7 @@ static void free_job(struct console_job *job)
     }
     if (job->encoding)
         encode_cancel(job->encoding);
-    console_pool_put(job->user);
+    sc_users_put(job->user);
     job->console->n_jobs--;
     job->console->n_maps -= job->is_map;
     json_decref(job->root);
@@ -217,15 +217,14 @@ static struct console_refusal refusal_of(const char *why)
 static void fail_all(struct console_job *job, enum sc_outcome outcome, const char *why)
 {
     struct sc_client_state state;
-    sc_client_state(console_pool_client(job->user), &state);
+    sc_client_state(sc_users_client(job->user), &state);
     if (outcome == SC_TIMEOUT)
         console_job_refuse(job, 504, "timeout", "the server did not answer in time (setting ui-timeout)");
-    else if (state.refused && job->credential.given)
-        console_job_refuse(job, 401, "unauthorized", "the server does not take user '%.80s' with this password",
-                           job->credential.user);
-    else if (state.refused)
-        console_job_refuse(job, 401, "unauthorized", "the server wants a user and password: %.150s", why);
-    else
+    else if (state.refused) {
+        char text[300];
+        sc_users_refusal(job->user, why, text, sizeof text);
+        console_job_refuse(job, 401, "unauthorized", "%s", text);
+    } else
         console_job_refuse(job, 503, "server_down", "%.200s", why);
 }
 
@@ -280,7 +279,7 @@ void console_job_ask_words(struct console_job *job, json_t *into, const char *ke
     if (ask)
         *ask = (struct console_ask){.job = job, .how = how, .key = key ? strdup(key) : NULL};
     if (!ask || (key && !ask->key) ||
-        !(ask->call = sc_call(console_pool_client(job->user), n, words, bytes, deadline_ms, on_reply, ask))) {
+        !(ask->call = sc_call(sc_users_client(job->user), n, words, bytes, deadline_ms, on_reply, ask))) {
         if (ask)
             free(ask->key);
         free(ask);
@@ -486,12 +485,12 @@ static void on_body(void *context, struct http_request *r)
 }
 
 void console_job_begin(struct console *console, struct http_request *r, const struct console_view *view,
-                       const struct console_credential *credential, struct console_user *user)
+                       const struct sc_credential *credential, struct sc_user *user)
 {
     static const struct http_handlers handlers = {on_nothing, on_body, on_nothing, on_gone, on_nothing};
     struct console_job *job = calloc(1, sizeof *job);
     if (!job) {
-        console_pool_put(user);
+        sc_users_put(user);
         http_abort(r);
         return;
     }

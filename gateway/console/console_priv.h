@@ -5,12 +5,11 @@
 #include "gateway/console/console.h"
 #include "gateway/http/http.h"
 #include "gateway/settings/settings.h"
-#include "gateway/store/sc_client.h"
+#include "gateway/store/sc_users.h"
 #include <event2/event_struct.h>
 #include <jansson.h>
 
 #define CONSOLE_JOBS_MAX        32u
-#define CONSOLE_USERS_MAX       16u
 #define CONSOLE_MAPS_MAX        2u /* samples of vectors at once: each is megabytes of the server's work */
 #define CONSOLE_BODY_BYTES_MAX  (256u << 10)
 #define CONSOLE_REPLY_BYTES_MAX (8u << 20)
@@ -18,15 +17,11 @@
 #define CONSOLE_ITEMS_MAX       4096u
 #define CONSOLE_PARAMS_MAX      16u
 #define CONSOLE_CONNECT_MS      3000u
-#define CONSOLE_IDLE_MS         60000u
 #define CONSOLE_CHECK_MS        600000u /* VCHECK reads all of a set */
-#define CONSOLE_USER_BYTES      256u
 
 struct console_page;
-struct console_pool;
 struct console_ring;
 struct console_seen;
-struct console_user;
 struct encode_call;
 
 struct console {
@@ -34,7 +29,7 @@ struct console {
     const struct settings *settings;
     struct console_options options;
     struct ssl_ctx_st *tls; /* NULL: the server is asked without */
-    struct console_pool *pool;
+    struct sc_users *users;
     struct console_ring *ring;
     struct console_seen *seen;
     struct console_page *page;
@@ -60,10 +55,6 @@ json_t *console_json_text(const char *bytes, size_t n);
 
 /* ---- console_door.c: who may come in ---- */
 
-struct console_credential {
-    bool given;
-    char user[CONSOLE_USER_BYTES], password[1024];
-};
 /* 0, or the status of a refusal with its code and sentence. */
 struct console_refusal {
     int status;
@@ -71,20 +62,11 @@ struct console_refusal {
     char message[300];
 };
 int console_door_host(const struct http_request *r, const struct settings *settings, struct console_refusal *out);
-int console_door_credential(const struct http_request *r, struct console_credential *out, struct console_refusal *why);
+int console_door_credential(const struct http_request *r, struct sc_credential *out, struct console_refusal *why);
 bool console_door_is_local(const struct http_request *r);
 
-/* ---- console_pool.c: connections of the users ---- */
-
-int console_pool_create(struct console *console, struct console_pool **out, struct quire_error *err);
-void console_pool_destroy(struct console_pool *pool);
-/* The connection of this user; `slow`: one apart, for what takes minutes. NULL: too many users, or no memory. */
-struct console_user *console_pool_get(struct console_pool *pool, const struct console_credential *credential,
-                                      bool slow);
-void console_pool_put(struct console_user *user); /* as often as get; NULL is fine */
-struct sc_client *console_pool_client(struct console_user *user);
-/* Raw replies, for the console's own questions. */
-struct sc_options console_pool_options(const struct console *console);
+/* How the server is asked, in raw replies; without a user. */
+struct sc_options console_server_options(const struct console *console);
 
 /* ---- console_job.c: a request, and what is asked for it ---- */
 
@@ -105,8 +87,8 @@ struct console_job {
     struct console *console;
     struct http_request *r;
     const struct console_view *view;
-    struct console_user *user;
-    struct console_credential credential;
+    struct sc_user *user;
+    struct sc_credential credential;
     json_t *root; /* the answer; NULL: no memory for it */
     json_t *body; /* of a POST */
     struct console_param params[CONSOLE_PARAMS_MAX];
@@ -126,7 +108,7 @@ struct console_job {
 };
 
 void console_job_begin(struct console *console, struct http_request *r, const struct console_view *view,
-                       const struct console_credential *credential, struct console_user *user);
+                       const struct sc_credential *credential, struct sc_user *user);
 const struct console_param *console_job_param(const struct console_job *job, const char *name);
 /* The value of a parameter that must be there, or `absent`. */
 const char *console_job_text(const struct console_job *job, const char *name, const char *absent);
@@ -169,6 +151,7 @@ bool console_default_of(const char *name, char *out, size_t room, bool *secret);
 int console_ring_create(struct console *console, struct console_ring **out, struct quire_error *err);
 void console_ring_destroy(struct console_ring *ring);
 void console_ring_count(struct console_ring *ring, const struct http_request *r, const struct console_request *end);
+void console_ring_judged(struct console_ring *ring, uint64_t tokens);
 json_t *console_ring_json(const struct console_ring *ring, bool minutes, uint64_t since_ms);
 
 struct console_seen *console_seen_create(void);

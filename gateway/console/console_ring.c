@@ -20,7 +20,7 @@
 #define BUCKETS     96u
 #define BUCKET_US   100.0 /* the first; each is a quarter of an octave wide */
 #define PER_OCTAVE  4.0
-#define FIELDS_OWN  13u /* counts of the gateway, from REQUESTS on */
+#define FIELDS_OWN  15u /* counts of the gateway, from REQUESTS on */
 #define KINDS_KNOWN 8u
 
 enum field {
@@ -30,6 +30,8 @@ enum field {
     ERRORS,
     KINDS, /* hit and the rest, in the order of kinds[] */
     TOKENS_SAVED = KINDS + KINDS_KNOWN + 1,
+    JUDGE_CALLS,
+    JUDGE_TOKENS,
     FIRST, /* first byte: hit p50, p99, miss p50, p99 */
     CONNECTIONS = FIRST + 4,
     SERVER,
@@ -51,6 +53,8 @@ static const char *const names[FIELDS] = {"time_ms",
                                           "down",
                                           "other",
                                           "tokens_saved",
+                                          "judge_calls",
+                                          "judge_tokens",
                                           "first_hit_p50_ms",
                                           "first_hit_p99_ms",
                                           "first_miss_p50_ms",
@@ -144,6 +148,15 @@ void console_ring_count(struct console_ring *ring, const struct http_request *r,
     count(&ring->minute, r, end);
 }
 
+void console_ring_judged(struct console_ring *ring, uint64_t tokens)
+{
+    struct sums *both[2] = {&ring->second, &ring->minute};
+    for (unsigned i = 0; i < 2; i++) {
+        both[i]->own[JUDGE_CALLS - REQUESTS]++;
+        both[i]->own[JUDGE_TOKENS - REQUESTS] += (double)tokens;
+    }
+}
+
 /* In ms; NaN without any. */
 static double percentile(const uint32_t *buckets, double share)
 {
@@ -234,7 +247,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 int console_ring_create(struct console *console, struct console_ring **out, struct quire_error *err)
 {
     const struct settings *s = console->settings;
-    struct sc_options options = console_pool_options(console);
+    struct sc_options options = console_server_options(console);
     struct timeval second = {.tv_sec = 1};
     struct console_ring *ring = calloc(1, sizeof *ring);
     if (!ring)

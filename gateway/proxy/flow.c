@@ -14,10 +14,12 @@
 #include "gateway/proxy/flow_models.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_promise.h"
+#include "gateway/proxy/flow_unread.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
 #include "gateway/store/sc_tls.h"
+#include "gateway/store/sc_users.h"
 #include "gateway/telemetry/telemetry_log.h"
 #include "gateway/text/mask.h"
 #include "io/clock.h"
@@ -33,9 +35,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define PENDING_BYTES_MAX (256u << 20)
+#define USERS_BYTES_MAX   (1u << 20) /* of commands and replies of each of the server's users */
 #define CONNECT_MS        5000u
 #define REFRESH_MS        10000u
 #define SECRET_FILE_MAX   4096u
@@ -159,13 +163,14 @@ static bool may_come(struct turn *turn)
 
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
-/* The body says the model's name, and that is asked for: for another name, or for the upstream that takes it. */
-static bool model_counts(const struct settings *settings)
+/* A route that is not the cache's may have a model, too. */
+static void begin_other(struct turn *turn)
 {
-    bool counts = settings->model_alias.n > 0;
-    for (uint32_t i = 0; i < settings->n_upstreams; i++)
-        counts = counts || settings->upstreams[i].models.n > 0;
-    return counts;
+    const char *type = http_field(turn->r, "Content-Type");
+    if (strcmp(http_method(turn->r), "POST") == 0 && type && strncasecmp(type, "application/json", 16) == 0)
+        flow_unread_begin(turn);
+    else
+        flow_turn_pass(turn, NULL);
 }
 
 static void begin_cache(struct turn *turn)
@@ -173,14 +178,14 @@ static void begin_cache(struct turn *turn)
     const struct settings *settings = turn->flow->settings;
     const char *encoding = http_field(turn->r, "Content-Encoding");
     bool off = !turn->flow->client || !settings->cache_on;
-    if (off && !model_counts(settings)) {
+    if (off && !flow_unread_is_named(settings)) {
         flow_turn_pass(turn, NULL);
     } else if (encoding && strcasecmp(encoding, "identity") != 0) {
         flow_turn_say(turn, "bypass", "a compressed body is passed on unread");
-        flow_turn_pass(turn, NULL);
+        flow_unread_begin(turn);
     } else if (http_body_length(turn->r) > settings->key_body_max) {
         flow_turn_say(turn, "bypass", "the body is larger than the setting key-body-max");
-        flow_turn_pass(turn, NULL);
+        flow_unread_begin(turn);
     } else {
         http_read(turn->r, (size_t)settings->key_body_max);
     }
@@ -195,8 +200,7 @@ void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void
         return;
     }
     route = route_of(turn);
-    if (route == ROUTE_QUIRE && flow_admin_has_key(turn)) {
-        turn->caller.admin = true; /* by admin-key, which is no tenant's */
+    if (route == ROUTE_QUIRE && flow_admin_knows(turn)) {
         flow_admin_begin(turn);
         return;
     }
@@ -209,7 +213,7 @@ void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void
     else if (route == ROUTE_CACHE)
         begin_cache(turn);
     else
-        flow_turn_pass(turn, NULL);
+        begin_other(turn);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -404,6 +408,9 @@ static int open_cache(struct flow *flow, struct quire_error *err)
         rc = sc_client_create(flow->base, &options, &flow->client, err);
     if (rc == 0)
         rc = sc_setup_create(flow->base, flow->client, &setup, &flow->setup, err);
+    options.pending_bytes_max = options.reply_bytes_max = USERS_BYTES_MAX;
+    if (rc == 0)
+        rc = sc_users_create(flow->base, &options, &flow->users, err);
     if (rc == 0 && flow->encode && encoder.dim == 0)
         ask_first_vector(-1, 0, flow);
     return rc;
@@ -471,6 +478,7 @@ void flow_destroy(struct flow *flow)
     event_del(&flow->first_vector_timer);
     encode_destroy(flow->encode);
     sc_setup_destroy(flow->setup);
+    sc_users_destroy(flow->users);
     sc_client_destroy(flow->client);
     SSL_CTX_free(flow->tls);
     flight_table_destroy(flow->flights);
@@ -487,6 +495,12 @@ void flow_destroy(struct flow *flow)
     free(flow->scratch);
     explicit_bzero(flow->secret, sizeof flow->secret);
     free(flow);
+}
+
+void flow_on_judged(struct flow *flow, flow_judged_done *done, void *context)
+{
+    flow->judged = done;
+    flow->judged_context = context;
 }
 
 struct encode *flow_encoder(const struct flow *flow)
@@ -555,11 +569,27 @@ static json_t *describe_encoder(const struct flow *flow)
                      sentence_of(encoder.why));
 }
 
+static json_t *describe_judge(const struct flow *flow)
+{
+    static const char *const kinds[] = {"none", "equal", "vector", "model"};
+    const struct flow_judge_cost *cost = flow_judge_cost(flow->judge);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "setting", kinds[flow->settings->judge], "calls",
+                     (json_int_t)cost->calls, "uncounted", (json_int_t)cost->uncounted, "prompt_tokens",
+                     (json_int_t)cost->prompt_tokens, "completion_tokens", (json_int_t)cost->completion_tokens, "ms",
+                     (json_int_t)(cost->us / 1000));
+}
+
 int flow_describe(const struct flow *flow, struct json_t *out)
 {
+    const struct flow_judge_cost *cost = flow_judge_cost(flow->judge);
+    json_int_t saved = (json_int_t)flow->tokens_saved,
+               spent = (json_int_t)(cost->prompt_tokens + cost->completion_tokens);
     return json_object_set_new(out, "server", describe_server(flow)) == 0 &&
                    json_object_set_new(out, "cache", describe_cache(flow)) == 0 &&
-                   json_object_set_new(out, "encoder", describe_encoder(flow)) == 0
+                   json_object_set_new(out, "encoder", describe_encoder(flow)) == 0 &&
+                   json_object_set_new(out, "judge", describe_judge(flow)) == 0 &&
+                   json_object_set_new(out, "tokens_saved", json_integer(saved)) == 0 &&
+                   json_object_set_new(out, "tokens_saved_net", json_integer(saved - spent)) == 0
                ? 0
                : QUIRE_ENOMEM;
 }

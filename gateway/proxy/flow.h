@@ -45,9 +45,21 @@ struct flow_end {
 /* After the answer's end (http_handlers.done), once. */
 typedef void flow_done(void *context, struct http_request *r, const struct flow_end *end);
 
+/* A question to the judge's model that has ended (setting judge: model). Texts are valid during the call. */
+struct flow_judged {
+    const char *model, *upstream, *tenant, *category; /* tenant: its scope */
+    const char *label; /* "good", "bad"; "none": it said neither yes nor no; "failed": it gave no answer */
+    int status;        /* of its answer; 0: none */
+    bool counted;      /* its answer says how many tokens it took; else they are not known, and 0 here */
+    uint64_t prompt_tokens, completion_tokens, us;
+};
+typedef void flow_judged_done(void *context, const struct flow_judged *judged);
+
 /* `settings` and the others are borrowed; settings until flow_reload gives others. */
 int flow_create(struct event_base *base, const struct settings *settings, struct upstream_set *upstreams,
                 struct telemetry *telemetry, struct flow **out, struct quire_error *err);
+/* Once, before the first request: who hears of the judge. */
+void flow_on_judged(struct flow *flow, flow_judged_done *done, void *context);
 /* There are no requests any more (http_server_destroy was called). NULL is fine. */
 void flow_destroy(struct flow *flow);
 /* Key file and policies change at once; server, cache, encoder and secret stay as they were at the start. On failure
@@ -61,7 +73,7 @@ void flow_begin(struct flow *flow, struct http_request *r, flow_done *done, void
 struct encode *flow_encoder(const struct flow *flow);
 /* Answers that are being put, or wait for it. */
 unsigned flow_keeping(const struct flow *flow);
-/* Adds members for /health to an object: "server": {...}, "cache": {...}, "encoder": {...}. */
+/* Adds members for /health to an object: "server", "cache", "encoder", "judge": {...}, and tokens that were saved. */
 int flow_describe(const struct flow *flow, struct json_t *out);
 
 #endif

@@ -5,14 +5,17 @@
  *     DELETE /quire/entries/ID
  *     POST   /quire/invalidate  {"tags": ["doc:17"]}, {"dry_run": false, ...}; one selector; dry by default
  *
- * Feedback is for everybody whose credential is known (key file) or was accepted by the upstream lately: whoever has
- * the id was given the answer. It makes an answer rarer, never more frequent than its category allows. To delete needs
- * the admin-key, or a key of the key file with "admin": true.
+ * Who may. Feedback is for everybody whose credential is known (key file) or was accepted by the upstream lately:
+ * whoever has the id was given the answer. It makes an answer rarer, never more frequent than its category allows. To
+ * remove needs the admin-key, or a key of the key file with "admin": true: these ask as the gateway itself (setting
+ * server-user). Everybody else asks as a user of the server, on a connection of that user, and its ACL decides. A
+ * default user who needs no password is nobody here: any password would do.
  */
 #include "gateway/proxy/flow_admin.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
+#include "gateway/store/sc_users.h"
 #include "io/clock.h"
 #include <event2/buffer.h>
 #include <hiredis/hiredis.h>
@@ -22,24 +25,63 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define BODY_MAX  65536u
 #define WORDS_MAX 1000u
 #define ID_DIGITS 16u
+#define REPLY_MS  10000u
 
 struct admin_work {
     struct turn *turn;
     struct sc_call *call;
-    const char *counts; /* name of the number in the answer; NULL: {"ok": true} */
+    struct sc_user *user; /* NULL: the gateway itself asks */
+    const char *counts;   /* name of the number in the answer; NULL: {"ok": true} */
     bool dry_run;
 };
 
-bool flow_admin_has_key(const struct turn *turn)
+/* ---- who asks ---------------------------------------------------------------------------------------------------- */
+
+static bool has_key(const struct turn *turn)
 {
     const char *key = turn->flow->settings->admin_key, *given = http_field(turn->r, "Authorization");
     return *key && given && strncmp(given, "Bearer ", 7) == 0 && strlen(given + 7) == strlen(key) &&
            CRYPTO_memcmp(given + 7, key, strlen(key)) == 0;
 }
+
+/* User and password of the server; a key of an upstream or of the key file is none. */
+static bool read_user(const struct turn *turn, struct sc_credential *out)
+{
+    const char *given = http_field(turn->r, "Authorization");
+    return given && !turn->caller.in_key_file && (strncasecmp(given, "Bearer ", 7) != 0 || strchr(given, ':')) &&
+           sc_credential_read(given, out);
+}
+
+static bool has_user(const struct turn *turn)
+{
+    struct sc_credential credential;
+    bool has = read_user(turn, &credential);
+    explicit_bzero(&credential, sizeof credential);
+    return has;
+}
+
+static bool is_in_key_file(const struct turn *turn)
+{
+    const char *given = http_field(turn->r, "Authorization");
+    struct policy_credential credential = {.authorization = {given, given ? strlen(given) : 0}};
+    return turn->flow->keys && policy_keys_find(turn->flow->keys, policy_credential_key(&credential));
+}
+
+bool flow_admin_knows(struct turn *turn)
+{
+    if (has_key(turn)) {
+        turn->caller.admin = true;
+        return true;
+    }
+    return turn->flow->keys && !is_in_key_file(turn) && has_user(turn);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void answer_text(struct turn *turn, const char *text)
 {
@@ -50,6 +92,33 @@ static void answer_text(struct turn *turn, const char *text)
     fields_fini(&fields);
 }
 
+/* The server did not carry it out. */
+static void answer_failure(const struct admin_work *work, enum sc_outcome outcome, const char *why)
+{
+    struct sc_client_state state = {0};
+    char text[300];
+    if (work->user)
+        sc_client_state(sc_users_client(work->user), &state);
+    if (outcome == SC_ERROR && strncmp(why, "NOPERM ", 7) == 0) {
+        flow_turn_refuse(work->turn, 403, "not_allowed", "%s", why + 7);
+    } else if (outcome == SC_ERROR) {
+        flow_turn_refuse(work->turn, 400, "refused", "%s", why);
+    } else if (state.refused) {
+        sc_users_refusal(work->user, why, text, sizeof text);
+        flow_turn_refuse(work->turn, 401, "not_a_user", "%s", text);
+    } else {
+        flow_turn_refuse(work->turn, 503, "no_cache", "%s", why);
+    }
+}
+
+/* A user's replies are raw: ":3" is an integer. */
+static long long number_of(const struct redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING && *reply->str == ':' ? strtoll(reply->str + 1, NULL, 10)
+           : reply->type == REDIS_REPLY_INTEGER                    ? (long long)reply->integer
+                                                                   : 0;
+}
+
 static void on_reply(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
 {
     struct admin_work *work = context;
@@ -57,17 +126,16 @@ static void on_reply(void *context, enum sc_outcome outcome, struct redisReply *
     char text[120];
     turn->work = NULL;
     turn->gone = NULL;
-    if (outcome == SC_ERROR) {
-        flow_turn_refuse(turn, 400, "refused", "%s", why);
-    } else if (outcome != SC_REPLY) {
-        flow_turn_refuse(turn, 503, "no_cache", "%s", why);
+    if (outcome != SC_REPLY) {
+        answer_failure(work, outcome, why);
     } else if (work->counts) {
-        snprintf(text, sizeof text, "{\"%s\": %lld, \"dry_run\": %s}\n", work->counts,
-                 reply->type == REDIS_REPLY_INTEGER ? (long long)reply->integer : 0, work->dry_run ? "true" : "false");
+        snprintf(text, sizeof text, "{\"%s\": %lld, \"dry_run\": %s}\n", work->counts, number_of(reply),
+                 work->dry_run ? "true" : "false");
         answer_text(turn, text);
     } else {
         answer_text(turn, "{\"ok\": true}\n");
     }
+    sc_users_put(work->user);
     free(work);
 }
 
@@ -77,21 +145,44 @@ static void on_gone(struct turn *turn)
     sc_cancel(work->call);
     turn->work = NULL;
     turn->gone = NULL;
+    sc_users_put(work->user);
     free(work);
+}
+
+/* ---- asking the server ------------------------------------------------------------------------------------------- */
+
+/* The connection on which it is asked; NULL: the request was refused. */
+static struct sc_client *connection_for(struct turn *turn, struct sc_user **user)
+{
+    struct sc_credential credential;
+    bool as_user = !turn->caller.admin && !turn->caller.tells && read_user(turn, &credential);
+    if (as_user)
+        *user = sc_users_get(turn->flow->users, &credential, SC_USERS_LOCKED);
+    explicit_bzero(&credential, sizeof credential);
+    if (!as_user)
+        return turn->flow->client;
+    if (*user)
+        return sc_users_client(*user);
+    flow_turn_refuse(turn, 503, "busy", "too many users of the server at once: ask again in a second");
+    return NULL;
 }
 
 static void send_words(struct turn *turn, const char *const *words, unsigned n, const char *counts, bool dry_run)
 {
-    struct flow *flow = turn->flow;
-    struct admin_work *work = calloc(1, sizeof *work);
+    struct sc_user *user = NULL;
+    struct sc_client *client = connection_for(turn, &user);
+    struct admin_work *work = client ? calloc(1, sizeof *work) : NULL;
     size_t bytes[WORDS_MAX];
+    if (!client)
+        return;
     for (unsigned i = 0; i < n; i++)
         bytes[i] = strlen(words[i]);
     if (work) {
-        *work = (struct admin_work){.turn = turn, .counts = counts, .dry_run = dry_run};
-        work->call = sc_call(flow->client, n, words, bytes, 10000, on_reply, work);
+        *work = (struct admin_work){.turn = turn, .user = user, .counts = counts, .dry_run = dry_run};
+        work->call = sc_call(client, n, words, bytes, REPLY_MS, on_reply, work);
     }
     if (!work || !work->call) {
+        sc_users_put(user);
         free(work);
         flow_turn_refuse(turn, 503, "no_cache", "no memory for a command");
         return;
@@ -258,17 +349,20 @@ static bool path_is(const struct turn *turn, const char *method, const char *pat
 
 static bool may_change(struct turn *turn)
 {
-    if (turn->caller.admin)
+    if (turn->caller.admin || has_user(turn))
         return true;
-    flow_turn_refuse(turn, 403, "not_allowed",
-                     "this needs the admin-key of the settings, or a key with \"admin\": true in the key file");
+    flow_turn_refuse(
+        turn, 403, "not_allowed",
+        "this needs a user of the server who may (Authorization: Basic), the admin-key of the settings, or a "
+        "key with \"admin\": true in the key file");
     return false;
 }
 
 static bool may_tell(struct turn *turn)
 {
-    if (turn->caller.admin || turn->caller.in_key_file ||
-        policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000))
+    turn->caller.tells = turn->caller.in_key_file ||
+                         policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000);
+    if (turn->caller.admin || turn->caller.tells || has_user(turn))
         return true;
     flow_turn_refuse(turn, 401, "not_accepted", "feedback is for credentials that the upstream accepted lately");
     return false;

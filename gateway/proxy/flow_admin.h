@@ -6,8 +6,9 @@
 
 struct turn;
 
-/* Whether the request carries the setting admin-key. */
-bool flow_admin_has_key(const struct turn *turn);
+/* Whether who asks is no tenant: the request carries the setting admin-key, or, beside a key file, user and password of
+ * the server. */
+bool flow_admin_knows(struct turn *turn);
 void flow_admin_begin(struct turn *turn);
 
 #endif

@@ -8,6 +8,7 @@
 #include "gateway/policy/policy_route.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_proof.h"
+#include "gateway/proxy/flow_unread.h"
 #include "gateway/proxy/flow_vectors.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_setup.h"
@@ -604,11 +605,13 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     send_or_join(turn, ask, &question, cache, reason);
 }
 
-/* The setting model-alias: "name=the upstream's name". */
-static void rename_model(struct turn *turn)
+void flow_body_name(struct turn *turn, struct strict_text given)
 {
     const struct settings_list *aliases = &turn->flow->settings->model_alias;
-    const struct strict_text given = turn->flow->ask.model;
+    turn->renamed = false;
+    if (given.data)
+        snprintf(turn->model, sizeof turn->model, "%.*s",
+                 (int)(given.bytes < FLOW_MODEL_BYTES - 1 ? given.bytes : FLOW_MODEL_BYTES - 1), given.data);
     for (uint32_t i = 0; i < aliases->n && given.data && !turn->renamed; i++) {
         const char *name = aliases->items[i], *equals = strchr(name, '=');
         assert(equals); /* flow_reload has looked */
@@ -631,7 +634,7 @@ void flow_body_ready(struct turn *turn)
     if (!http_body_is_whole(r)) {
         if (!off)
             bypass(turn, "the body is larger than the setting key-body-max");
-        pass(turn);
+        flow_unread_begin(turn);
         return;
     }
     text = (const char *)evbuffer_pullup(body, -1);
@@ -639,14 +642,10 @@ void flow_body_ready(struct turn *turn)
         ask_read(&flow->ask, turn->kind, &flow->json, &err) != 0) {
         if (!off)
             bypass(turn, err.message);
-        pass(turn);
+        flow_unread_begin(turn);
         return;
     }
-    turn->renamed = false;
-    if (flow->ask.model.data)
-        snprintf(turn->model, sizeof turn->model, "%.*s",
-                 (int)(flow->ask.model.bytes < 127 ? flow->ask.model.bytes : 127), flow->ask.model.data);
-    rename_model(turn);
+    flow_body_name(turn, flow->ask.model);
     if (off && turn->renamed)
         bypass(turn, "the cache is off (cache-on)");
     if (off) {

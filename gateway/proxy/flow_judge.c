@@ -6,6 +6,8 @@
  *   vector  a cosine of JUDGE_SIMILARITY or more between the answers' vectors
  *   model   a model is asked with one token, at the upstream of the request, by its own credential
  *
+ * What the model takes for it, in tokens and time, is counted: it is what savings are to be reduced by.
+ *
  * What is compared is what was said: the texts of the choices, of JSON or of a stream's events. No label is better
  * than a wrong one: whatever fails here leaves the pair to SC.AUDIT POP.
  */
@@ -39,6 +41,9 @@ struct verdict {
     struct upstream_call *call;
     struct evbuffer *answer;
     int status;
+    /* of a question to the model */
+    char *model, scope[FLOW_SCOPE_BYTES], category[POLICY_NAME_BYTES_MAX + 1];
+    uint64_t began_us;
 };
 
 struct flow_judge {
@@ -46,6 +51,7 @@ struct flow_judge {
     struct verdict *verdicts;
     double tokens; /* of the rate */
     uint64_t filled_us, asked;
+    struct flow_judge_cost cost;
 };
 
 struct flow_judge *flow_judge_create(struct flow *flow)
@@ -73,6 +79,7 @@ static void free_verdict(struct verdict *v)
     free(v->texts[0]);
     free(v->texts[1]);
     free(v->first);
+    free(v->model);
     free(v);
 }
 
@@ -203,23 +210,63 @@ static void on_data(void *context, struct upstream_call *call, const void *bytes
         v->status = 0;
 }
 
+/* What its answer says that it took. */
+static void read_cost(const struct verdict *v, const char *body, size_t bytes, struct flow_judged *out)
+{
+    struct answer answer;
+    answer_begin(&answer, &(struct answer_options){.kind = ASK_CHAT, .n = 1}, &v->judge->flow->answer_json);
+    answer_json(&answer, body, bytes);
+    out->counted = answer.has_usage;
+    out->prompt_tokens = answer.prompt_tokens;
+    out->completion_tokens = answer.completion_tokens;
+}
+
+static void count(const struct verdict *v, const struct flow_judged *judged)
+{
+    const struct flow *flow = v->judge->flow;
+    struct flow_judge_cost *cost = &v->judge->cost;
+    cost->calls++;
+    cost->uncounted += !judged->counted;
+    cost->prompt_tokens += judged->prompt_tokens;
+    cost->completion_tokens += judged->completion_tokens;
+    cost->us += judged->us;
+    if (flow->judged)
+        flow->judged(flow->judged_context, judged);
+}
+
 static void on_done(void *context, struct upstream_call *call, const struct upstream_result *result)
 {
     struct verdict *v = context;
     size_t bytes = evbuffer_get_length(v->answer);
     const char *body = (const char *)evbuffer_pullup(v->answer, -1);
     char *text = NULL, *word;
+    struct flow_judged judged = {.model = v->model,
+                                 .upstream = result->upstream,
+                                 .tenant = v->scope,
+                                 .category = v->category,
+                                 .label = "failed",
+                                 .status = v->status,
+                                 .us = clock_us() - v->began_us};
     (void)call;
     v->call = NULL;
-    if (result->outcome == UPSTREAM_WHOLE && v->status == 200 && body)
-        text = said(body, bytes, false);
-    word = text ? text + strspn(text, " \t\r\n\"'*") : NULL;
-    if (word && strncasecmp(word, "yes", 3) == 0)
-        label(v->judge, v->audit, true);
-    else if (word && strncasecmp(word, "no", 2) == 0)
-        label(v->judge, v->audit, false);
+    if (body)
+        read_cost(v, body, bytes, &judged);
+    if (result->outcome == UPSTREAM_WHOLE && v->status == 200 && body && (text = said(body, bytes, false)))
+        judged.label = "none";
+    word = text ? text + strspn(text, " \t\r\n\"'*") : "";
+    if (strncasecmp(word, "yes", 3) == 0 || strncasecmp(word, "no", 2) == 0) {
+        bool good = strncasecmp(word, "yes", 3) == 0;
+        judged.label = good ? "good" : "bad";
+        label(v->judge, v->audit, good);
+    }
+    count(v, &judged);
     free(text);
     free_verdict(v);
+}
+
+const struct flow_judge_cost *flow_judge_cost(const struct flow_judge *judge)
+{
+    return &judge->cost;
 }
 
 static const struct upstream_events events = {on_head, on_data, NULL, on_done};
@@ -278,7 +325,11 @@ static bool ask_model(struct verdict *v, const struct errand *e)
         if (fields_get(&e->fields, credentials[i]))
             ok = fields_append(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
     v->answer = evbuffer_new();
-    if (ok && v->answer)
+    v->model = strdup(model);
+    v->began_us = clock_us();
+    memcpy(v->scope, e->asked.scope, sizeof v->scope);
+    memcpy(v->category, e->asked.category, sizeof v->category);
+    if (ok && v->answer && v->model)
         v->call = upstream_start(v->judge->flow->upstreams, &request, &events, v, &err);
     free(text);
     if (body)

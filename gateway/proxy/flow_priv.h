@@ -26,8 +26,6 @@
 
 #define FLOW_SECRET_BYTES 32u
 #define FLOW_VALUES_MAX                                                                                                \
-    65536u /* of a body that is read, lists of numbers one each: so long the loop serves nobody else */
-#define FLOW_VALUES_MAX                                                                                                \
     65536u /* of a body that is read, numbers in a list being one: as long as it is read and hashed
                                     the loop serves nobody else */
 #define FLOW_REASON_BYTES  240u
@@ -52,6 +50,7 @@ struct policy_diagnoses;
 struct policy_limit;
 struct policy_limits;
 struct sc_setup;
+struct sc_users;
 struct flow_models;
 struct flow_judge;
 struct flow_promises;
@@ -65,7 +64,8 @@ struct flow {
     struct ssl_ctx_st *tls;
     struct sc_client *client; /* NULL: the cache is off */
     struct sc_setup *setup;
-    struct encode *encode; /* NULL: there is none */
+    struct sc_users *users; /* those of the server who change entries (flow_admin.c) */
+    struct encode *encode;  /* NULL: there is none */
     struct flight_table *flights;
     struct policy_keys *keys; /* NULL: no key file */
     struct policy_accepted *accepted;
@@ -97,6 +97,9 @@ struct flow {
     char down[320];   /* why the cache is not there, as it was logged last; "" : it is */
     uint64_t down_us; /* when that was */
     uint64_t near_hits;
+    uint64_t tokens_saved; /* of answers that no model was asked for */
+    flow_judged_done *judged;
+    void *judged_context;
     struct encode_call *first_vector;
     struct event first_vector_timer;
 };
@@ -110,7 +113,8 @@ struct caller {
     double rate;
     unsigned concurrent;
     char *upstream_key; /* owned; NULL: the client's own goes on */
-    bool in_key_file, anonymous, admin;
+    bool in_key_file, anonymous;
+    bool admin, tells; /* may remove entries; may say whether an answer was right; as the gateway itself */
     struct policy_limit *limit;
 };
 
@@ -129,9 +133,11 @@ struct turn {
     const char *path; /* the route's one spelling */
     struct policy_controls controls;
     bool wants_usage, head_sent, joined, client_gone, upstream_failed;
-    bool renamed;  /* `model` is the upstream's name, which the body does not have */
-    bool proved;   /* its credential, or that was tried */
-    bool in_event; /* what was sent last does not end an event */
+    bool renamed;      /* `model` is the upstream's name, which the body does not have */
+    uint64_t name_at;  /* of a body that is not read: where the name stands that `model` is to replace */
+    size_t name_bytes; /* 0: it is not to be replaced */
+    bool proved;       /* its credential, or that was tried */
+    bool in_event;     /* what was sent last does not end an event */
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
     struct replay_options replay;
@@ -315,6 +321,8 @@ void flow_body_down(struct flow *flow, const char *why);
 
 /* The body is there: keys, category, gates, flight. Once more after a proof of the credential. */
 void flow_body_ready(struct turn *turn);
+/* The model that the body names, and its name upstream (setting model-alias), into the turn. */
+void flow_body_name(struct turn *turn, struct strict_text given);
 /* Whether the upstream has accepted the credential lately, or the key file has it. */
 bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */

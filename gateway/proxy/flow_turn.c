@@ -314,6 +314,7 @@ static void end_turn(struct turn *turn)
                            .client_gone = turn->client_gone,
                            .upstream_failed = turn->upstream_failed};
     leave(turn);
+    turn->flow->tokens_saved += turn->tokens_saved;
     if (turn->done)
         turn->done(turn->context, turn->r, &end);
     policy_limit_leave(turn->caller.limit);
@@ -384,9 +385,13 @@ void flow_turn_pass(struct turn *turn, const char *model)
 {
     struct pass_options options = {.model = model, .done = on_passed, .context = turn};
     const char *timeout = http_field(turn->r, "X-Stainless-Timeout");
-    char authorization[4200];
+    char authorization[4200], name[6 * FLOW_MODEL_BYTES + 3];
     if (timeout && strtod(timeout, NULL) > 0 && strtod(timeout, NULL) < 86400)
         options.head_timeout_ms = (uint32_t)(strtod(timeout, NULL) * 1000);
+    if (turn->name_bytes > 0) {
+        name[strict_quote(turn->model, strlen(turn->model), name)] = 0;
+        options.edit = (struct pass_edit){turn->name_at, turn->name_bytes, name};
+    }
     if (*turn->cache && flow_turn_fields(turn, &turn->extra))
         options.extra = &turn->extra;
     if (turn->caller.upstream_key) {

@@ -25,7 +25,7 @@ struct pass {
     struct upstream_set *set;
     struct upstream_call *call; /* NULL: not begun, or at its end */
     struct pass_options options;
-    char *model, *authorization, upstream[128];
+    char *model, *authorization, *edited, upstream[128];
     struct fields extra;
     struct pass_end end;
     bool started;
@@ -112,6 +112,23 @@ static bool has_body(const struct http_request *r)
            strcmp(method, "PUT") == 0 || strcmp(method, "PATCH") == 0;
 }
 
+/* What has come of the body, moved, with the edit; *length is made to fit where it is known. NULL without memory. */
+static struct evbuffer *edited_body(const struct pass *pass, int64_t *length)
+{
+    struct evbuffer *body = http_body(pass->r), *out = evbuffer_new();
+    const struct pass_edit *edit = &pass->options.edit;
+    assert(edit->at + edit->bytes <= evbuffer_get_length(body));
+    if (*length >= 0)
+        *length += (int64_t)strlen(pass->edited) - (int64_t)edit->bytes;
+    if (out && evbuffer_remove_buffer(body, out, (size_t)edit->at) == (int)edit->at &&
+        evbuffer_drain(body, edit->bytes) == 0 && evbuffer_add(out, pass->edited, strlen(pass->edited)) == 0 &&
+        evbuffer_add_buffer(out, body) == 0)
+        return out;
+    if (out)
+        evbuffer_free(out);
+    return NULL;
+}
+
 static void start(struct pass *pass)
 {
     struct http_request *r = pass->r;
@@ -132,7 +149,12 @@ static void start(struct pass *pass)
                                        .body_whole = http_body_is_whole(r),
                                        .own_key = pass->authorization != NULL,
                                        .head_timeout_ms = pass->options.head_timeout_ms};
-    pass->call = upstream_start(pass->set, &request, &upstream_events, pass, &err);
+    if (pass->edited && !(request.body = edited_body(pass, &request.body_bytes)))
+        error_set(&err, QUIRE_ENOMEM, "no memory for the request");
+    else
+        pass->call = upstream_start(pass->set, &request, &upstream_events, pass, &err);
+    if (pass->edited && request.body)
+        evbuffer_free(request.body);
     fields_fini(&fields);
     if (!pass->call && err.code == QUIRE_ENOTFOUND)
         refusal_answer(r, 404, "model_not_found", &pass->extra, "%s", err.message);
@@ -180,6 +202,7 @@ static void on_done(void *context, struct http_request *r)
     fields_fini(&pass->extra);
     free(pass->model);
     free(pass->authorization);
+    free(pass->edited);
     free(pass);
 }
 
@@ -206,10 +229,13 @@ void pass_begin(struct http_request *r, struct upstream_set *set, const struct p
         ok = (pass->model = strdup(options->model)) != NULL;
     if (ok && options->authorization)
         ok = (pass->authorization = strdup(options->authorization)) != NULL;
+    if (ok && options->edit.bytes > 0)
+        ok = (pass->edited = strdup(options->edit.text)) != NULL;
     if (!ok) {
         if (pass) {
             fields_fini(&pass->extra);
             free(pass->model);
+            free(pass->authorization);
             free(pass);
         }
         http_abort(r); /* who called still owns it, and hears its `done` */

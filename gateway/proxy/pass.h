@@ -24,10 +24,18 @@ struct pass_end {
     uint64_t connect_us, head_us, total_us; /* of the upstream */
 };
 
+/* Bytes of the body that have come already, and what goes on in their place. */
+struct pass_edit {
+    uint64_t at;
+    size_t bytes; /* 0: nothing is edited */
+    const char *text;
+};
+
 struct pass_options {
     const char *model;          /* chooses the upstream; NULL: see upstream.h */
     const struct fields *extra; /* fields for the client's answer besides the upstream's; NULL: none */
-    uint32_t head_timeout_ms;   /* 0: the setting */
+    struct pass_edit edit;
+    uint32_t head_timeout_ms; /* 0: the setting */
     /* What the options point to is copied. `done` is called once, after the answer's end, in place of
      * http_handlers.done of the request; NULL: nobody. */
     void (*done)(void *context, struct http_request *r, const struct pass_end *end);

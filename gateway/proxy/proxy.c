@@ -195,6 +195,13 @@ static void ended(void *context, struct http_request *r, const struct flow_end *
     console_request_ended(proxy->console, r, &seen);
 }
 
+static void judged(void *context, const struct flow_judged *judged)
+{
+    struct proxy *proxy = context;
+    proxy_log_judged(proxy->telemetry, judged);
+    console_judge_asked(proxy->console, judged->prompt_tokens + judged->completion_tokens);
+}
+
 static void refuse_others(struct http_request *r)
 {
     refusal_answer(r, 404, "not_found", NULL, "there are /health, /metrics and (setting ui) /ui here");
@@ -294,6 +301,8 @@ int proxy_create(struct event_base *base, struct settings *settings, struct prox
         rc = upstream_set_create(base, settings, proxy->telemetry, &proxy->upstreams, err);
     if (rc == 0 && settings->n_upstreams > 0)
         rc = flow_create(base, settings, proxy->upstreams, proxy->telemetry, &proxy->flow, err);
+    if (rc == 0 && proxy->flow)
+        flow_on_judged(proxy->flow, judged, proxy);
     if (rc == 0 && settings->ui != SETTINGS_UI_NO)
         rc = open_console(proxy, settings, err);
     if (rc == 0)

@@ -70,16 +70,33 @@ static void add_ms(json_t *line, const char *name, uint64_t us)
         json_object_set_new(line, name, json_real(floor((double)us / 10) / 100));
 }
 
-static void write_line(const struct http_request *r, const struct flow_end *end, uint64_t now)
+static void print_time(char out[40])
 {
-    char time_text[40];
-    size_t path_bytes;
     struct timespec wall;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &wall);
     gmtime_r(&wall.tv_sec, &tm);
-    size_t n = strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(time_text + n, sizeof time_text - n, ".%03ldZ", wall.tv_nsec / 1000000);
+    size_t n = strftime(out, 40, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out + n, 40 - n, ".%03ldZ", wall.tv_nsec / 1000000);
+}
+
+/* Takes the line. */
+static void write_object(json_t *line)
+{
+    char text[LINE_BYTES];
+    size_t bytes = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(line);
+    if (bytes > 0 && bytes < sizeof text) {
+        text[bytes] = '\n';
+        telemetry_access(text, bytes + 1);
+    }
+}
+
+static void write_line(const struct http_request *r, const struct flow_end *end, uint64_t now)
+{
+    char time_text[40];
+    size_t path_bytes;
+    print_time(time_text);
     const char *path = http_path(r, &path_bytes);
     json_t *line =
         json_pack("{s:s, s:s, s:s, s:s%, s:i, s:I}", "time", time_text, "peer", http_peer(r), "method", http_method(r),
@@ -109,13 +126,7 @@ static void write_line(const struct http_request *r, const struct flow_end *end,
         json_object_set_new(line, "client_gone", json_true());
     if (end->upstream_failed)
         json_object_set_new(line, "upstream_failed", json_true());
-    char text[LINE_BYTES];
-    size_t bytes = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    json_decref(line);
-    if (bytes > 0 && bytes < sizeof text) {
-        text[bytes] = '\n';
-        telemetry_access(text, bytes + 1);
-    }
+    write_object(line);
 }
 
 void proxy_log_request(struct telemetry *telemetry, const struct http_request *r, const struct flow_end *end)
@@ -124,4 +135,42 @@ void proxy_log_request(struct telemetry *telemetry, const struct http_request *r
     count(telemetry, r, end, now);
     if (telemetry_access_is_open())
         write_line(r, end, now);
+}
+
+static void write_judged(const struct flow_judged *judged)
+{
+    char time_text[40];
+    print_time(time_text);
+    json_t *line = json_pack("{s:s, s:s, s:i, s:s}", "time", time_text, "route", "judge", "status", judged->status,
+                             "label", judged->label);
+    if (!line)
+        return;
+    add_text(line, "category", judged->category);
+    add_text(line, "tenant", judged->tenant);
+    add_text(line, "model", judged->model);
+    add_text(line, "upstream", judged->upstream);
+    if (judged->counted) {
+        json_object_set_new(line, "prompt_tokens", json_integer((json_int_t)judged->prompt_tokens));
+        json_object_set_new(line, "completion_tokens", json_integer((json_int_t)judged->completion_tokens));
+    }
+    add_ms(line, "ms", judged->us);
+    write_object(line);
+}
+
+void proxy_log_judged(struct telemetry *telemetry, const struct flow_judged *judged)
+{
+    static const char name[] = "quire_gateway_judge_tokens_total", help[] = "Tokens that the judge's model took";
+    char labels[60];
+    snprintf(labels, sizeof labels, "label=\"%s\",tokens=\"%s\"", judged->label, judged->counted ? "known" : "unknown");
+    telemetry_add(telemetry_counter(telemetry, "quire_gateway_judge_calls_total",
+                                    "Questions to the judge's model by what it said, and whether its tokens are known",
+                                    labels),
+                  1);
+    telemetry_add(telemetry_counter(telemetry, name, help, "kind=\"prompt\""), (int64_t)judged->prompt_tokens);
+    telemetry_add(telemetry_counter(telemetry, name, help, "kind=\"completion\""), (int64_t)judged->completion_tokens);
+    telemetry_observe(
+        telemetry_histogram(telemetry, "quire_gateway_judge_seconds", "Seconds of a question to the judge's model", ""),
+        judged->us);
+    if (telemetry_access_is_open())
+        write_judged(judged);
 }

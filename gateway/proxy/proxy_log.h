@@ -11,5 +11,7 @@ struct telemetry;
 
 /* Counts it, and writes its line where there is an access log. */
 void proxy_log_request(struct telemetry *telemetry, const struct http_request *r, const struct flow_end *end);
+/* The same of a question to the judge's model: it is no request, but it costs what one does. */
+void proxy_log_judged(struct telemetry *telemetry, const struct flow_judged *judged);
 
 #endif

@@ -472,6 +472,19 @@ static void on_auth(void *context, enum sc_outcome outcome, struct redisReply *r
     }
 }
 
+/* The reply to a HELLO without a password, before that with one: only where none is needed it is no error. */
+static void on_open(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
+{
+    struct link *link = context;
+    (void)reply;
+    (void)why;
+    if (outcome != SC_REPLY)
+        return;
+    link->pause_ms = PAUSE_LAST_MS;
+    link->client->state.refused = link->client->state.open = true;
+    break_link(link, "the server's default user needs no password");
+}
+
 static const char *socket_failure(struct bufferevent *bev, char *out, size_t out_bytes)
 {
     unsigned long code = bufferevent_get_openssl_error(bev);
@@ -502,14 +515,26 @@ static void on_event(struct bufferevent *bev, short what, void *context)
         link_is_up(link);
 }
 
+static bool send_introduction(struct link *link, sc_done *done, unsigned n, const char *const *words)
+{
+    struct sc_client *client = link->client;
+    struct sc_call *call = new_call(client, done, link);
+    size_t bytes[5];
+    for (unsigned i = 0; i < n; i++)
+        bytes[i] = strlen(words[i]);
+    if (call && send_on(link, bufferevent_get_output(link->bev), call, n, words, bytes, client->options.connect_ms))
+        return true;
+    if (call)
+        free_call(call);
+    return false;
+}
+
 /* AUTH, or HELLO 3, goes out before all else; what is sent meanwhile waits for its reply. */
 static bool introduce(struct link *link)
 {
     struct sc_client *client = link->client;
     const char *user = client->user ? client->user : client->options.raw ? "default" : NULL, *words[5];
-    size_t bytes[5];
     unsigned n = 0;
-    struct sc_call *call;
     if (!introduces(client))
         return true;
     if (client->options.raw) {
@@ -522,18 +547,14 @@ static bool introduce(struct link *link)
             words[n++] = user;
         words[n++] = client->password;
     }
-    for (unsigned i = 0; i < n; i++)
-        bytes[i] = strlen(words[i]);
-    call = new_call(client, on_auth, link);
     struct sc_call *held = link->first; /* those that wait for a connection come behind it */
     struct sc_call *last = link->last;
     link->first = link->last = NULL;
-    bool sent =
-        call && send_on(link, bufferevent_get_output(link->bev), call, n, words, bytes, client->options.connect_ms);
-    *(link->first ? &link->first->next : &link->first) = held;
-    link->last = held ? last : link->first;
-    if (call && !sent)
-        free_call(call);
+    bool sent = (!client->options.locked || send_introduction(link, on_open, 2, words)) &&
+                send_introduction(link, on_auth, n, words);
+    *(link->first ? &link->last->next : &link->first) = held;
+    if (held)
+        link->last = last;
     return sent;
 }
 

@@ -40,6 +40,8 @@ struct sc_options {
      * reply_bytes_max of them, or the connection is broken. Commands wait for a connection that is being made. */
     bool raw;
     size_t reply_bytes_max;
+    /* With raw: where the server's default user needs no password, so that any password is right, no connection. */
+    bool locked;
 };
 
 enum sc_outcome {
@@ -74,6 +76,7 @@ struct sc_client_state {
     unsigned connections_up;
     bool breaker_open;
     bool refused; /* the server did not take user and password, the last time that it was asked */
+    bool open;    /* refused is set because of the option locked */
     uint64_t calls, failures, timeouts, late_replies;
     size_t pending_bytes;
     char why[160]; /* the last failure; "" where there was none */

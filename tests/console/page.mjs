@@ -627,6 +627,56 @@ async function serverGone(build_, folder_) {
 
 // ---- rights ----
 
+// Two near questions, one of them audited and labelled by the model: its tokens are taken off what is saved.
+async function judged(serverPort, standPort) {
+    const url = 'http://127.0.0.1:' + standPort;
+    const settings = ['embed-url=' + url + '/v1', 'embed-model=stand-in', 'similarity=0.8', 'cache=judged', 'judge=model'];
+    settings.push('judge-model=stand-in:say=yes', 'category-settings=AUDIT 1', 'server-timeout=30s', 'embed-timeout=30s');
+    const one = await gateway(
+        build,
+        join(folder, 'judged'),
+        serverPort,
+        ...console_,
+        '--upstream',
+        url,
+        ...settings.flatMap(setting => ['--set', setting])
+    );
+    const health = async () => (await fetch(one.url + '/health')).json();
+    const asked = async question => {
+        const answer = await fetch(one.url + '/v1/chat/completions', {
+            method: 'POST',
+            headers: {'Content-Type': 'application/json', Authorization: 'Bearer sk-judge'},
+            body: JSON.stringify({model: 'stand-in', messages: [{role: 'user', content: question}]})
+        });
+        await answer.text();
+        return answer.headers.get('x-quire-cache');
+    };
+    const eventually = async right => {
+        for (let i = 0; i < 600 && !(await right()); i++) await new Promise(done => setTimeout(done, 100));
+    };
+    await eventually(async () => (await health()).cache.vectors);
+    await asked('be so kind as to accept me');
+    await eventually(async () => (await asked('what is the capital of chile')) === 'exact');
+    await asked('the capital of chile please');
+    await eventually(async () => (await health()).judge.calls === 1);
+    const {judge, tokens_saved, tokens_saved_net} = await health();
+    const spent = judge.prompt_tokens + judge.completion_tokens;
+    const {page, complaints} = await open(browser, one.url + '/ui');
+    await settled(page);
+    const shown = await figure(page, 'Tokens saved');
+    const said = text_ => text_.replace(/[^-0-9]+/g, ' ');
+    check(
+        'tokens saved are shown less what the judge took',
+        spent > 0 &&
+            tokens_saved_net === tokens_saved - spent &&
+            said(shown).trim().startsWith(String(tokens_saved_net)) &&
+            shown.includes('less ' + spent + ' of the judge') &&
+            complaints.length === 0,
+        [shown, tokens_saved, spent, complaints.join()]
+    );
+    await page.close();
+}
+
 async function rights(base) {
     const {page, complaints} = await open(browser, base, {expected: [/401|403/]});
     await until(page, () => document.querySelector('form.login'));
@@ -748,6 +798,8 @@ async function main() {
 
     await part('work behind', () => underWay(one.url + '/ui', resp_));
     await part('a server that goes', () => serverGone(build, join(folder, 'going')));
+
+    await part('what the judge took', () => judged(full.port, stand.port));
 
     const bare = await server(build, join(folder, 'bare'));
     const empty = await gateway(build, join(folder, 'bare'), bare.port, ...console_, '--console');

@@ -432,6 +432,10 @@ def rights(folder, server, redis):
     for proxy in ["X-Forwarded-For", "Forwarded", "Via"]:
         check("rights: through a proxy (%s) a password is needed" % proxy,
               error(get(gateway, "me", headers={proxy: "for=1.2.3.4"})) == (401, "unauthorized"))
+        check("rights: and one that any would do for is none (%s)" % proxy, all(error(get(gateway, "me", credential, headers={
+            proxy: "for=1.2.3.4"})) == (401, "unauthorized") for credential in [basic("default", "x"), "Bearer x"]) and
+              get(gateway, "me", basic("default", "x")).status == 200 and
+              get(gateway, "me", looker, headers={proxy: "for=1.2.3.4"}).status == 200)
     redis("ACL", "SETUSER", "narrow", "on", ">n", "~*", "-@all", "+vsim")
     check("rights: overview needs INFO", error(get(gateway, "overview", basic("narrow", "n"))) == (403, "forbidden") and
           error(get(gateway, "history", basic("narrow", "n"))) == (403, "forbidden") and

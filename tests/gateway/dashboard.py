@@ -267,6 +267,10 @@ def work_gateways(w):
     expect(until(lambda: chat(audited.port, "what is the capital of chile").cache == "exact", 60), "kept")
     expect(chat(audited.port, "the capital of chile please").cache == "audit", "audit")
     expect(w.has("quire_gateway_judged_total"), "judged")
+    asked = w.gateway(near=True, category_settings="AUDIT 1", judge="model", judge_model="stand-in:say=yes")
+    expect(until(lambda: chat(asked.port, "what is the capital of chile").cache == "exact", 60), "kept")
+    expect(chat(asked.port, "the capital of chile please").cache == "audit", "audit")
+    expect(w.has("quire_gateway_judge_tokens_total"), "judged by a model")
 
     one, two = (w.gateway(cache="shared", secret_file=str(w.folder / "secret")) for _ in range(2))
     text, threads = "a slow question", []

@@ -4,6 +4,7 @@ shares what, and what happens when a part fails. Prints "ok - ..." or "FAIL - ..
 import base64
 import collections
 import concurrent.futures
+import gzip
 import hashlib
 import http.client
 import json
@@ -535,6 +536,68 @@ def models_have_the_names_that_the_settings_give_them(w):
 
 
 @check
+def bodies_that_are_not_read_go_to_the_upstream_of_their_model(w):
+    path, asked = "/v1/chat/completions", collections.Counter()
+
+    def upstreams(*rest):
+        return [{"name": "small", "url": w.model.url, "models": ["llama*"]}, *rest]
+
+    def post(g, body, path=path, **headers):
+        """The answer, and who gave it: by the access log, which has a line for each."""
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = ask(g.port, path, body, key="sk-one", headers=fields)
+        asked[g] += 1
+        read = lambda: (g.folder / "access.log").read_text().splitlines()  # noqa: E731
+        expect(until(lambda: len(read()) == asked[g]), "%d lines in the access log, not %d" % (len(read()), asked[g]))
+        return answer, json.loads(read()[-1]).get("upstream")
+
+    def sent():
+        return base64.b64decode([r for r in w.model.get("/requests") if r["path"] == path][-1]["body"])
+
+    rest = {"name": "rest", "url": w.model.url}
+    g = w.gateway(upstreams=upstreams(rest), key_body_max="4kb", model_alias=["fast=llama-\u00e9", "tiny=stand-in"], prove=True)
+    messages = [{"role": "user", "content": "what is large " + "x" * 120000}]
+    for model, upstream, name in (("llama-3", "small", None), ("stand-in", "rest", None), ("fast", "small", "llama-\u00e9"),
+                                  ("tiny", "rest", "stand-in")):
+        for body in ({"model": model, "messages": messages}, {"messages": messages, "model": model, "seed": 1}):
+            for stream in (False, True):
+                text = json.dumps(body).encode()
+                a, by = post(g, iter([text[:9], text[9:70000], text[70000:]]) if stream else text)
+                equal((a.status, a.cache, a.json()["model"], by), (200, "bypass", name or model, upstream))
+                equal(json.loads(sent()), {**body, "model": name or model})
+                expect(name or sent() == text, "the body is not the client's")
+    many = {"pad": [[]] * 70000, "messages": messages, "model": "fast"}  # small enough, but of too many values
+    g2 = w.gateway(upstreams=upstreams(rest), model_alias=["fast=llama-3"])
+    a, by = post(g2, many)
+    equal((a.cache, by, json.loads(sent())), ("bypass", "small", {**many, "model": "llama-3"}))
+
+    for model, upstream in (("llama-3", "small"), ("stand-in", "rest")):
+        packed = gzip.compress(json.dumps({"messages": messages, "model": model}).encode())
+        for encoding in ("gzip", "x-gzip"):
+            equal((post(g, packed, Content_Encoding=encoding)[1], sent() == packed), (upstream, True))
+    equal(post(g, b"no gzip", Content_Encoding="gzip")[1], "rest")
+    equal(post(g, gzip.compress(bytes(100 << 20)), Content_Encoding="gzip")[1], "rest")  # no object, by its first byte
+    for status, encoding, packed, sentence in (
+            (415, "gzip", gzip.compress(b'{"model": "fast"}'), "ask for that name"),
+            (415, "br", b"x", "with gzip, or without"),
+            (413, "gzip", gzip.compress(b'{"messages": "' + b" " * (5 << 20) + b'", "model": "llama-3"}'), "send it first")):
+        a, by = post(g, packed, Content_Encoding=encoding)
+        expect(a.status == status and by is None and sentence in a.json()["error"]["message"], "%d %s" % (a.status, a.body))
+    equal([post(g, {"query": "q", "model": model}, "/v1/rerank")[1] for model in ("llama-3", "other")], ["small", "rest"])
+
+    off = w.gateway(ready=False, cache_on=False, key_body_max="4kb", upstreams=upstreams())
+    a, by = post(off, {"messages": messages, "model": "other"})
+    expect(a.status == 404 and "no upstream takes the model other" in a.json()["error"]["message"], a.body)
+    a, by = post(off, {"messages": messages, "model": "llama-3"})
+    equal((a.status, by), (200, "small"))
+    plain = w.gateway(key_body_max="4kb")
+    packed = gzip.compress(b"{}")
+    for encoding in ("br", "gzip"):  # where no model is named, nothing is looked at
+        post(plain, packed, Content_Encoding=encoding)
+        equal(sent(), packed)
+
+
+@check
 def keys_of_a_file_are_tenants_with_limits(w):
     def entry(key, **more):
         return {"sha256": hashlib.sha256(key.encode()).hexdigest(), **more}
@@ -638,6 +701,59 @@ def invalidation_is_dry_first_and_by_one_selector(w):
     equal(chat(g.port, "of document 17", headers={"X-Quire-Tags": "doc:17, doc:18"}).cache, "exact")
     equal(ask(g.port, "/quire/invalidate", {"tags": ["doc:17"], "dry_run": False}, key="adm").json()["entries"], 1)
     equal(chat(g.port, "of document 17").cache, "miss")
+
+
+def basic(user, password):
+    return {"Authorization": "Basic " + base64.b64encode(("%s:%s" % (user, password)).encode()).decode()}
+
+
+@check
+def users_of_the_server_remove_what_its_acl_lets_them(w):
+    g = w.gateway(cache="acl")
+    accepted(g)
+    id = keep(g, "who may remove this").header("X-Quire-Id")
+    path, everything = "/quire/entries/" + id, {"all": True, "dry_run": False}
+    w.redis("ACL", "SETUSER", "keeper", "on", ">k:eep", "~acl", "+@read", "+sc.del", "+sc.invalidate", "+sc.feedback")
+    w.redis("ACL", "SETUSER", "reader", "on", ">read", "~*", "+@read")
+    w.redis("ACL", "SETUSER", "elsewhere", "on", ">else", "~other", "+@all")
+
+    def delete(headers, port=g.port):
+        return ask(port, path, method="DELETE", headers=headers)
+
+    for headers, status, sentence in (
+            (basic("keeper", "wrong"), 401, "does not take user 'keeper'"), (basic("nobody", "x"), 401, "user 'nobody'"),
+            (basic("reader", "read"), 403, "no permissions to run the 'sc.del' command"),
+            (basic("elsewhere", "else"), 403, "No permissions to access a key"),
+            (basic("default", "anything"), 401, "needs no password"), (basic("default", ""), 401, "needs no password"),
+            ({"Authorization": "Basic !!!"}, 403, "a user of the server who may"),
+            ({"Authorization": "Bearer read"}, 403, "a user of the server who may"), ({}, 403, "a user of the server who may")):
+        answer = delete(headers)
+        expect(answer.status == status and sentence in answer.json()["error"]["message"], "%s: %d %s" % (
+            headers, answer.status, answer.body))
+    equal(ask(g.port, "/quire/invalidate", everything, headers=basic("reader", "read")).status, 403)
+    equal(ask(g.port, "/quire/feedback", {"id": id, "good": True}, headers=basic("reader", "read")).status, 403)
+    equal(chat(g.port, "who may remove this").cache, "exact")
+    equal(ask(g.port, "/quire/feedback", {"id": id, "good": True}, headers=basic("keeper", "k:eep")).status, 200)
+    equal(ask(g.port, "/quire/invalidate", {"all": True}, headers=basic("keeper", "k:eep")).json(),
+          {"entries": 2, "dry_run": True})
+    equal(delete({"Authorization": "Bearer keeper:k:eep"}).json()["removed"], 1)
+    equal(chat(g.port, "who may remove this").cache, "miss")
+    equal([delete(basic("user%d" % i, "x")).status for i in range(40)], [401] * 40)
+    equal(ask(g.port, "/quire/invalidate", everything, headers=basic("keeper", "k:eep")).status, 200)
+    w.redis("ACL", "SETUSER", "keeper", "-sc.del")
+    equal(delete(basic("keeper", "k:eep")).status, 403)
+    w.redis("ACL", "DELUSER", "keeper")
+    expect(until(lambda: delete(basic("keeper", "k:eep")).status == 401), "a user who was removed")
+
+    keys = w.folder / "acl-keys.json"
+    keys.write_text(json.dumps({"keys": [{"sha256": hashlib.sha256(b"key:with colon").hexdigest(), "tenant": "acme"}]}))
+    g = w.gateway(cache="acl", keys=str(keys))
+    equal(delete({"Authorization": "Bearer key:with colon"}, g.port).status, 403)
+    equal(delete(basic("nobody", "x"), g.port).status, 401)
+    equal(delete(basic("elsewhere", "else"), g.port).status, 403)
+    equal(ask(g.port, "/v1/chat/completions", {"model": "m", "messages": []}, headers=basic("elsewhere", "else")).status, 401)
+    for user in ("reader", "elsewhere"):
+        w.redis("ACL", "DELUSER", user)
 
 
 # ---- controls --------------------------------------------------------------------------------------------------------
@@ -1114,6 +1230,50 @@ def audits_are_labelled_by_a_model(w):
     equal(audited(w, judge="model", judge_model="stand-in:say=no")[1], "bad")
     equal(audited(w, 1, judge="model", judge_model="stand-in:say=perhaps")[1], "")
     equal(audited(w, 1, judge="model", judge_model="stand-in:status=500")[1], "")
+
+
+@check
+def what_the_judges_model_takes_is_counted(w):
+    def metric(g, name):
+        found = re.search(rb"^quire_gateway_judge_%s (\d+)" % re.escape(name).encode(), ask(
+            g.port, "/metrics", method="GET").body, re.M)
+        return int(found[1]) if found else None
+
+    g, label = audited(w, judge="model", judge_model="stand-in:say=Yes", ui="read")
+    equal(label, "good")
+    asked = [r for r in w.model.get("/requests") if b"say=Yes" in base64.b64decode(r["body"])][-1]
+    usage = ask(int(w.model.url.rsplit(":", 1)[1]), "/v1/chat/completions", base64.b64decode(asked["body"]),
+                key="sk-one").json()["usage"]  # the same question has the same count
+    spent = usage["prompt_tokens"] + usage["completion_tokens"]
+    expect(usage["prompt_tokens"] > 30 and usage["completion_tokens"] >= 1, usage)
+    equal(metric(g, 'calls_total{label="good",tokens="known"}'), 1)
+    equal(metric(g, 'tokens_total{kind="prompt"}'), usage["prompt_tokens"])
+    equal(metric(g, 'tokens_total{kind="completion"}'), usage["completion_tokens"])
+    equal(metric(g, "seconds_count"), 1)
+    equal(chat(g.port, "what is the capital of chile").cache, "exact")
+    health = g.health()
+    expect(health["tokens_saved"] > 0 and health["judge"]["ms"] >= 0, health)
+    equal({n: health["judge"][n] for n in ("setting", "calls", "uncounted", "prompt_tokens", "completion_tokens")}, {
+        "setting": "model", "calls": 1, "uncounted": 0, "prompt_tokens": usage["prompt_tokens"],
+        "completion_tokens": usage["completion_tokens"]})
+    equal(health["tokens_saved_net"], health["tokens_saved"] - spent)
+    lines = [json.loads(line) for line in (g.folder / "access.log").read_text().splitlines()]
+    line = [line for line in lines if line.get("route") == "judge"]
+    equal([(x["label"], x["status"], x["model"], x["upstream"], x["category"], x["prompt_tokens"], x["completion_tokens"])
+           for x in line], [("good", 200, "stand-in:say=Yes", "model", "default", usage["prompt_tokens"],
+                             usage["completion_tokens"])])
+    expect(line[0]["tenant"] == [x for x in lines if x.get("cache") == "audit"][0]["tenant"] and line[0]["ms"] > 0, line)
+    expect("capital" not in json.dumps(line), "a text in the log")
+    seen = lambda: ask(g.port, "/ui/api/history", method="GET").json()  # noqa: E731
+    sums = lambda: [sum(p[h["fields"].index(n)] for p in h["points"]) for h in [seen()] for n in (  # noqa: E731
+        "judge_calls", "judge_tokens")]
+    expect(until(lambda: sums() == [1, spent]), "history: %s" % sums())
+    equal(ask(g.port, "/ui/api/overview", method="GET").json()["gateway"]["judge"]["prompt_tokens"], usage["prompt_tokens"])
+    for words, label in (("status=500", "failed"), ("say=perhaps", "none")):
+        g, _ = audited(w, 0, judge="model", judge_model="stand-in:" + words)
+        known = "known" if label == "none" else "unknown"
+        expect(until(lambda: metric(g, 'calls_total{label="%s",tokens="%s"}' % (label, known)) == 1), words)
+        equal(g.health()["judge"]["uncounted"], int(label == "failed"))
 
 
 @check

@@ -152,7 +152,7 @@ def ask(port, path, body=None, method="POST", key=None, timeout=60, headers=(), 
     fields = {"Content-Type": "application/json", **dict(headers)}
     if key:
         fields["Authorization"] = "Bearer " + key
-    data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
+    data = json.dumps(body) if isinstance(body, (dict, list)) else body  # an iterator of bytes goes in chunks
     connection.request(method, path, data, fields)
     reply = connection.getresponse()
     try:

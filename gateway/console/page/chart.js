@@ -78,8 +78,10 @@ const chart = (() => {
 			if (!marks) return;
 			const ctx = u.ctx,
 				scale = devicePixelRatio;
-			for (const mark of marks()) {
-				const place = u.valToPos(mark.at, 'x', true);
+			const all = marks(),
+				placeOf = mark => u.valToPos(mark.at, 'x', true);
+			for (const mark of all) {
+				const place = placeOf(mark);
 				if (!(place >= u.bbox.left && place <= u.bbox.left + u.bbox.width)) continue;
 				ctx.save();
 				ctx.strokeStyle = ctx.fillStyle = colour(mark.c || 'text');
@@ -90,13 +92,21 @@ const chart = (() => {
 				ctx.lineTo(place, u.bbox.top + u.bbox.height);
 				ctx.stroke();
 				ctx.font = 11 * scale + 'px system-ui, sans-serif';
-				const left = place > u.bbox.left + u.bbox.width * 0.7;
-				ctx.textAlign = left ? 'right' : 'left';
-				ctx.fillText(
+				// its words stand to the right, but where that is the edge or another mark
+				const wide = ctx.measureText(mark.label).width + 9 * scale,
+					end = Math.min(u.bbox.left + u.bbox.width, ...all.map(placeOf).filter(other => other > place));
+				const left = place + wide > end && place - wide > u.bbox.left;
+				const words = [
 					mark.label,
 					place + (left ? -5 : 5) * scale,
 					u.bbox.top + (12 + (mark.row || 0) * 14) * scale
-				);
+				];
+				ctx.textAlign = left ? 'right' : 'left';
+				ctx.setLineDash([]);
+				ctx.lineWidth = 3 * scale;
+				ctx.strokeStyle = colour('surface');
+				ctx.strokeText(...words);
+				ctx.fillText(...words);
 				ctx.restore();
 			}
 		}

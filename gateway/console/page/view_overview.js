@@ -138,7 +138,16 @@ shell.view({
 				if (slot === 'm1') figures.set('rate', format.rate(n / 60) + ' /s', 'mean of the last minute');
 				any ||= n > 0;
 			}
-			figures.set('tokens', format.count(cache.cache_tokens_saved), 'in answers that were served');
+			const {judge, tokens_saved_net} = now.gateway;
+			if (judge?.calls)
+				figures.set(
+					'tokens',
+					format.count(tokens_saved_net),
+					'since the gateway began, less ' +
+						format.count(judge.prompt_tokens + judge.completion_tokens) +
+						' of the judge'
+				);
+			else figures.set('tokens', format.count(cache.cache_tokens_saved), 'in answers that were served');
 			figures.set('time', format.duration(cache.cache_llm_ms_saved), 'that a model did not compute');
 			figures.set(
 				'cost',
