@@ -21,7 +21,8 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
-#include "module/module_copy.h"
+#include "module/module_priv.h"
+#include "module/replication/module_copy.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +187,7 @@ static void settle_new(struct rm_ctx *ctx, struct rm_string *key, struct module_
     size_t n;
     if (!module_item_exists(item))
         return;
-    if (module_type_find(ctx, key, &other) || other) {
+    if (module_item_of_key(ctx, key, &other) || other) {
         reply_instead(call, "BUSYKEY Target key name already exists: it was made meanwhile");
         return;
     }
@@ -561,7 +562,7 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
     enum module_kind kind = module_command_kind(call->row);
     struct quire_error err = {0};
     bool other = false;
-    struct module_item *item = module_type_find(ctx, key, &other);
+    struct module_item *item = module_item_of_key(ctx, key, &other);
     if (other || (item && item->kind != kind)) {
         rm.reply_error(ctx, "WRONGTYPE Operation against a key holding the wrong kind of value");
         return false;

@@ -76,7 +76,7 @@ static void list_cache(void *context, struct module_item *item)
         return;
     struct rm_string *key = rm.create_string(l->ctx, item->key ? item->key : "", item->key_bytes);
     bool may = !l->user || rm.acl_check_key(l->user, key, RM_SPEC_ACCESS) == RM_OK;
-    if (may && module_type_find(l->ctx, key, &other) == item) {
+    if (may && module_item_of_key(l->ctx, key, &other) == item) {
         resp_bulk(&l->names, item->key, item->key_bytes);
         l->n++;
     }

@@ -13,7 +13,7 @@
 #define QUIRE_MODULE_COPY_H
 
 #include "index/replica/replica_pool.h"
-#include "module/module_priv.h"
+#include "module/base/module.h"
 
 #define MODULE_WRITE "QUIRE._W"
 #define MODULE_IMAGE "QUIRE._IMAGE"

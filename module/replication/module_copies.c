@@ -25,8 +25,10 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
+#include "server/call/lane.h"
 #include "server/dump/transfer.h"
+#include "server/keys/keyspace.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -722,6 +724,7 @@ static void open_one(void *context, struct module_item *item)
 
 int module_copies_open(struct quire_error *err)
 {
+    module_the.forget_copy = module_copies_forget;
     module_items_each(open_one, err);
     keyspace_each(&module_the.service.keyspace, open_lost, NULL);
     return 0;

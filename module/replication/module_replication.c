@@ -10,7 +10,7 @@
 #include "index/collection/collection_export.h"
 #include "io/array.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,7 +278,7 @@ int module_replication_lost(struct rm_ctx *ctx, struct rm_string **argv, int arg
     bool other;
     if (argc != 2)
         return rm.wrong_arity(ctx);
-    struct module_item *item = module_type_find(ctx, argv[1], &other);
+    struct module_item *item = module_item_of_key(ctx, argv[1], &other);
     if (other || (item && item->kind != MODULE_SET))
         return rm.reply_error(ctx, "WRONGTYPE QUIRE.LOST is of vector sets");
     if (!item)

@@ -25,7 +25,7 @@
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include "index/replica/replica_manifest.h"
 #include "index/store/store.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
