@@ -216,6 +216,8 @@ static void settle_key(struct rm_ctx *ctx, struct rm_string *key, struct module_
     }
     if (call->lsn == 0 || failed(call))
         return;
+    if (module_command_defines(call->row))
+        module_stream_image(call->item);
     rm.signal_modified_key(ctx, key);
     rm.notify_keyspace_event(ctx, RM_NOTIFY_MODULE, commands[call->row].name, key);
 }
@@ -552,7 +554,8 @@ static const char *refusal(const struct command *row, bool may_wait)
         return "READONLY You can't write against a read only replica: write to its primary.";
     if ((row->flags & CMD_WRITE) && is_cache && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
         return "NOREPLICAS replicas are attached, and entries of semantic caches are not copied to them: detach them, "
-               "or set quire.writes-with-replicas yes where this node alone is meant to have the data";
+               "or set quire.writes-with-replicas yes where a cache may begin without entries when a replica takes the "
+               "lead";
     return NULL;
 }
 
@@ -572,7 +575,7 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
         rm.reply_error(ctx, text);
         return false;
     }
-    if (item && item->state == MODULE_ABSENT) {
+    if (item && (item->state == MODULE_ABSENT || (module_the.is_replica && kind == MODULE_CACHE))) {
         rm.reply_error(ctx, module_the.is_replica
                                 ? "ERR the data of this key is on its primary only: entries of semantic caches are not "
                                   "copied to replicas"

@@ -173,9 +173,10 @@ int module_replication_doctor(struct rm_ctx *ctx, struct rm_string **argv, int a
         module_items_each(count_caches, &n_caches);
     if (n_caches > 0) {
         snprintf(number, sizeof number, "%u", n_caches);
-        advise(a, "the number of semantic caches", number,
-               "their entries are not copied to replicas, and writes to them are refused while one is attached. Keep "
-               "caches on nodes without replicas");
+        advise(
+            a, "the number of semantic caches", number,
+            "replicas get no entries of them, so writes to them are refused unless quire.writes-with-replicas is yes. "
+            "Set that, or keep caches on nodes without replicas");
     }
     rm.reply_array(ctx, a->n);
     for (long i = 0; i < a->n; i++)
