@@ -16,7 +16,8 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "io/fs.h"
-#include "module/module_copy.h"
+#include "module/module_priv.h"
+#include "module/replication/module_copy.h"
 #include "server/dump/digest.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -124,14 +125,14 @@ static int run_digest_command(struct rm_ctx *ctx, struct rm_string **argv, int a
     if (argc != 2)
         return rm.wrong_arity(ctx);
     char text[MODULE_TEXT_BYTES];
-    struct module_item *item = module_type_find(ctx, argv[1], &other);
+    struct module_item *item = module_item_of_key(ctx, argv[1], &other);
     if (other)
         return rm.reply_error(ctx, "WRONGTYPE QUIRE.DIGEST is of vector sets and caches");
     if (!item)
         return rm.reply_null(ctx);
     if (module_copies_refuse(item, text))
         return rm.reply_error(ctx, text);
-    if (item->state == MODULE_ABSENT)
+    if (item->state == MODULE_ABSENT || (module_the.is_replica && item->kind == MODULE_CACHE))
         return rm.reply_error(ctx, "ERR the data of this key is not on this node");
     if (!may_wait(ctx))
         return rm.reply_error(ctx, "ERR this command takes long: it is not for transactions and scripts");

@@ -21,7 +21,8 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
-#include "module/module_copy.h"
+#include "module/module_priv.h"
+#include "module/replication/module_copy.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +187,7 @@ static void settle_new(struct rm_ctx *ctx, struct rm_string *key, struct module_
     size_t n;
     if (!module_item_exists(item))
         return;
-    if (module_type_find(ctx, key, &other) || other) {
+    if (module_item_of_key(ctx, key, &other) || other) {
         reply_instead(call, "BUSYKEY Target key name already exists: it was made meanwhile");
         return;
     }
@@ -215,6 +216,8 @@ static void settle_key(struct rm_ctx *ctx, struct rm_string *key, struct module_
     }
     if (call->lsn == 0 || failed(call))
         return;
+    if (module_command_defines(call->row))
+        module_stream_image(call->item);
     rm.signal_modified_key(ctx, key);
     rm.notify_keyspace_event(ctx, RM_NOTIFY_MODULE, commands[call->row].name, key);
 }
@@ -551,7 +554,8 @@ static const char *refusal(const struct command *row, bool may_wait)
         return "READONLY You can't write against a read only replica: write to its primary.";
     if ((row->flags & CMD_WRITE) && is_cache && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
         return "NOREPLICAS replicas are attached, and entries of semantic caches are not copied to them: detach them, "
-               "or set quire.writes-with-replicas yes where this node alone is meant to have the data";
+               "or set quire.writes-with-replicas yes where a cache may begin without entries when a replica takes the "
+               "lead";
     return NULL;
 }
 
@@ -561,7 +565,7 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
     enum module_kind kind = module_command_kind(call->row);
     struct quire_error err = {0};
     bool other = false;
-    struct module_item *item = module_type_find(ctx, key, &other);
+    struct module_item *item = module_item_of_key(ctx, key, &other);
     if (other || (item && item->kind != kind)) {
         rm.reply_error(ctx, "WRONGTYPE Operation against a key holding the wrong kind of value");
         return false;
@@ -571,7 +575,7 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
         rm.reply_error(ctx, text);
         return false;
     }
-    if (item && item->state == MODULE_ABSENT) {
+    if (item && (item->state == MODULE_ABSENT || (module_the.is_replica && kind == MODULE_CACHE))) {
         rm.reply_error(ctx, module_the.is_replica
                                 ? "ERR the data of this key is on its primary only: entries of semantic caches are not "
                                   "copied to replicas"

@@ -36,6 +36,12 @@ bool module_command_may_end(unsigned row)
     return is_one_of(row, names, sizeof names / sizeof *names);
 }
 
+bool module_command_defines(unsigned row)
+{
+    static const char *const names[] = {"sc.cat.set", "sc.cat.del"};
+    return is_one_of(row, names, sizeof names / sizeof *names);
+}
+
 /* What computes for more than some microseconds and changes no key. A question by its hash alone is a look-up. */
 bool module_command_is_search(unsigned row, const struct resp_arg *args, uint32_t n)
 {
@@ -76,7 +82,7 @@ static void list_cache(void *context, struct module_item *item)
         return;
     struct rm_string *key = rm.create_string(l->ctx, item->key ? item->key : "", item->key_bytes);
     bool may = !l->user || rm.acl_check_key(l->user, key, RM_SPEC_ACCESS) == RM_OK;
-    if (may && module_type_find(l->ctx, key, &other) == item) {
+    if (may && module_item_of_key(l->ctx, key, &other) == item) {
         resp_bulk(&l->names, item->key, item->key_bytes);
         l->n++;
     }

@@ -1,7 +1,8 @@
 /* module_info.c - INFO quire: what the module has, and what an operator must know of it. */
 #include "index/store/store.h"
 #include "io/journal.h"
-#include "module/module_copy.h"
+#include "module/module_priv.h"
+#include "module/replication/module_copy.h"
 
 struct counts {
     uint64_t sets, caches, gone, absent;

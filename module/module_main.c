@@ -13,7 +13,8 @@
 #include "io/error.h"
 #include "io/journal.h"
 #include "io/memory.h"
-#include "module/module_copy.h"
+#include "module/module_priv.h"
+#include "module/replication/module_copy.h"
 #include "server/call/data.h"
 #include "server/call/fair.h"
 #include "server/document/cursors.h"
@@ -26,8 +27,6 @@
 #include <unistd.h>
 
 enum { MODULE_VERSION = 1, LANES_OF_MAIN = 2, HANDLE_IO_ERRORS = 1, LOCK_TRIES = 100, LOCK_PAUSE_US = 100000 };
-
-struct module module_the;
 
 __attribute__((visibility("default"))) int RedisModule_OnLoad(struct rm_ctx *ctx, struct rm_string **argv, int argc);
 
@@ -233,7 +232,7 @@ static int on_key(struct rm_ctx *ctx, int type, const char *event, struct rm_str
     (void)type;
     if (strcmp(event, "rename_to") != 0 && strcmp(event, "move_to") != 0 && strcmp(event, "restore") != 0)
         return RM_OK;
-    struct module_item *item = module_type_find(ctx, key, &other);
+    struct module_item *item = module_item_of_key(ctx, key, &other);
     if (!item)
         return RM_OK;
     const char *bytes = rm.string_bytes(key, &n);

@@ -14,7 +14,8 @@
  * the fork, when a child with little to write may have ended already: so the file is looked at once a second before.
  */
 #include "io/clock.h"
-#include "module/module_copy.h"
+#include "module/module_priv.h"
+#include "module/replication/module_copy.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,8 @@
  */
 #include "index/collection/collection.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/module_priv.h"
+#include "module/replication/module_copy.h"
 #include "server/dump/transfer.h"
 #include <assert.h>
 #include <stdio.h>
@@ -28,21 +29,6 @@ static const char *kind_name(enum module_kind kind)
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
-
-struct module_item *module_type_find(struct rm_ctx *ctx, struct rm_string *name, bool *other)
-{
-    struct rm_key *key = rm.open_key(ctx, name, RM_READ);
-    struct module_item *item = NULL;
-    *other = false;
-    if (key) {
-        if (rm.key_type(key) == RM_KEY_MODULE && rm.get_type(key) == module_the.type)
-            item = rm.get_value(key);
-        else
-            *other = rm.key_type(key) != RM_KEY_EMPTY;
-    }
-    rm.close_key(key);
-    return item;
-}
 
 static void replicate_manifest(struct rm_ctx *ctx, struct rm_string *name, const struct module_item *item)
 {
@@ -65,7 +51,7 @@ bool module_type_put(struct rm_ctx *ctx, struct rm_string *name, struct module_i
 void module_type_remove(struct rm_ctx *ctx, struct rm_string *name, const struct module_item *item)
 {
     bool other;
-    if (module_type_find(ctx, name, &other) != item)
+    if (module_item_of_key(ctx, name, &other) != item)
         return;
     struct rm_key *key = rm.open_key(ctx, name, RM_READ | RM_WRITE);
     rm.delete_key(key);
@@ -339,7 +325,7 @@ static void give_key(struct rm_ctx *ctx, struct module_item *item)
     bool other = false;
     char text[128];
     struct rm_string *key = key_of(ctx, item);
-    if (module_type_find(ctx, key, &other) || other) {
+    if (module_item_of_key(ctx, key, &other) || other) {
         rm.free_string(ctx, key);
         int n = snprintf(text, sizeof text, "quire:recovered:%.8s:%.*s", item->name,
                          (int)(item->key_bytes < 64 ? item->key_bytes : 64), item->key ? item->key : "");

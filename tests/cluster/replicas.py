@@ -408,6 +408,73 @@ def test_tls(folder):
         node.kill()
 
 
+def settings_of(node, key):
+    """What SC.CREATE and SC.CAT.SET have said; or why it is not told."""
+    try:
+        c = node.client()
+        info = c.execute_command("SC.INFO", key)
+        info = dict(zip(info[::2], info[1::2]))
+        return ([(k, v) for k, v in sorted(info.items()) if k in (b"dim", b"type", b"encoder", b"memory", b"disk", b"scope", b"require_scope")],
+                [(name, c.execute_command("SC.CAT.GET", key, name)) for name in c.execute_command("SC.CAT.LIST", key)])
+    except redis.exceptions.RedisError as e:
+        return str(e)
+
+
+def answer_of(node, key, *scope):
+    try:
+        reply = node.do("SC.GET", key, "CAT", "q", *scope, "HASH", "h")
+    except redis.exceptions.RedisError as e:
+        return str(e)
+    return dict(zip(reply[::2], reply[1::2])).get(b"value")
+
+
+def test_caches(folder):
+    """Definitions of caches are on replicas, entries are not: who takes the lead begins with misses, and nothing that
+    was invalidated comes back with a later change of the lead."""
+    settings = {"save": "", "appendonly": "yes", "repl_diskless_sync_delay": 0}
+    vector_of = b"\0\0\x80\x3f" + b"\0" * 12
+    primary = Node(folder, "caches-primary", engine, **settings)
+    c = primary.client()
+    c.execute_command("SC.CREATE", "synced", "DIM", 4)
+    c.execute_command("SC.CAT.SET", "synced", "q", "SIM", "0.9", "GUARD", "number", "date", "TTL", "3600000")
+    c.execute_command("SC.PUT", "synced", "CAT", "q", "VEC", vector_of, "HASH", "h", "VALUE", "old")
+    replica = Node(folder, "caches-replica", engine, replicaof="127.0.0.1 %d" % primary.port, **settings)
+    checks.that("caches: the replica is attached", eventually(lambda: primary.info("replicas") == 1, 60))
+    checks.that("unasked no entry is written that replicas would not have", "not copied to them" in str(failure_of(
+        lambda: c.execute_command("SC.PUT", "synced", "CAT", "q", "VEC", vector_of, "HASH", "i", "VALUE", "lost"))))
+    c.config_set("quire.writes-with-replicas", "yes")
+    c.execute_command("SC.CREATE", "streamed", "DIM", 4, "SCOPE", "tenant")
+    for words in (("q", "RISK", "0.01", "TTLMAX", "200000000"), ("gone", "MODE", "exact"), ("*", "SIM", "0.8")):
+        c.execute_command("SC.CAT.SET", "streamed", *words)
+    c.execute_command("SC.CAT.SET", "streamed", "q", "STALE", "1000")
+    c.execute_command("SC.CAT.DEL", "streamed", "gone")
+    c.execute_command("SC.PUT", "streamed", "CAT", "q", "SCOPE", "tenant", "a", "VEC", vector_of, "HASH", "h", "VALUE", "x")
+    add(c, "v", 1)
+    same("caches: the stream has come", primary, replica, "v")
+    checks.that("a replica says where the entries are", "on its primary only" in str(answer_of(replica, "synced")))
+    wanted = {key: settings_of(primary, key) for key in ("synced", "streamed")}
+    checks.that("the primary tells settings", all(not isinstance(w, str) and w[1] for w in wanted.values()), wanted)
+    replica.do("REPLICAOF", "NO", "ONE")
+    for key, scope in (("synced", ()), ("streamed", ("SCOPE", "tenant", "a"))):
+        checks.same("the new primary has the settings of " + key, settings_of(replica, key), wanted[key])
+        checks.same("and no entry of it", answer_of(replica, key, *scope), None)
+    checks.that("the log says so", "begins without entries" in replica.log(), replica.log(10))
+    replica.do("SC.PUT", "synced", "CAT", "q", "VEC", vector_of, "HASH", "h", "VALUE", "new")
+    checks.same("it serves what is put into it", answer_of(replica, "synced"), b"new")
+    replica.do("SC.INVALIDATE", "synced", "ALL")
+    primary.do("REPLICAOF", "127.0.0.1", replica.port)
+    add(replica.client(), "v", 2)
+    same("caches: the old primary follows", replica, primary, "v")
+    primary.do("REPLICAOF", "NO", "ONE")
+    checks.same("nothing that was invalidated comes back", answer_of(primary, "synced"), None)
+    checks.same("the settings are there", settings_of(primary, "streamed"), wanted["streamed"])
+    primary.kill()
+    primary.start()
+    checks.same("and after a restart", settings_of(primary, "streamed"), wanted["streamed"])
+    primary.kill()
+    replica.kill()
+
+
 with Folder() as folder:
     os.makedirs(folder.path + "/imports")
     primary, replica = pair(folder, "pair", quire_memtable_memory="64mb", quire_import_dir=folder.path + "/imports")
@@ -427,4 +494,5 @@ with Folder() as folder:
     test_damage(folder)
     test_under_load(folder)
     test_tls(folder)
+    test_caches(folder)
 checks.end()

@@ -4,6 +4,7 @@
  *   primary   module_stream.c  effects of writes and whole collections, in the engine's stream
  *             module_ship.c    segments and collections that a replica asks for
  *             module_fork.c    collections in an RDB that goes to a replica
+ *   both      module_caches.c  definitions of semantic caches, as bytes and back
  *   replica   module_copies.c  what comes in the stream and in the RDB; roles
  *             module_fetch.c   a thread that asks the primary for what is not here, over module_link.c
  *
@@ -13,7 +14,7 @@
 #define QUIRE_MODULE_COPY_H
 
 #include "index/replica/replica_pool.h"
-#include "module/module_priv.h"
+#include "module/base/module.h"
 
 #define MODULE_WRITE "QUIRE._W"
 #define MODULE_IMAGE "QUIRE._IMAGE"
@@ -22,6 +23,16 @@ enum { MODULE_TEXT_BYTES = 256 };
 
 /* The set of an item, with a reference; NULL: the store has none. Any thread. */
 struct collection *module_set_of(const char name[MODULE_NAME_BYTES + 1]);
+
+/* ---- definitions of caches: module_caches.c ---------------------------------------------------------------------- */
+
+struct cache;
+/* With a reference; NULL: the store has none. */
+struct cache *module_cache_of(const char name[MODULE_NAME_BYTES + 1]);
+/* Owned by the caller; NULL: there is no such cache, or no memory. */
+uint8_t *module_caches_image(const struct module_item *item, size_t *n_bytes);
+/* On a replica: the cache is made what its primary has, without entries; what is wrong is said in the log. */
+void module_caches_take(struct module_item *item, const uint8_t *bytes, size_t n);
 
 /* ---- the primary's stream: module_stream.c ----------------------------------------------------------------------- */
 
@@ -36,7 +47,7 @@ int module_stream_identify(const struct module_item *item, struct collection *se
 /* Gives the engine what has happened, in its order: in the context of a command, a reply callback, or a timer. False:
  * it takes nothing now. */
 bool module_stream_flush(struct rm_ctx *ctx);
-/* A key was made, or given a value that replicas have not: all of it goes to them. */
+/* A key was made, or given a value that replicas have not: all of it goes to them; of a cache its definition. */
 void module_stream_image(struct module_item *item);
 void module_stream_tick(struct rm_ctx *ctx);
 rm_command_fn module_stream_have; /* QUIRE._HAVE */
@@ -63,8 +74,8 @@ rm_command_fn module_ship_copy, module_ship_files, module_ship_read; /* QUIRE._C
 /* ---- a fork for replicas: module_fork.c -------------------------------------------------------------------------- */
 
 int module_fork_open(struct quire_error *err);
-/* In a child that saves for a replica: the set as of the fork, owned by the caller; NULL: it is not for a replica, or
- * there is no such set. */
+/* In a child that saves for a replica: the set as of the fork, or the definition of the cache, owned by the caller;
+ * NULL: it is not for a replica, or there is no such thing. */
 uint8_t *module_fork_image(const struct module_item *item, size_t *n_bytes);
 
 /* ---- a replica: module_copies.c ---------------------------------------------------------------------------------- */

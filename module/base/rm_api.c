@@ -1,5 +1,5 @@
 /* rm_api.c - the engine's functions, looked up by name when the module is loaded. */
-#include "module/rm_api.h"
+#include "module/base/rm_api.h"
 
 struct rm_api rm;
 

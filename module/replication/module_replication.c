@@ -10,7 +10,7 @@
 #include "index/collection/collection_export.h"
 #include "io/array.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,9 +173,10 @@ int module_replication_doctor(struct rm_ctx *ctx, struct rm_string **argv, int a
         module_items_each(count_caches, &n_caches);
     if (n_caches > 0) {
         snprintf(number, sizeof number, "%u", n_caches);
-        advise(a, "the number of semantic caches", number,
-               "their entries are not copied to replicas, and writes to them are refused while one is attached. Keep "
-               "caches on nodes without replicas");
+        advise(
+            a, "the number of semantic caches", number,
+            "replicas get no entries of them, so writes to them are refused unless quire.writes-with-replicas is yes. "
+            "Set that, or keep caches on nodes without replicas");
     }
     rm.reply_array(ctx, a->n);
     for (long i = 0; i < a->n; i++)
@@ -278,7 +279,7 @@ int module_replication_lost(struct rm_ctx *ctx, struct rm_string **argv, int arg
     bool other;
     if (argc != 2)
         return rm.wrong_arity(ctx);
-    struct module_item *item = module_type_find(ctx, argv[1], &other);
+    struct module_item *item = module_item_of_key(ctx, argv[1], &other);
     if (other || (item && item->kind != MODULE_SET))
         return rm.reply_error(ctx, "WRONGTYPE QUIRE.LOST is of vector sets");
     if (!item)

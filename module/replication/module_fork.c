@@ -5,13 +5,13 @@
  * what pthread_atfork calls. Where a replica waits for an RDB (INFO replication says so before the fork), every set
  * gets an identity and a lease of its segments, and is held so that the child finds it as of one moment
  * (store_fork_prepare). The child writes into the RDB what index/replica/replica_manifest.h makes: ids of segments, and
- * what is in memory. The stream behind it goes on where that ends. All other saves hold 60 bytes for each key, and take
+ * what is in memory; of a cache its definition, which is made before the fork. The stream behind it goes on where that ends. All other saves hold 60 bytes for each key, and take
  * no lock.
  */
 #include "index/replica/replica_manifest.h"
 #include "index/store/store.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +42,12 @@ static void hold_one(void *context, struct module_item *item)
 {
     struct quire_error err = {0};
     (void)context;
-    if (item->kind != MODULE_SET || item->state != MODULE_LIVE || item->attached == 0)
+    if (item->state != MODULE_LIVE || item->attached == 0)
         return;
+    if (item->kind == MODULE_CACHE) { /* its locks may be held by others: a child must not ask for it */
+        item->fork_bytes = module_caches_image(item, &item->fork_n_bytes);
+        return;
+    }
     item->fork_set = module_set_of(item->name);
     int rc = item->fork_set ? module_stream_identify(item, item->fork_set, &err) : 0;
     if (rc == 0 && item->fork_set)
@@ -59,6 +63,8 @@ static void release_one(void *context, struct module_item *item)
     (void)context;
     collection_unref(item->fork_set);
     item->fork_set = NULL;
+    free(item->fork_bytes);
+    item->fork_bytes = NULL;
 }
 
 static void before(void)
@@ -98,6 +104,13 @@ uint8_t *module_fork_image(const struct module_item *item, size_t *n_bytes)
 {
     struct quire_error err = {0};
     uint8_t *bytes = NULL;
+    if (forks.in_child && item->fork_bytes) {
+        bytes = malloc(item->fork_n_bytes);
+        if (bytes)
+            memcpy(bytes, item->fork_bytes, item->fork_n_bytes);
+        *n_bytes = bytes ? item->fork_n_bytes : 0;
+        return bytes;
+    }
     if (!forks.in_child || !item->fork_set || replica_manifest_make(item->fork_set, &bytes, n_bytes, &err) < 0)
         return NULL;
     return bytes;

@@ -10,7 +10,7 @@
  *
  * A set without a record was never acknowledged: the record is logged before the reply of the command that makes the
  * set leaves. So it is removed at the start. What is GONE stays until nothing on the disk may bring its key back
- * (module_event.c decides), since a save older than the deletion names it.
+ * (module_save.c decides), since a save older than the deletion names it.
  *
  * All is the main thread's, but for module_item_detach: values of a database that is flushed in the background are
  * freed on a thread of the engine's. Such items were marked before, when the flush was announced.
@@ -20,7 +20,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
-#include "module/module_copy.h"
+#include "module/base/module.h"
 #include "server/keys/keyspace.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -28,6 +28,8 @@
 #include <sys/random.h>
 
 enum { BUCKETS = 4096, RECORD_VERSION = 1, RECORD_BYTES = 16, RECORD_NAME_BYTES = MODULE_NAME_BYTES + 1 };
+
+struct module module_the;
 
 static struct {
     struct module_item *buckets[BUCKETS];
@@ -110,7 +112,8 @@ void module_item_forget(struct module_item *item)
     while (*at != item)
         at = &(*at)->next;
     *at = item->next;
-    module_copies_forget(item);
+    if (module_the.forget_copy)
+        module_the.forget_copy(item);
     free(item->key);
     free(item);
 }
@@ -519,4 +522,21 @@ unsigned module_items_n_over(void)
     unsigned n = 0;
     module_items_each(count_over, &n);
     return n;
+}
+
+/* ---- of keys ----------------------------------------------------------------------------------------------------- */
+
+struct module_item *module_item_of_key(struct rm_ctx *ctx, struct rm_string *name, bool *other)
+{
+    struct rm_key *key = rm.open_key(ctx, name, RM_READ);
+    struct module_item *item = NULL;
+    *other = false;
+    if (key) {
+        if (rm.key_type(key) == RM_KEY_MODULE && rm.get_type(key) == module_the.type)
+            item = rm.get_value(key);
+        else
+            *other = rm.key_type(key) != RM_KEY_EMPTY;
+    }
+    rm.close_key(key);
+    return item;
 }

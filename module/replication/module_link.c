@@ -3,7 +3,7 @@
  * own name, password and TLS files for replication.
  */
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <errno.h>
 #include <limits.h>
 #include <netdb.h>

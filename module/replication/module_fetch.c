@@ -14,7 +14,7 @@
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
@@ -351,7 +351,7 @@ static void run_task(struct module_fetch *f)
     if (f->code == QUIRE_EIO)
         hang_up();
     f->message.run = module_copies_fetched;
-    module_lane_post(&module_the.lanes[0].lane, &f->message);
+    lane_post(&module_the.lanes[0].lane, &f->message);
 }
 
 static void tell_have(struct have *list)

@@ -25,8 +25,10 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
+#include "server/call/lane.h"
 #include "server/dump/transfer.h"
+#include "server/keys/keyspace.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,6 +358,8 @@ static void take_image_or_want(struct module_item *item, const uint8_t *bytes, s
 
 void module_copies_attach(struct module_item *item, const uint8_t *bytes, size_t n)
 {
+    if (item->kind == MODULE_CACHE && module_the.is_replica && bytes)
+        module_caches_take(item, bytes, n);
     if (item->kind != MODULE_SET || !module_the.is_replica || !copy_of(item))
         return;
     if (bytes)
@@ -494,7 +498,8 @@ static bool take_stream(struct rm_ctx *ctx, struct rm_string **argv, int argc, s
     }
     struct module_item *item = module_item_find(rm.string_bytes(argv[2], &n_name));
     *bytes = (const uint8_t *)rm.string_bytes(argv[3], n);
-    bool is_here = module_the.open && module_the.is_replica && item && item->kind == MODULE_SET && copy_of(item);
+    bool is_here =
+        module_the.open && module_the.is_replica && item && (item->kind == MODULE_CACHE || copy_of(item) != NULL);
     *copy = is_here ? item : NULL;
     return true;
 }
@@ -508,6 +513,8 @@ int module_copies_write(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     uint64_t lsn = 0;
     if (!take_stream(ctx, argv, argc, &item, &bytes, &n))
         return RM_OK;
+    if (item && item->kind == MODULE_CACHE) /* of a later version: the entries of caches are not copied by this one */
+        item = NULL;
     if (item && item->copy->is_wanted)
         keep_late(item->copy, bytes, n);
     else if (item && !item->copy->is_stopped)
@@ -526,7 +533,10 @@ int module_copies_image(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (!take_stream(ctx, argv, argc, &item, &bytes, &n))
         return RM_OK;
     if (item) {
-        take_image_or_want(item, bytes, n);
+        if (item->kind == MODULE_CACHE)
+            module_caches_take(item, bytes, n);
+        else
+            take_image_or_want(item, bytes, n);
         rm.signal_modified_key(ctx, argv[1]);
     }
     return rm.reply_simple(ctx, "OK");
@@ -607,6 +617,10 @@ static void lead(void *context, struct module_item *item)
     (void)context;
     struct collection *set = item->kind == MODULE_SET && item->is_copy ? module_set_of(item->name) : NULL;
     if (!set) {
+        if (item->kind == MODULE_CACHE && item->state == MODULE_LIVE && item->attached > 0 && copies.role_known)
+            log_line(&module_the.log, LOG_LEVEL_NOTICE,
+                     "the cache of key '%.*s' begins without entries: they were on the node that led before",
+                     (int)item->key_bytes, item->key ? item->key : "");
         if (item->state == MODULE_LIVE || item->state == MODULE_GONE)
             module_copies_forget(item);
         return;
@@ -722,6 +736,7 @@ static void open_one(void *context, struct module_item *item)
 
 int module_copies_open(struct quire_error *err)
 {
+    module_the.forget_copy = module_copies_forget;
     module_items_each(open_one, err);
     keyspace_each(&module_the.service.keyspace, open_lost, NULL);
     return 0;

@@ -12,7 +12,7 @@
 #include "index/replica/replica_manifest.h"
 #include "io/bytes.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,8 @@
  * module_stream.c - the primary's side of the engine's stream: what writes did, in the order of commits.
  *
  *   QUIRE._W key id effect      one write of a set (index/replica/replica_effect.h), by the id of the set
- *   QUIRE._IMAGE key id image   all of a set (replica_manifest.h), when its key is made or its data is new to replicas
+ *   QUIRE._IMAGE key id image   all of a set (replica_manifest.h), when its key is made or its data is new to replicas;
+ *                               of a cache its definition (module_caches.c)
  *   QUIRE._MANIFEST ...         a key and its id (module_type.c)
  *
  * The store tells of a write under the collection's lock, on any thread; here it is put into a queue. The engine takes
@@ -25,7 +26,7 @@
 #include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
-#include "module/module_copy.h"
+#include "module/replication/module_copy.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,7 +138,7 @@ void module_stream_effect(void *context, struct collection *collection, const st
 
 void module_stream_image(struct module_item *item)
 {
-    if (atomic_load(&stream.runs) && item->kind == MODULE_SET)
+    if (atomic_load(&stream.runs))
         push(item->name, NULL, 0);
 }
 
@@ -146,11 +147,29 @@ bool module_stream_is_held(void)
     return rm.avoid_replica_traffic();
 }
 
+static void give_image(struct rm_ctx *ctx, const struct module_item *item, const uint8_t *bytes, size_t n)
+{
+    rm.replicate(ctx, MODULE_IMAGE, "Abcb", item->key, (size_t)item->key_bytes, item->name, (const char *)bytes, n);
+}
+
+static void send_definition(struct rm_ctx *ctx, const struct module_item *item)
+{
+    size_t n = 0;
+    uint8_t *bytes = module_caches_image(item, &n);
+    if (bytes)
+        give_image(ctx, item, bytes, n);
+    free(bytes);
+}
+
 static void send_image(struct rm_ctx *ctx, const struct module_item *item)
 {
     struct quire_error err = {0};
     uint8_t *bytes = NULL;
     size_t n = 0;
+    if (item->kind == MODULE_CACHE) {
+        send_definition(ctx, item);
+        return;
+    }
     struct collection *set = module_set_of(item->name);
     if (!set)
         return;
@@ -158,7 +177,7 @@ static void send_image(struct rm_ctx *ctx, const struct module_item *item)
     if (rc == 0)
         rc = replica_manifest_make(set, &bytes, &n, &err);
     if (rc == 0)
-        rm.replicate(ctx, MODULE_IMAGE, "Abcb", item->key, (size_t)item->key_bytes, item->name, (const char *)bytes, n);
+        give_image(ctx, item, bytes, n);
     else /* they ask for it: what a key has and a replica has not is fetched */
         log_line(&module_the.log, LOG_LEVEL_WARNING, "key '%.*s' is not in the stream for replicas: %s",
                  (int)item->key_bytes, item->key ? item->key : "", err.message);
@@ -210,6 +229,8 @@ static void begin_one(void *context, struct module_item *item)
     uint64_t lsn;
     struct collection *set = item->kind == MODULE_SET ? module_set_of(item->name) : NULL;
     (void)context;
+    if (item->kind == MODULE_CACHE && item->state == MODULE_LIVE && item->attached > 0)
+        module_stream_image(item);
     if (!set)
         return;
     int rc = 0;
