@@ -21,10 +21,10 @@
 #include "io/error.h"
 #include "io/memory.h"
 
-#define SOON_MS     60000u
-#define RETRY_NS    10000000000ull
-#define TRIES_MAX   3u
-#define MOVES_MAX   256u
+#define SOON_MS   60000u
+#define RETRY_NS  10000000000ull
+#define TRIES_MAX 3u
+#define MOVES_MAX 256u
 
 /* Documents that are copied, and of which the host does not know yet. */
 struct moves {

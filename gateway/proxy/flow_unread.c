@@ -1,5 +1,6 @@
 /*
- * flow_unread.c - a body that is too large, compressed or odd to be read, or of a route that is not the cache's: the name
+ * flow_unread.c - a body that is too large, compressed or odd to be read, or of a route that is not the cache's:
+ * the name
  * of its model is looked for while it comes, since it says which upstream it is for.
  *
  *     settings without models and aliases --> passed on at once

@@ -1,5 +1,6 @@
 /*
- * model_skim.h - the name of the model in a body that is not read: found while its bytes come, nothing else is looked at.
+ * model_skim.h - the name of the model in a body that is not read: found while its bytes come, nothing else is
+ * looked at.
  *
  * For bodies that are too large or odd to have a key, and still go to the upstream that takes their model. It is the
  * first "model" at the first level of a JSON object; what stands around it need not be right. Bounded memory, linear

@@ -60,7 +60,7 @@ const char *index_kind_reason_text(uint32_t reason)
         "asked for, by itself or by an option that only this kind has",
         "auto: the codes of all rows fit into the memory of searches, which then wait for one round of reads",
         "auto: 4-bit codes of lists do not fit into the memory of searches, but codes of a page graph do",
-        "auto: 4-bit codes of lists do not fit into the memory of searches, but reads are so slow that few rounds matter",
+        "auto: 4-bit codes of lists do not fit into the memory of searches, but reads are so slow that rounds count",
         "auto: no codes fit into the memory of searches, and lists need only heads",
         "auto: no memory of searches was named, and a page graph has codes for any"};
     return reason < KIND_REASONS ? texts[reason] : "unknown";

@@ -5,7 +5,8 @@
  * what pthread_atfork calls. Where a replica waits for an RDB (INFO replication says so before the fork), every set
  * gets an identity and a lease of its segments, and is held so that the child finds it as of one moment
  * (store_fork_prepare). The child writes into the RDB what index/replica/replica_manifest.h makes: ids of segments, and
- * what is in memory; of a cache its definition, which is made before the fork. The stream behind it goes on where that ends. All other saves hold 60 bytes for each key, and take
+ * what is in memory; of a cache its definition, which is made before the fork. The stream behind it goes on where
+ * that ends. All other saves hold 60 bytes for each key, and take
  * no lock.
  */
 #include "index/replica/replica_manifest.h"

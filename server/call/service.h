@@ -34,8 +34,8 @@ struct service {
     struct caches *caches;     /* of the store; NULL: none */
     bool caches_begun;
     struct cache_scratch *cache_scratch; /* the worker's */
-    /* Writes go to it and replies wait for it; NULL: none. Lanes look at it outside the gate too. See data_journal_set. */
-    struct journal *_Atomic journal;
+    struct journal *_Atomic journal;     /* writes go to it and replies wait for it, lanes look at it outside the gate
+                                          * too; NULL: none. See data_journal_set */
     void (*journal_close)(void *context);
     void *journal_context;
     struct gate gate; /* of the lanes, and the worker behind them */

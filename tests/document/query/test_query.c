@@ -560,7 +560,7 @@ static void test_clients(void **state)
         "(@title:(a1 | b1)=>{$weight:5.0} | @body:(a1 | b1)) AND @tag:{x}",
         "@title:(a1=>{$weight: 2.0} | b1)",
         "(~@title:(a1 | b1) AND (@tag:{x}))=>[KNN 3 @v $vec AS vector_distance]",
-        "@v:[VECTOR_RANGE 2.0 $vec]=>{$YIELD_DISTANCE_AS: one} AND @bytes:[VECTOR_RANGE 2.0 $b]=>{$YIELD_DISTANCE_AS: two}",
+        "@v:[VECTOR_RANGE 2 $vec]=>{$YIELD_DISTANCE_AS: d} AND @bytes:[VECTOR_RANGE 2 $b]=>{$YIELD_DISTANCE_AS: e}",
         "* => [KNN 4 @v $vec AS vector_score]",
         "@title:(a1|b1) => [KNN 4 @v $vec AS vector_score]",
         "(@tag:{a|b} (-@n:[1 1])) => [KNN 4 @v $vec AS vector_score]",

@@ -187,7 +187,7 @@ static void test_segments(void **state)
     struct connection c;
     struct quire_error err = {0};
     struct quire_build_options options;
-    struct quire_index *index;
+    struct quire_index *index = NULL;
     struct quire_calibration_point points[POINTS];
     float *rows = malloc(sizeof *rows * ROWS * SUPPORT_DIM);
     char *path = support_path(imports, "large");
