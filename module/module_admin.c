@@ -19,6 +19,7 @@
 #include "module/module_priv.h"
 #include "module/replication/module_copy.h"
 #include "server/dump/digest.h"
+#include "server/process/log.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

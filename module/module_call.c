@@ -23,6 +23,7 @@
 #include "io/journal.h"
 #include "module/module_priv.h"
 #include "module/replication/module_copy.h"
+#include "server/process/log.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,8 @@
 #include "io/journal.h"
 #include "module/module_priv.h"
 #include "server/call/fair.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

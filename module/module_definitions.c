@@ -13,6 +13,7 @@
 #include "io/error.h"
 #include "module/module_priv.h"
 #include "server/keys/keyspace.h"
+#include "server/process/log.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>

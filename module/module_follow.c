@@ -18,6 +18,7 @@
 #include "io/error.h"
 #include "module/module_priv.h"
 #include "server/call/data.h"
+#include "server/process/log.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,6 +12,7 @@
 #include "io/error.h"
 #include "module/module_priv.h"
 #include "server/keys/keyspace.h"
+#include "server/process/log.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

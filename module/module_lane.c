@@ -19,6 +19,7 @@
 #include "server/cache/cache_call.h"
 #include "server/call/fair.h"
 #include "server/call/slice.h"
+#include "server/process/log.h"
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>

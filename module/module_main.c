@@ -18,6 +18,8 @@
 #include "server/call/data.h"
 #include "server/call/fair.h"
 #include "server/document/cursors.h"
+#include "server/process/config.h"
+#include "server/process/log.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

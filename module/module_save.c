@@ -16,6 +16,7 @@
 #include "io/clock.h"
 #include "module/module_priv.h"
 #include "module/replication/module_copy.h"
+#include "server/process/log.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,21 +50,6 @@ static bool info_is(struct rm_server_info *info, const char *field, const char *
 {
     const char *text = rm.server_info_text(info, field);
     return text && strcmp(text, value) == 0;
-}
-
-char *module_setting_of_engine(struct rm_ctx *ctx, const char *name)
-{
-    struct rm_reply *reply = rm.call(ctx, "CONFIG", "cc", "GET", name);
-    char *text = NULL;
-    size_t n;
-    if (reply && rm.reply_length(reply) == 2) {
-        struct rm_reply *value = rm.reply_element(reply, 1);
-        const char *bytes = value ? rm.reply_bytes(value, &n) : NULL;
-        text = bytes ? strndup(bytes, n) : NULL;
-    }
-    if (reply)
-        rm.free_reply(reply);
-    return text;
 }
 
 char *module_saves_path(struct rm_ctx *ctx)

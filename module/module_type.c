@@ -17,6 +17,7 @@
 #include "module/module_priv.h"
 #include "module/replication/module_copy.h"
 #include "server/dump/transfer.h"
+#include "server/process/log.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -271,13 +271,19 @@ const struct cache_config *cache_get_config(const struct cache *cache)
 
 /* ---- documents --------------------------------------------------------------------------------------------------- */
 
+/* (lock) The row of the entry whose document lies there; UINT32_MAX: none. */
+static uint32_t row_with_document(const struct cache *cache, uint64_t id, const struct document_at *at)
+{
+    uint32_t row = cache_entry_find(cache, id);
+    const struct cache_entry *e = row != UINT32_MAX ? cache_entry_at(cache, row) : NULL;
+    return e && e->segment == at->segment && e->unit == at->unit ? row : UINT32_MAX;
+}
+
 static bool document_lives(void *context, uint64_t id, const struct document_at *at)
 {
     struct cache *cache = context;
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = cache_entry_find(cache, id);
-    const struct cache_entry *e = row != UINT32_MAX ? cache_entry_at(cache, row) : NULL;
-    bool lives = e && e->segment == at->segment && e->unit == at->unit;
+    bool lives = row_with_document(cache, id, at) != UINT32_MAX;
     pthread_mutex_unlock(&cache->lock);
     return lives;
 }
@@ -287,13 +293,12 @@ static bool document_moved(void *context, uint64_t id, const struct document_at 
     struct cache *cache = context;
     bool moved = false;
     pthread_mutex_lock(&cache->lock);
-    uint32_t row = cache_entry_find(cache, id);
+    uint32_t row = row_with_document(cache, id, from);
     /* of a closed cache nothing is logged any more: the journal may be gone */
     if (row != UINT32_MAX && !atomic_load(&cache->closed)) {
-        struct cache_entry *e = cache_entry_at(cache, row);
-        moved = e->segment == from->segment && e->unit == from->unit && cache_log_moved(cache, row, to, NULL) == 0;
+        moved = cache_log_moved(cache, row, to, NULL) == 0;
         if (moved)
-            cache_entry_set_document(e, to);
+            cache_entry_set_document(cache_entry_at(cache, row), to);
     }
     pthread_mutex_unlock(&cache->lock);
     return moved;

@@ -51,14 +51,16 @@ static bool is_worth(const struct document_log_segment *segment, uint64_t now_ms
 static int finish(struct document_log *log, struct moves *moves, struct quire_error *err)
 {
     int rc = moves->n > 0 ? document_log_write_durably(log, err) : 0;
+    uint64_t moved_bytes = 0;
     for (unsigned i = 0; i < moves->n; i++) {
         const struct document_at *from = &moves->list[i].from, *to = &moves->list[i].to;
         bool moved = rc == 0 && log->options.moved(log->options.host, moves->list[i].id, from, to);
         document_log_drop(log, moved ? from : to);
-        pthread_mutex_lock(&log->lock);
-        log->stats.moved_bytes += moved ? from->bytes : 0;
-        pthread_mutex_unlock(&log->lock);
+        moved_bytes += moved ? from->bytes : 0;
     }
+    pthread_mutex_lock(&log->lock);
+    log->stats.moved_bytes += moved_bytes;
+    pthread_mutex_unlock(&log->lock);
     moves->n = 0;
     moves->bytes = 0;
     return rc;
@@ -117,7 +119,7 @@ int document_log_compact(struct document_log *log, struct quire_error *err)
     }
     struct document_window window = {0};
     struct moves moves = {.n = 0};
-    struct quire_error why = {0}, finish_why = {0};
+    struct quire_error why = {0};
     int rc = 0;
     assert(lock_is_held(&log->work));
     if (!segment)
@@ -130,11 +132,8 @@ int document_log_compact(struct document_log *log, struct quire_error *err)
     uint64_t offset = LOG_HEADER_BYTES;
     while (rc == 0 && offset < segment->disk && goes_on(log, segment))
         rc = visit(log, segment, &window, offset, &offset, &moves, &why);
-    int finished = finish(log, &moves, &finish_why); /* what was copied before a failure as well */
-    if (rc == 0 && finished < 0) {
-        rc = finished;
-        why = finish_why;
-    }
+    int finished = finish(log, &moves, rc == 0 ? &why : NULL); /* what was copied before a failure as well */
+    rc = rc == 0 ? finished : rc;
     pthread_mutex_lock(&log->lock);
     uint64_t left = segment->documents;
     log->stats.compactions++;

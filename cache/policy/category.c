@@ -544,26 +544,35 @@ uint32_t category_print(const struct category_settings *settings, char text[CATE
 /* Every row has at most a word, and a value of the longest kind: no line of true settings has more words. */
 #define WORDS_MAX (N_ROWS * (1 + CATEGORY_SCOPE_KEYS_MAX))
 
-int category_parse(struct category_settings *settings, struct quire_bytes text, struct quire_error *err)
+int category_words(struct quire_bytes text, struct quire_bytes *words, uint32_t max, uint32_t *n,
+                   struct quire_error *err)
 {
-    struct quire_bytes words[WORDS_MAX];
-    struct category_settings parsed;
     const char *at = text.n_bytes ? text.data : "", *end = at + text.n_bytes;
-    uint32_t n = 0;
+    *n = 0;
     if (text.n_bytes >= CATEGORY_TEXT_BYTES)
         return error_set(err, QUIRE_EINVALID, "settings of %zu bytes: at most %u", text.n_bytes,
                          CATEGORY_TEXT_BYTES - 1);
     while (at < end) {
         const char *blank = memchr(at, ' ', (size_t)(end - at));
         const char *stop = blank ? blank : end;
-        if (stop > at && n == WORDS_MAX)
-            return error_set(err, QUIRE_EINVALID, "settings of more than %zu words", WORDS_MAX);
+        if (stop > at && *n == max)
+            return error_set(err, QUIRE_EINVALID, "settings of more than %u words", max);
         if (stop > at)
-            words[n++] = (struct quire_bytes){at, (size_t)(stop - at)};
+            words[(*n)++] = (struct quire_bytes){at, (size_t)(stop - at)};
         at = blank ? blank + 1 : end;
     }
+    return 0;
+}
+
+int category_parse(struct category_settings *settings, struct quire_bytes text, struct quire_error *err)
+{
+    struct quire_bytes words[WORDS_MAX];
+    struct category_settings parsed;
+    uint32_t n;
     category_defaults(&parsed);
-    int rc = category_apply(&parsed, words, n, err);
+    int rc = category_words(text, words, WORDS_MAX, &n, err);
+    if (rc == 0)
+        rc = category_apply(&parsed, words, n, err);
     if (rc == 0)
         *settings = parsed;
     return rc;

@@ -68,6 +68,9 @@ void category_each(const struct category_settings *settings,
  * its inverse, to the last bit of each number; what the text does not name gets its default. */
 #define CATEGORY_TEXT_BYTES 2048u
 uint32_t category_print(const struct category_settings *settings, char text[CATEGORY_TEXT_BYTES]);
+/* The words of such a line, at most `max`; they point into it. */
+int category_words(struct quire_bytes text, struct quire_bytes *words, uint32_t max, uint32_t *n,
+                   struct quire_error *err);
 int category_parse(struct category_settings *settings, struct quire_bytes text, struct quire_error *err);
 
 #endif

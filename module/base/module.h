@@ -99,6 +99,11 @@ void module_items_sync(void);
 /* The item under a key. NULL: there is none; *other then says whether the key holds something else. */
 struct module_item *module_item_of_key(struct rm_ctx *ctx, struct rm_string *key, bool *other);
 
+/* ---- the engine: module_engine.c ------------------------------------------------------------------------------- */
+
+/* A setting of the engine's; owned by the caller; NULL: it has none of that name. */
+char *module_setting_of_engine(struct rm_ctx *ctx, const char *name);
+
 /* ---- lanes ---------------------------------------------------------------------------------------- */
 
 struct module_call;

@@ -15,6 +15,7 @@
  * All is the main thread's, but for module_item_detach: values of a database that is flushed in the background are
  * freed on a thread of the engine's. Such items were marked before, when the flush was announced.
  */
+#include "cache/core/cache.h"
 #include "index/store/store.h"
 #include "io/bytes.h"
 #include "io/clock.h"

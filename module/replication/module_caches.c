@@ -19,6 +19,7 @@
 #include "io/bytes.h"
 #include "io/error.h"
 #include "module/replication/module_copy.h"
+#include "server/process/log.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,19 +145,10 @@ static struct quire_bytes take_text(struct reader *r)
 static int set_category(struct cache *cache, struct quire_bytes name, struct quire_bytes text, struct quire_error *err)
 {
     struct quire_bytes words[WORDS_MAX];
-    const char *at = text.data, *end = text.n_bytes ? at + text.n_bytes : at;
-    uint32_t n = 0;
+    uint32_t n;
     uint64_t lsn;
-    while (at < end) {
-        if (n == WORDS_MAX)
-            return error_set(err, QUIRE_ECORRUPT, "settings of more than %d words", WORDS_MAX);
-        const char *blank = memchr(at, ' ', (size_t)(end - at));
-        const char *stop = blank ? blank : end;
-        if (stop > at)
-            words[n++] = (struct quire_bytes){at, (size_t)(stop - at)};
-        at = blank ? blank + 1 : end;
-    }
-    return cache_set_category(cache, name, words, n, &lsn, err);
+    int rc = category_words(text, words, WORDS_MAX, &n, err);
+    return rc == 0 ? cache_set_category(cache, name, words, n, &lsn, err) : rc;
 }
 
 /* Makes the cache. */

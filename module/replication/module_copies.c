@@ -29,6 +29,7 @@
 #include "server/call/lane.h"
 #include "server/dump/transfer.h"
 #include "server/keys/keyspace.h"
+#include "server/process/log.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -165,7 +165,5 @@ int module_link_receive(struct module_link *link, struct module_link_reply *out,
 /* ---- QUIRE.REPLICATION, QUIRE.DOCTOR, QUIRE.LOST: module_replication.c ------------------------------------------- */
 
 rm_command_fn module_replication_report, module_replication_doctor, module_replication_lost;
-/* A setting of the engine's; owned by the caller; NULL: it has none of that name. */
-char *module_setting_of_engine(struct rm_ctx *ctx, const char *name);
 
 #endif

@@ -27,6 +27,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "module/replication/module_copy.h"
+#include "server/process/log.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

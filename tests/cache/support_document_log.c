@@ -13,12 +13,17 @@ static uint64_t host_clock(void *context)
     return ((const struct doc_host *)context)->now_ms;
 }
 
+static bool is_at(const struct doc_host *host, uint64_t id, const struct document_at *at)
+{
+    const struct document_at *mine = &host->documents[id].at;
+    return mine->segment == at->segment && mine->unit == at->unit && mine->bytes == at->bytes;
+}
+
 static bool host_lives(void *context, uint64_t id, const struct document_at *at)
 {
     struct doc_host *host = context;
     pthread_mutex_lock(&host->lock);
-    const struct document_at *mine = &host->documents[id].at;
-    bool lives = mine->segment == at->segment && mine->unit == at->unit && mine->bytes == at->bytes;
+    bool lives = is_at(host, id, at);
     pthread_mutex_unlock(&host->lock);
     return lives;
 }
@@ -27,10 +32,9 @@ static bool host_moved(void *context, uint64_t id, const struct document_at *fro
 {
     struct doc_host *host = context;
     pthread_mutex_lock(&host->lock);
-    struct document_at *at = &host->documents[id].at;
-    bool mine = at->segment == from->segment && at->unit == from->unit && at->bytes == from->bytes;
+    bool mine = is_at(host, id, from);
     if (mine)
-        *at = *to;
+        host->documents[id].at = *to;
     if (mine && host->notes_at_once && host->documents[id].durable.segment)
         host->documents[id].durable = *to;
     host->moves += mine;

@@ -226,14 +226,21 @@ struct shared {
     atomic_uint reads, puts, moves;
 };
 
+/* (lock) The slot whose document lies there; SLOTS: none. */
+static unsigned slot_at(const struct shared *shared, const struct document_at *at)
+{
+    unsigned i = 0;
+    while (i < SLOTS && (shared->at[i].segment != at->segment || shared->at[i].unit != at->unit))
+        i++;
+    return i;
+}
+
 static bool shared_lives(void *context, uint64_t id, const struct document_at *at)
 {
     struct shared *shared = context;
-    bool found = false;
     (void)id;
     pthread_mutex_lock(&shared->lock);
-    for (unsigned i = 0; !found && i < SLOTS; i++)
-        found = shared->at[i].segment == at->segment && shared->at[i].unit == at->unit;
+    bool found = slot_at(shared, at) < SLOTS;
     pthread_mutex_unlock(&shared->lock);
     return found;
 }
@@ -241,14 +248,12 @@ static bool shared_lives(void *context, uint64_t id, const struct document_at *a
 static bool shared_moved(void *context, uint64_t id, const struct document_at *from, const struct document_at *to)
 {
     struct shared *shared = context;
-    bool found = false;
     (void)id;
     pthread_mutex_lock(&shared->lock);
-    for (unsigned i = 0; !found && i < SLOTS; i++)
-        if (shared->at[i].segment == from->segment && shared->at[i].unit == from->unit) {
-            shared->at[i] = *to;
-            found = true;
-        }
+    unsigned slot = slot_at(shared, from);
+    bool found = slot < SLOTS;
+    if (found)
+        shared->at[slot] = *to;
     pthread_mutex_unlock(&shared->lock);
     atomic_fetch_add(&shared->moves, found);
     return found;
