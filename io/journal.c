@@ -496,6 +496,9 @@ int journal_open(struct io_fs *fs, const char *folder, const struct journal_opti
     if (!j)
         return error_set(err, QUIRE_ENOMEM, "no memory to open the journal in %s", folder);
     int rc = journal_walk(&walk, &recovery, err);
+    if (rc == 0 && recovery.next_lsn >= LSN_MAX)
+        rc = error_set(err, QUIRE_ECORRUPT, "%s: LSN %llu is the last that there can be: `quire repair` begins anew",
+                       folder, (unsigned long long)recovery.next_lsn);
     if (rc == 0)
         rc = journal_begin_log(j, recovery.next_lsn, NULL, NULL, err);
     if (rc == 0) {

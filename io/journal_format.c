@@ -99,7 +99,7 @@ static enum journal_name parse_name(const char *name, uint64_t *lsn)
             if (__builtin_mul_overflow(*lsn, 10, lsn) || __builtin_add_overflow(*lsn, *digit - '0', lsn))
                 return NAME_OTHER;
         const char *rest = name + n + LSN_DIGITS;
-        if (*lsn == 0 || *lsn > INT64_MAX || (*rest && strcmp(rest, ".tmp") != 0))
+        if (*lsn == 0 || *lsn > LSN_MAX || (*rest && strcmp(rest, ".tmp") != 0))
             return NAME_OTHER;
         return *rest ? NAME_TEMPORARY : kinds[i].kind;
     }

@@ -14,6 +14,9 @@
 
 #define BUFFER_BYTES (1u << 20) /* of one write */
 
+/* No LSN is greater: a number read that is was forged, and what would be the next one must not run over. */
+#define LSN_MAX ((uint64_t)INT64_MAX)
+
 /* ---- bytes on disk ----------------------------------------------------------------------------------------------- */
 
 #define LOG_MAGIC          "QUIRELOG"

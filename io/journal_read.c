@@ -142,7 +142,7 @@ static size_t record_header_bytes(const struct scan *scan)
     return RECORD_HEADER_BYTES + (scan->with_lsn ? 8u : 0u);
 }
 
-/* The records fill the payload. A right checksum does not say so: it can be forged. */
+/* The records fill the payload, and their LSNs are some. A right checksum does not say so: it can be forged. */
 static bool records_fit(const struct scan *scan, const uint8_t *payload, const struct frame_header *header)
 {
     uint64_t rest = header->payload_bytes;
@@ -152,7 +152,7 @@ static bool records_fit(const struct scan *scan, const uint8_t *payload, const s
         if (rest < record_header_bytes(scan))
             return false;
         uint64_t bytes = record_header_bytes(scan) + journal_record_padded(bytes_load_u32(payload));
-        if (bytes > rest)
+        if (bytes > rest || (scan->with_lsn && bytes_load_u64(payload + RECORD_HEADER_BYTES) > LSN_MAX))
             return false;
         payload += bytes;
         rest -= bytes;
@@ -180,6 +180,7 @@ static int scan_frame(struct scan *scan, uint64_t at, struct found *out, struct 
                                   .known = bytes_load_u64(bytes + FRAME_KNOWN_AT),
                                   .payload_checksum = bytes_load_u64(bytes + FRAME_PAYLOAD_CHECKSUM_AT)};
     if ((scan->id && header.file_id != scan->id) || header.number == 0 ||
+        header.number > LSN_MAX || header.known > LSN_MAX ||
         header.payload_bytes > scan->file->bytes - at - FRAME_HEADER_BYTES || header.payload_bytes % RECORD_ALIGN != 0)
         return 0;
     rc = scan_bytes(scan, at, FRAME_HEADER_BYTES + (size_t)header.payload_bytes, &bytes, err);
@@ -261,7 +262,8 @@ static bool is_zero(const uint8_t *bytes, size_t from, size_t to)
 static uint64_t mark_at(const uint8_t *at, uint64_t id)
 {
     bool right = bytes_load_u32(at) == MARK_MAGIC && header_is_right(at) && bytes_load_u64(at + FRAME_FILE_ID_AT) == id;
-    return right ? bytes_load_u64(at + FRAME_KNOWN_AT) : 0;
+    uint64_t known = bytes_load_u64(at + FRAME_KNOWN_AT);
+    return right && known <= LSN_MAX ? known : 0;
 }
 
 /* What lies between the file's header and the frames of a log: marks, and zeros. */

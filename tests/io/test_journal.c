@@ -593,6 +593,26 @@ static void test_frames_that_a_checkpoint_knows(void **state)
     assert_int_equal(host->report.last_lsn, 4);
 }
 
+/* A forged LSN beyond the last that there can be is damage; saving what can be saved does not count on from it. */
+static void test_forged_lsn(void **state)
+{
+    struct host *host = *state;
+    struct quire_error err = {0};
+    struct checkpoint *checkpoint;
+    struct losses losses;
+    host_must_open(host);
+    host_must_append(host, 3, true);
+    assert_int_equal(journal_checkpoint_begin(host->journal, &checkpoint, &err), 0);
+    assert_int_equal(journal_checkpoint_put(checkpoint, 9, UINT64_MAX, "a", 1, &err), 0);
+    assert_int_equal(journal_checkpoint_finish(checkpoint, &err), 0);
+    host_kill(host);
+    assert_int_equal(host_read(host, false, &losses, &err), QUIRE_ECORRUPT);
+    assert_non_null(strstr(err.message, "/journal/checkpoint-00000000000000000004"));
+    assert_int_equal(host_read(host, true, &losses, &err), 0);
+    assert_true(losses.n > 0);
+    assert_int_equal(host->report.last_lsn, 3);
+}
+
 /* Chunks of a checkpoint: damage is refused by name, salvage keeps the other records. */
 static void test_damaged_checkpoint(void **state)
 {
@@ -722,6 +742,7 @@ int main(void)
                                        ROW(test_checkpoint),
                                        ROW(test_damaged_checkpoint),
                                        ROW(test_frames_that_a_checkpoint_knows),
+                                       ROW(test_forged_lsn),
                                        ROW(test_snapshot),
                                        ROW(test_modes)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,9 +187,11 @@ int top_rates_compute(const struct top_info *before, const struct top_info *now,
             return error_set(err, QUIRE_ENOMEM, "no memory for the rates of %u rows", now->n_rows[table]);
         }
     }
+    double kinds = 0;
     for (unsigned i = 0; i < TOP_N_LOOKUPS; i++)
-        out->lookup[i] = sum_rows(out, TOP_CACHES, lookup_fields[i]);
-    out->lookups = sum_rows(out, TOP_CACHES, TOP_CACHE_requests);
+        kinds += out->lookup[i] = sum_rows(out, TOP_CACHES, lookup_fields[i]);
+    /* a busy server counts a look-up and its kind at two moments: the kinds are a whole of their own */
+    out->lookups = isnan(kinds) ? sum_rows(out, TOP_CACHES, TOP_CACHE_requests) : kinds;
     out->cost = sum_rows(out, TOP_TENANTS, TOP_TENANT_cost_us);
     out->command_us = sum_rows(out, TOP_COMMANDS, TOP_COMMAND_usec);
     out->search_us = mean_of_searches(now, out);
