@@ -8,12 +8,10 @@
 int error_set_at(struct quire_error *err, const char *where, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #ifdef __clang_analyzer__
-/* The analyzer does not look into variadic functions and would follow paths on which an error is 0. */
-static inline int error_negative(int code)
-{
-    return code < 0 ? code : QUIRE_EINTERNAL;
-}
-#define error_set(err, code, ...) error_negative(error_set_at((err), __func__, (code), __VA_ARGS__))
+/* The analyzer does not look into variadic functions, nor deep into calls, and would follow paths on which an error is
+ * 0. It evaluates `code` twice, which nothing else does. */
+#define ERROR_BELOW_ZERO(call, code) ((void)(call), (code) < 0 ? (code) : QUIRE_EINTERNAL)
+#define error_set(err, code, ...)    ERROR_BELOW_ZERO(error_set_at((err), __func__, (code), __VA_ARGS__), (code))
 #else
 #define error_set(err, code, ...) error_set_at((err), __func__, (code), __VA_ARGS__)
 #endif
@@ -25,7 +23,7 @@ int error_from_errno(int errnum);
 int error_set_errno_at(struct quire_error *err, const char *where, int errnum, const char *what, const char *path);
 #ifdef __clang_analyzer__
 #define error_set_errno(err, errnum, what, path)                                                                       \
-    error_negative(error_set_errno_at((err), __func__, (errnum), (what), (path)))
+    ERROR_BELOW_ZERO(error_set_errno_at((err), __func__, (errnum), (what), (path)), QUIRE_EIO)
 #else
 #define error_set_errno(err, errnum, what, path) error_set_errno_at((err), __func__, (errnum), (what), (path))
 #endif

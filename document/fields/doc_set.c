@@ -588,15 +588,14 @@ bool doc_set_or(struct doc_set *set, const struct doc_set *other)
 {
     struct doc_chunk few_a[DOC_SET_FEW], few_b[DOC_SET_FEW];
     uint16_t lows_a[DOC_SET_FEW], lows_b[DOC_SET_FEW];
-    const struct doc_chunk *a = few_a, *b = few_b;
-    uint32_t n_a, n_b, i = 0, j = 0;
+    uint32_t i = 0, j = 0;
     struct doc_set out;
     if (other->n == 0)
         return true;
-    n_a = set->chunked ? set->n_chunks : few_as_chunks(set, few_a, lows_a);
-    n_b = other->chunked ? other->n_chunks : few_as_chunks(other, few_b, lows_b);
-    a = set->chunked ? set->chunks : few_a;
-    b = other->chunked ? other->chunks : few_b;
+    uint32_t n_a = set->chunked ? set->n_chunks : few_as_chunks(set, few_a, lows_a);
+    uint32_t n_b = other->chunked ? other->n_chunks : few_as_chunks(other, few_b, lows_b);
+    const struct doc_chunk *a = set->chunked ? set->chunks : few_a;
+    const struct doc_chunk *b = other->chunked ? other->chunks : few_b;
     if (!begin_chunks(&out, n_a + n_b))
         return false;
     while (i < n_a || j < n_b) {

@@ -243,23 +243,24 @@ static int score(struct document_work *w)
     struct document_search *s = w->search;
     const struct query_node *root = query_root(s->query);
     struct fields_request request = request_of(w, root->kind == QUERY_KNN ? root->children[0] : root);
-    uint32_t *ids = malloc((s->n + 1) * sizeof *ids);
-    double *scores = malloc((s->n + 1) * sizeof *scores);
-    struct near *places = malloc((s->n + 1) * sizeof *places); /* id, and its place as distance */
-    s->scores = malloc((s->n + 1) * sizeof *s->scores);
+    uint64_t n = s->n;
+    uint32_t *ids = malloc((n + 1) * sizeof *ids);
+    double *scores = malloc((n + 1) * sizeof *scores);
+    struct near *places = malloc((n + 1) * sizeof *places); /* id, and its place as distance */
+    s->scores = malloc((n + 1) * sizeof *s->scores);
     int rc = ids && scores && places && s->scores ? 0 : QUIRE_ENOMEM;
-    for (uint64_t i = 0; rc == 0 && i < s->n; i++)
+    for (uint64_t i = 0; rc == 0 && i < n; i++)
         places[i] = (struct near){s->ids[i], (double)i};
     if (rc == 0 && s->by_distance)
-        qsort(places, s->n, sizeof *places, compare_places);
-    for (uint64_t i = 0; rc == 0 && i < s->n; i++)
+        qsort(places, n, sizeof *places, compare_places);
+    for (uint64_t i = 0; rc == 0 && i < n; i++)
         ids[i] = places[i].id;
     if (rc == 0) {
         pthread_rwlock_rdlock(&s->index->lock);
-        rc = fields_score(s->index->fields, &request, s->scorer, 4, ids, s->n, scores, &s->error);
+        rc = fields_score(s->index->fields, &request, s->scorer, 4, ids, n, scores, &s->error);
         pthread_rwlock_unlock(&s->index->lock);
     }
-    for (uint64_t i = 0; rc == 0 && i < s->n; i++)
+    for (uint64_t i = 0; rc == 0 && i < n; i++)
         s->scores[(uint64_t)places[i].distance] = scores[i];
     free(ids);
     free(scores);

@@ -152,7 +152,7 @@ static int compare_terms(struct jsonpath_run *run, const struct jsonpath_express
     int rc = evaluate(run, &e->a, value, &a), holds = 0;
     if (rc == 0)
         rc = evaluate(run, &e->b, value, &b);
-    if (rc < 0)
+    if (rc != 0)
         return rc;
     for (size_t i = 0; i < a.n && holds == 0; i++)
         for (size_t k = 0; k < b.n && holds == 0; k++)

@@ -237,7 +237,7 @@ static int parse_set_item(struct compiler *c, struct byte_set *set, int *last)
     }
     char letter = *c->at++;
     if (letter != '\\') {
-        *last = letter;
+        *last = (unsigned char)letter;
     } else if (c->at == c->end) {
         return wrong(c, "it ends with a backslash");
     } else if (set_of_class(*c->at, &more)) {

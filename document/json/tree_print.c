@@ -182,7 +182,7 @@ static struct tree_decimal shortest_by_trial(double number)
             break;
     }
     char *e = strchr(text, 'e');
-    d.exponent = atoi(e + 1);
+    d.exponent = (int)strtol(e + 1, NULL, 10);
     for (const char *c = text; c < e; c++) {
         if (*c == '.')
             continue;

@@ -246,14 +246,12 @@ struct datum *datum_fold(struct datum_pool *pool, struct datum *datum)
 {
     if (datum->kind != DATUM_STRING || datum->n == 0)
         return datum;
-    struct datum *folded = NULL;
     char *text = malloc(FOLD_ROOM(datum->n));
-    if (text) {
-        uint32_t bytes = fold_text(datum_text(datum), datum->n, text);
-        bool same = bytes == datum->n && memcmp(text, datum_text(datum), bytes) == 0;
-        folded = same ? datum_share(datum) : datum_string(pool, text, bytes);
-    }
+    uint32_t bytes = text ? fold_text(datum_text(datum), datum->n, text) : 0;
+    bool same = text && bytes == datum->n && memcmp(text, datum_text(datum), bytes) == 0;
+    struct datum *folded = same ? datum : text ? datum_string(pool, text, bytes) : NULL;
     free(text);
-    datum_release(pool, datum);
+    if (!same)
+        datum_release(pool, datum);
     return folded;
 }

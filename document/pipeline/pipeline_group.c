@@ -148,6 +148,7 @@ static int add_row(struct pipeline_run *run, struct pipeline_state *state, const
     struct group_entry *found = entries_find(&groups->table, &like);
     struct group *group = found ? found->group : NULL;
     int rc = group ? 0 : add_group(run, state, like, &group);
+    assert(rc != 0 || group);
     for (uint32_t i = 0; i < step->n_reduces && rc == 0; i++) {
         const struct pipeline_reduce *reduce = &step->reduces[i];
         if (!reducer_add(&reduce->reducer, group->tallies[i], pipeline_value(row, reduce->column),
@@ -280,6 +281,7 @@ int pipeline_pull_group(struct pipeline_run *run, uint32_t at, struct pipeline_r
 {
     struct pipeline_state *state = &run->states[at];
     int rc = state->groups ? 0 : begin(run, state);
+    assert(rc != 0 || state->groups);
     if (rc == 0)
         rc = take_in(run, at);
     if (rc)

@@ -255,6 +255,7 @@ int pipeline_pull_for(struct pipeline_run *run, uint32_t at, struct pipeline_row
         int rc = pull(run, at, row);
         if (rc != PIPELINE_ROW)
             return rc;
+        assert(*row);
         rc = step->kind == STEP_ALL ? load_all(run, row) : 0;
         for (uint32_t i = 0; i < step->n_loads && rc == 0; i++)
             rc = load_value(run, *row, step->loads[i].column, step->loads[i].fold);
@@ -303,6 +304,7 @@ static int pull_evaluated(struct pipeline_run *run, uint32_t at, struct pipeline
         int rc = pipeline_pull_for(run, at, row);
         if (rc != PIPELINE_ROW)
             return rc;
+        assert(*row);
         rc = evaluate(run, step, *row, &value);
         bool keep = rc == 0 && (step->kind == STEP_APPLY || datum_is_true(value));
         if (keep && step->kind == STEP_APPLY) {

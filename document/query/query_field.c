@@ -178,7 +178,7 @@ static int parse_unit(struct parser *p, double *metres)
 static int parse_geo(struct parser *p, const struct token *name, const struct schema_field *field,
                      const struct bound bounds[2], struct query_node **out)
 {
-    double radius, metres = 1;
+    double radius = 0, metres = 1;
     struct token token;
     int rc = query_field_type(p, name, field, SCHEMA_GEO);
     if (rc < 0 || (rc = query_value(p, &radius, &token)) < 0 || (rc = parse_unit(p, &metres)) < 0)
@@ -221,7 +221,7 @@ static int parse_interval(struct parser *p, const struct token *name, const stru
 static int parse_brackets(struct parser *p, const struct token *name, const struct schema_field *field,
                           struct query_node **out)
 {
-    struct bound bounds[2];
+    struct bound bounds[2] = {{.value = 0}};
     query_advance(p);
     if (query_token_is(&p->token, "VECTOR_RANGE"))
         return query_range(p, name, field, out);
@@ -269,8 +269,8 @@ static int parse_comparison(struct parser *p, const struct token *name, const st
                             enum comparison comparison, uint32_t end, struct query_node **out)
 {
     struct token first;
-    struct query_node *node;
-    double value;
+    struct query_node *node = NULL;
+    double value = 0;
     int rc = query_field_type(p, name, field, SCHEMA_NUMERIC);
     if (rc < 0)
         return rc;
@@ -342,6 +342,7 @@ static int parse_tag(struct parser *p, const struct schema_field *field, struct 
     } else {
         return query_fail(p, &t, "a tag; a backslash goes in front of punctuation in it");
     }
+    assert(rc < 0 || *out);
     if (rc == 0 && (*out)->text.bytes == 0 && !field->index_empty)
         return query_fail_as(p, &t, "Use `INDEXEMPTY` in field creation in order to index and query for empty strings",
                              "");
@@ -357,7 +358,7 @@ static int parse_tags(struct parser *p, const struct token *name, const struct s
     if (rc < 0)
         return rc;
     do {
-        struct query_node *node;
+        struct query_node *node = NULL;
         query_advance(p);
         rc = parse_tag(p, field, &node);
         if (rc == 0)
@@ -451,7 +452,7 @@ int query_field(struct parser *p, struct query_node **out)
 
 int query_missing(struct parser *p, struct query_node **out)
 {
-    const struct schema_field *field;
+    const struct schema_field *field = NULL;
     query_advance(p);
     query_advance(p);
     if (p->token.kind != TOKEN_FIELD)
@@ -459,6 +460,7 @@ int query_missing(struct parser *p, struct query_node **out)
     int rc = query_field_find(p, &p->token, &field);
     if (rc < 0)
         return rc;
+    assert(field);
     if (!field->index_missing)
         return query_fail_as(p, &p->token, "'ismissing' requires defining the field with 'INDEXMISSING'", "");
     if ((rc = query_node_make(p, QUERY_MISSING, out)) < 0)

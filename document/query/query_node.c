@@ -166,6 +166,7 @@ int query_token_text(struct parser *p, const struct token *token, struct query_t
 static int make_word(struct parser *p, const struct text_word *word, struct query_node **out)
 {
     int rc = query_node_make(p, QUERY_TERM, out);
+    assert(rc < 0 || *out);
     if (rc < 0 || (rc = query_copy(p, word->text, word->bytes, &(*out)->text)) < 0)
         return rc;
     return word->stem ? query_copy(p, word->stem, word->stem_bytes, &(*out)->stem) : 0;
@@ -198,7 +199,7 @@ int query_words(struct parser *p, const char *text, size_t bytes, bool stems, st
     uint32_t base = p->n_waiting;
     struct text_words words;
     struct text_word word;
-    struct query_node *node;
+    struct query_node *node = NULL;
     int more, rc = 0;
     text_words_init(&words, &rules, text, bytes);
     while (rc == 0 && (more = text_words_next(&words, &word)) != 0) {

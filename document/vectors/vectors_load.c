@@ -143,6 +143,7 @@ int vectors_open(struct store *store, uint64_t uid, const struct schema_vector *
         collection_unref(collection);
         return rc;
     }
+    assert(v);
     rc = load(v, err);
     if (rc < 0)
         vectors_unref(v);
