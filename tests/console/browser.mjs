@@ -3,7 +3,8 @@ import {existsSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 
-const require = createRequire(join(process.env.NODE_PATH, 'here.js'));
+// run.sh names the folder of the packages; scripts that are started by hand find them where it has installed them
+const require = createRequire(join(process.env.NODE_PATH || join(process.argv[2], 'console-node/node_modules'), 'here.js'));
 const puppeteer = require('puppeteer-core');
 
 const axe_source = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');

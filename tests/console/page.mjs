@@ -308,6 +308,37 @@ async function figures(base, resp_) {
             map.includes(sample.length + ' entries with a vector') && /acme \(\d+\)[^]*bolt \(\d+\)/.test(map),
             map
         );
+        await go('map/set/docs');
+        const owned = await resp_.run('VTENANTS', 'docs'),
+            coloured = await text(page, '[aria-label=Map]');
+        check(
+            'a map of a set is coloured by tenant, as many of each as VTENANTS says',
+            Object.entries(owned).length === 3 &&
+                Object.entries(owned).every(([tenant, n]) => coloured.includes(tenant + ' (' + n + ')')),
+            [coloured, owned]
+        );
+        await page.focus('canvas.map');
+        await page.keyboard.press('ArrowRight');
+        const [one] = await resp_.run('VGETGRANTS', 'docs', await page.$eval('[aria-label=Chosen] dd', node => node.textContent));
+        check(
+            'and says whose the chosen element is',
+            (await text(page, '[aria-label=Chosen]')).includes('Granted to\n' + one),
+            await text(page, '[aria-label=Chosen]')
+        );
+        await go('map/set/items');
+        await page.select('[aria-label="Colour by"]', 'tenant (granted to)');
+        const none = await text(page, '[aria-label=Map]');
+        check(
+            'where nothing is granted it says what to do',
+            none.includes('No element of the sample is granted to a tenant') && none.includes('redis-cli VGRANT items ELEMENT acme'),
+            none
+        );
+        await page.select('[aria-label="Colour by"]', 'kind');
+        check(
+            'and that goes with the next colour',
+            !(await text(page, '[aria-label=Map]')).includes('redis-cli'),
+            await text(page, '[aria-label=Map]')
+        );
         await go('overview');
         const all = await resp_.run('INFO', 'cache'),
             number = /cache_entries:(\d+)/.exec(all)[1];

@@ -127,6 +127,12 @@ const meanings = [
 		'docs/operations.md#memory'
 	],
 	[
+		'tenants',
+		'Granted to',
+		'Tenants who may see an element of a set (VADD ... TENANT, VGRANT). Users who are bound to tenants see theirs and nothing else.',
+		'docs/wire.md#tenants'
+	],
+	[
 		'tenant-cost',
 		'Share of cost',
 		"Processor time and reads of a tenant, weighed together, as a share of all tenants'.",
