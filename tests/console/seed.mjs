@@ -157,6 +157,7 @@ export async function seedSets(server, {rows = 1500, dim = 32} = {}) {
     const kinds = ['shoe', 'coat', 'hat', 'bag'];
     const centres = kinds.map(() => Array.from({length: dim}, () => 1.4 * normal()));
     const waiting = [];
+    await server.run('VCREATE', 'items', 'DIM', dim, 'MEMORY', 1 << 20);
     for (let i = 0; i < rows; i++) {
         const k = Math.floor(next() * kinds.length);
         const values = centres[k].map(value => (value + normal()).toFixed(4));

@@ -90,6 +90,24 @@ const meanings = [
 		'docs/cache.md#scopes-are-walls'
 	],
 	[
+		'entries',
+		'Entries',
+		'Answers that the cache holds, each with its question. They go when they end, or when others need the room; pinned ones stay.',
+		'docs/cache.md#what-is-kept-where'
+	],
+	[
+		'look-up',
+		'Look-up p50, p99',
+		'Time of a look-up in the server, without the model: half of them, and all but one in a hundred, are faster.',
+		'docs/operations.md#info-cache'
+	],
+	[
+		'searches',
+		'Searches',
+		'Searches of vector sets that ended (VSIM), and how long they took without waiting for their turn: all but one in a hundred are faster than p99.',
+		'docs/operations.md#info-quire'
+	],
+	[
 		'reads',
 		'Reads',
 		'Blocks of 4 KiB and more that searches read from the disk. The measure of a search that does not depend on the machine.',
@@ -113,6 +131,18 @@ const meanings = [
 		'Segments',
 		'Files of a set that are written once and searched from the disk. Merges make few of many.',
 		'docs/glossary.md#collections-that-change'
+	],
+	[
+		'rows',
+		'Elements, rows',
+		'An element has a name, a vector and attributes. Each of its versions is a row, in memory or in a segment, until a merge.',
+		'docs/glossary.md#collections-that-change'
+	],
+	[
+		'disk',
+		'On the disk',
+		'Files of all segments, without the log.',
+		'docs/wire.md#vinfo'
 	],
 	[
 		'dead-rows',
@@ -149,6 +179,18 @@ const meanings = [
 		'Refusals',
 		'Requests beyond a limit: of the rate, of those at once, of those that wait.',
 		'docs/operations.md#fair-shares'
+	],
+	[
+		'clients',
+		'Clients',
+		'Connections, this page among them; beyond maxclients new ones are refused.',
+		'docs/operations.md#limits'
+	],
+	[
+		'journal',
+		'Log',
+		'The journal of all changes. A checkpoint makes it short again.',
+		'docs/operations.md#the-data-folder'
 	],
 	[
 		'lanes',

@@ -40,8 +40,8 @@ shell.view({
 			['rate', 'Hit rate', 'hit-rate'],
 			['labels', 'Labels', 'labels'],
 			['wrong', 'False hits', 'false-hits'],
-			['entries', 'Entries'],
-			['get', 'Look-up p50']
+			['entries', 'Entries', 'entries'],
+			['get', 'Look-up p50', 'look-up']
 		]);
 		const what = {budget: null, other: null, now: null};
 		const differs = () => what.other !== null && what.other <= 1 && Math.abs(what.other - what.now) > 0.001;

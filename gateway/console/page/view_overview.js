@@ -35,7 +35,7 @@ shell.view({
 				['cost', 'Money saved', 'saved'],
 				['hit', 'First byte of a hit', 'first-byte'],
 				['miss', 'First byte of a miss', 'first-byte'],
-				['entries', 'Entries']
+				['entries', 'Entries', 'entries']
 			].filter(([name]) => gateway || !['hit', 'miss'].includes(name))
 		);
 		const piles = gateway

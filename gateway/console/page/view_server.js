@@ -11,11 +11,11 @@ shell.view({
 		const figures = parts.figures([
 			['up', 'Up for'],
 			['memory', 'Memory', 'memory'],
-			['clients', 'Clients'],
-			['p99', 'Search p99'],
+			['clients', 'Clients', 'clients'],
+			['p99', 'Search p99', 'searches'],
 			['queue', 'Reads in flight', 'queue'],
-			['reads', 'Device reads'],
-			['log', 'Log'],
+			['reads', 'Device reads', 'reads'],
+			['log', 'Log', 'journal'],
 			['lanes', 'Lanes', 'lanes']
 		]);
 		const refused = new Map();

@@ -8,9 +8,9 @@ shell.view({
 	lead: 'Vector sets: segments, memory, recall, merges.',
 	async open({scope, body, args, state}) {
 		const figures = parts.figures([
-			['rows', 'Rows'],
+			['rows', 'Elements', 'rows'],
 			['memory', 'In memory', 'memory'],
-			['disk', 'On the disk'],
+			['disk', 'On the disk', 'disk'],
 			['reads', 'Reads a search', 'reads'],
 			['rounds', 'Rounds a search', 'rounds'],
 			['work', 'Under way', 'segments'],
@@ -60,37 +60,7 @@ shell.view({
 					num: true,
 					meaning: 'memory',
 					sort: row => row['memory-bytes'] + row['resident-bytes'],
-					cell: row => [
-						format.bytes(row['memory-bytes'] + row['resident-bytes']),
-						row['memory-budget']
-							? el('div.muted.small', 'codes: budget ' + format.bytes(row['memory-budget']))
-							: null,
-						parts.meter(
-							[
-								[
-									row['memory-bytes'] /
-										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
-									'k2'
-								],
-								[
-									row['resident-bytes'] /
-										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
-									'k1'
-								],
-								[
-									row['cache-bytes'] /
-										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
-									'k4'
-								]
-							],
-							'rows in memory ' +
-								format.bytes(row['memory-bytes']) +
-								', codes of segments ' +
-								format.bytes(row['resident-bytes']) +
-								', hot blocks ' +
-								format.bytes(row['cache-bytes'])
-						)
-					]
+					cell: row => [format.bytes(row['memory-bytes'] + row['resident-bytes']), ...memoryParts(row)]
 				},
 				{
 					title: 'Disk',
@@ -360,6 +330,33 @@ shell.view({
 		}
 	}
 });
+
+// Memory by part; with a budget for segments, what is left of it stays empty.
+function memoryParts(row) {
+	const budget = row['memory-budget'],
+		segments = row['resident-bytes'] + row['cache-bytes'],
+		whole = row['memory-bytes'] + Math.max(budget, segments),
+		part = name => row[name + '-bytes'] / whole;
+	return [
+		budget
+			? el('div.muted.small', format.share(segments / budget) + ' of the budget of ' + format.bytes(budget))
+			: null,
+		parts.meter(
+			[
+				[part('memory'), 'k2'],
+				[part('resident'), 'k1'],
+				[part('cache'), 'k4']
+			],
+			'rows in memory ' +
+				format.bytes(row['memory-bytes']) +
+				', codes of segments ' +
+				format.bytes(row['resident-bytes']) +
+				', hot blocks ' +
+				format.bytes(row['cache-bytes']) +
+				(budget ? ', budget of segments ' + format.bytes(budget) : '')
+		)
+	];
+}
 
 // All sets, page by page; those beyond a thousand are not listed.
 async function allSets(scope) {
