@@ -878,7 +878,7 @@ async function main() {
     await everyView(one.url + '/ui', true);
     await figures(one.url + '/ui', resp_);
     await hands(one.url + '/ui', resp_);
-    for (const route of ['overview', 'categories/shop', 'category/shop/faq', 'requests', 'tenants/shop', 'sets/items', 'server'])
+    for (const route of ['overview', 'category/shop/faq', 'requests', 'server'])
         await part('polling', () => polling(one.url, route));
 
     await part('work behind', () => underWay(one.url + '/ui', resp_));

@@ -138,12 +138,7 @@ const meanings = [
 		'An element has a name, a vector and attributes. Each of its versions is a row, in memory or in a segment, until a merge.',
 		'docs/glossary.md#collections-that-change'
 	],
-	[
-		'disk',
-		'On the disk',
-		'Files of all segments, without the log.',
-		'docs/wire.md#vinfo'
-	],
+	['disk', 'On the disk', 'Files of all segments, without the log.', 'docs/wire.md#vinfo'],
 	[
 		'dead-rows',
 		'Dead rows',

@@ -68,7 +68,11 @@ const parts = (() => {
 				{scope: 'col'},
 				el('button', {type: 'button', title: 'Sort', onclick: () => sortBy(column)}, column.title),
 				column.meaning
-					? el('a.mean', {href: '#/meanings/' + column.meaning, 'aria-label': 'What ' + column.title + ' means'}, '?')
+					? el(
+							'a.mean',
+							{href: '#/meanings/' + column.meaning, 'aria-label': 'What ' + column.title + ' means'},
+							'?'
+						)
 					: null
 			);
 		});

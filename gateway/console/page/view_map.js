@@ -128,12 +128,15 @@ shell.view({
 					const count = new Map();
 					for (const value of values) count.set(String(value), (count.get(String(value)) || 0) + 1);
 					const top = [...count]
-						.sort((a, b) => b[1] - a[1])
+						.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1))
 						.slice(0, 5)
 						.map(([value]) => value);
 					classes = top.map((value, i) => [
 						[1, 2, 3, 4, 6][i],
-						(value !== 'undefined' ? value : key === granted ? 'nobody' : 'without') + ' (' + count.get(value) + ')'
+						(value !== 'undefined' ? value : key === granted ? 'nobody' : 'without') +
+							' (' +
+							count.get(value) +
+							')'
 					]);
 					if (count.size > 5)
 						classes.push([
@@ -151,10 +154,7 @@ shell.view({
 				}
 			}
 			const none = key === granted && !isGranted;
-			dom.fill(
-				legend,
-				none ? null : classes.map(([kind, label]) => el('li', el('span.swatch.k' + kind), label))
-			);
+			dom.fill(legend, none ? null : classes.map(([kind, label]) => el('li', el('span.swatch.k' + kind), label)));
 			dom.fill(untold, none ? noGrants(name, got.tenants?.error) : null);
 		}
 

@@ -204,7 +204,14 @@ shell.view({
 			const says = JSON.stringify(now.gateway_settings);
 			if (says !== gatewaySays) {
 				gatewaySays = says;
-				dom.fill(gateway, el('pre', JSON.stringify(now.gateway_settings, null, 1)));
+				dom.fill(
+					gateway,
+					el(
+						'pre.scroll',
+						{tabIndex: 0, role: 'region', 'aria-label': 'Settings of the gateway as JSON'},
+						JSON.stringify(now.gateway_settings, null, 1)
+					)
+				);
 			}
 		});
 

@@ -119,7 +119,9 @@ shell.view({
 				figures.set(
 					'work',
 					works.join('+') || 'nothing',
-					q.store_failures ? format.count(q.store_failures) + ' failed since the start' : 'of seals, merges, checkpoints',
+					q.store_failures
+						? format.count(q.store_failures) + ' failed since the start'
+						: 'of seals, merges, checkpoints',
 					q.store_failures ? 'warn' : ''
 				);
 				figures.set(
@@ -150,8 +152,9 @@ shell.view({
 				unit: chart.percent,
 				height: 200,
 				top: 1,
+				zoom: true,
 				x: {label: 'effort', show: v => String(Math.round(v))},
-				series: [{label: 'recall of 10', c: 1, area: true, show: format.share}]
+				series: [{label: 'recall of 10', c: 1, show: format.share}]
 			});
 			const reads = chart.draw(scope, {
 				label: 'Blocks read by effort',
@@ -185,7 +188,12 @@ shell.view({
 								: null
 						]
 					},
-					{title: 'Disk', num: true, sort: row => row['disk-bytes'], cell: row => format.bytes(row['disk-bytes'])}
+					{
+						title: 'Disk',
+						num: true,
+						sort: row => row['disk-bytes'],
+						cell: row => format.bytes(row['disk-bytes'])
+					}
 				]
 			});
 			made.set(list);
@@ -370,6 +378,7 @@ async function allSets(scope) {
 		);
 		cursor = page.cursor;
 	} while (cursor !== '0' && out.sets.length < 1000);
+	out.sets.sort((a, b) => (a.name < b.name ? -1 : 1));
 	return out;
 }
 
@@ -413,7 +422,13 @@ function calibration(scope, segments) {
 	return el(
 		'div.stack',
 		el('h3', 'Calibration: recall of 10 by effort'),
-		picture('Calibrated recall by effort', 2, {unit: chart.percent, height: 200, top: 1, show: format.share}),
+		picture('Calibrated recall by effort', 2, {
+			unit: chart.percent,
+			height: 200,
+			top: 1,
+			zoom: true,
+			show: format.share
+		}),
 		el('h3', 'Blocks read by effort'),
 		picture('Calibrated reads by effort', 3, {height: 130, show: format.rate})
 	);
