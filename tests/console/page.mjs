@@ -878,7 +878,7 @@ async function main() {
     await everyView(one.url + '/ui', true);
     await figures(one.url + '/ui', resp_);
     await hands(one.url + '/ui', resp_);
-    for (const route of ['overview', 'category/shop/faq', 'requests', 'server'])
+    for (const route of ['overview', 'category/shop/faq', 'server'])
         await part('polling', () => polling(one.url, route));
 
     await part('work behind', () => underWay(one.url + '/ui', resp_));
