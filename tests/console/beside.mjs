@@ -1,5 +1,5 @@
-// beside.mjs BUILD_DIR [--rounds N] [--seconds S] [--polls P] [--rr] - what the console costs, in four figures, JSON by the
-// line; the last line is the summary.
+// beside.mjs BUILD_DIR [--rounds N] [--seconds S] [--polls P] [--rr] [--only view|poll|queries] - what the console costs, in
+// four figures, JSON by the line; the last line is the summary.
 //
 //   page_bytes       of /ui, as it is delivered without compression
 //   first_view_ms    from the navigation to the frame in which the first view has its data, each time in a browser context
@@ -28,7 +28,8 @@ const {values: options, positionals} = parseArgs({
         rounds: {type: 'string', default: '5'},
         seconds: {type: 'string', default: '6'},
         polls: {type: 'string', default: '300'},
-        rr: {type: 'boolean', default: false}
+        rr: {type: 'boolean', default: false},
+        only: {type: 'string'}
     }
 });
 const build = positionals[0];
@@ -41,9 +42,10 @@ const loads = 4 * rounds, // of a page in a new context
     at_once = 16,
     query = ['VSIM', 'items', 'ELE', 'item:7', 'COUNT', '10'];
 
+const wanted = part => !options.only || options.only === part;
 const rest = ms => new Promise(done => setTimeout(done, ms));
 const sorted = list => [...list].sort((a, b) => a - b);
-const median = list => sorted(list)[Math.floor(list.length / 2)];
+const median = list => sorted(list)[Math.floor(list.length / 2)] ?? null;
 const print = row => console.log(JSON.stringify(row));
 
 // Nanoseconds that all threads of a process have run.
@@ -196,18 +198,20 @@ try {
     print({lanes, cores: cpus().length, rounds, seconds, scheduling: options.rr ? 'chrt -r 1' : 'as others'});
     const page_bytes = (await (await fetch(url)).arrayBuffer()).byteLength;
     const browser = await launch();
-    const first_view_ms = await firstView(browser, url);
+    const first_view_ms = wanted('view') ? await firstView(browser, url) : null;
     const shares = [],
         ratios = [];
-    for (const route of routes) shares.push(await pollCost(pid, browser, url, route));
-    const n = Math.ceil((await benchmark(one.port, 20000)) * seconds); // searches of a window
-    for (const route of routes) ratios.push(await queriesRatio(one, browser, url, route, n));
+    if (wanted('poll')) for (const route of routes) shares.push(await pollCost(pid, browser, url, route));
+    if (wanted('queries')) {
+        const n = Math.ceil((await benchmark(one.port, 20000)) * seconds); // searches of a window
+        for (const route of routes) ratios.push(await queriesRatio(one, browser, url, route, n));
+    }
     print({
         page_bytes,
         first_view_ms,
-        poll_share_of_a_core: Math.max(...shares),
+        poll_share_of_a_core: sorted(shares).at(-1) ?? null,
         queries_ratio: median(ratios),
-        worst_queries_ratio: Math.min(...ratios)
+        worst_queries_ratio: sorted(ratios)[0] ?? null
     });
     await browser.close();
 } finally {

@@ -21,6 +21,7 @@ shell.view({
 	key: '1',
 	title: 'Overview',
 	lead: 'What the cache answers, and what that saves.',
+	early: ['overview', 'history?resolution=1s', 'history?resolution=1m'],
 	async open({scope, pick, body, state}) {
 		state.span ||= '1s';
 		const gateway = shell.me().gateway; // otherwise the figures are those of the server, whoever asked it
