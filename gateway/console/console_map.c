@@ -81,10 +81,9 @@ static void take_vector(struct console_job *job, const json_t *reply, json_t *el
     }
     job->blob_bytes += dimensions;
     json_array_append_new(job->work[SCALES], json_real(scale));
-    json_array_append_new(elements, json_pack("{s:O, s:o, s:o}", "element", json_object_get(reply, "element"),
-                                              "attributes",
-                                              json_is_string(attributes) ? json_incref(attributes) : json_null(),
-                                              "tenants", tenants));
+    json_array_append_new(
+        elements, json_pack("{s:O, s:o, s:o}", "element", json_object_get(reply, "element"), "attributes",
+                            json_is_string(attributes) ? json_incref(attributes) : json_null(), "tenants", tenants));
 }
 
 static void answer_map(struct console_job *job)

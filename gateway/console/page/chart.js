@@ -24,6 +24,20 @@ const chart = (() => {
 	// Steps of a time axis in seconds.
 	const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600];
 
+	// Charts that get their first data: all widths are read before anything is drawn, so that the page is laid out once.
+	let due = [];
+	function buildSoon(holder, build) {
+		if (due.some(one => one.holder === holder)) return;
+		if (!due.length)
+			queueMicrotask(() => {
+				const list = due,
+					widths = list.map(one => one.holder.clientWidth);
+				due = [];
+				list.forEach((one, i) => one.build(widths[i]));
+			});
+		due.push({holder, build});
+	}
+
 	// zoom: from little below the least value, not from 0.
 	// series: [{label, c: 1..6, area, dash, bars, stack, show: value -> text}]; x: {time: true} or {label, show}
 	// marks(): [{at, label, c}], vertical lines. The node has set([xs, ys...]), redraw() for marks that moved, and say(words).
@@ -128,10 +142,9 @@ const chart = (() => {
 			}
 		}
 
-		function build() {
+		function build(width = holder.clientWidth) {
 			plot?.destroy();
 			plot = null;
-			const width = holder.clientWidth;
 			if (!data || width < 40) return;
 			const axis = {
 				stroke: colour('muted'),
@@ -222,13 +235,13 @@ const chart = (() => {
 			plot?.destroy();
 			plot = null;
 		});
-		scope.on(document, 'theme', build);
+		scope.on(document, 'theme', () => build());
 		holder.style.minHeight = height + 'px';
 
 		node.set = columns => {
 			raw = columns;
 			data = pile(columns);
-			if (!plot) return build();
+			if (!plot) return buildSoon(holder, build);
 			plot.setData(data);
 			if (plot.cursor.idx === null || plot.cursor.idx === undefined) last();
 		};

@@ -416,7 +416,8 @@ shell.view({
 function inWords(key, value) {
 	const none = {ttlmax: 'no limit', quota: 'as the cache', entries: 'as the cache', audit: 'by the rule'}[key];
 	if (none && Number(value) === 0) return none;
-	if (['ttl', 'ttlmax', 'stale', 'staleerror', 'lease'].includes(key)) return Number(value) ? 'ms: ' + format.duration(Number(value)) : 'ms';
+	if (['ttl', 'ttlmax', 'stale', 'staleerror', 'lease'].includes(key))
+		return Number(value) ? 'ms: ' + format.duration(Number(value)) : 'ms';
 	if (['risk', 'audit'].includes(key)) return format.share(Number(value));
 	return {jitter: '%', minshare: '%', quota: format.bytes(Number(value))}[key] || '';
 }
