@@ -2,8 +2,8 @@
  * console_map.c - a sample of a set's or of a cache's vectors, for a picture of it.
  *
  * Of a set the names of the sample come first, then their vectors, attributes and tenants, a few at a time, so that
- * neither the server's loop nor this one is held up. A number becomes a byte: the picture has fewer points than that. Of
- * a cache all come at once, in bytes already (SC.SAMPLE).
+ * neither the server's loop nor this one is held up. A number becomes a byte: the picture has fewer points than that.
+ * Of a cache all come at once, in bytes already (SC.SAMPLE).
  *
  * Whom elements are granted to is for administrators. So the first element is asked for alone: who is refused that is
  * refused once (the server notes each refusal), and gets the rest of the sample without.
@@ -22,8 +22,8 @@
 #define DIMENSIONS_MAX 65536u
 #define TENANTS_MAX    16u /* of one element */
 
-/* job->numbers[]: how many were asked for, the dimensions, whether tenants are not told; job->work[]: replies under way,
- * scales */
+/* job->numbers[]: how many were asked for, the dimensions, whether tenants are not told; job->work[]: replies under
+ * way, scales */
 enum { ASKED, DIMENSIONS, UNTOLD };
 enum { REPLIES, SCALES };
 
