@@ -1,9 +1,12 @@
 /*
  * console_map.c - a sample of a set's or of a cache's vectors, for a picture of it.
  *
- * Of a set the names of the sample come first, then their vectors and attributes, a few at a time, so that neither the
- * server's loop nor this one is held up. A number becomes a byte: the picture has fewer points than that. Of a cache
- * all come at once, in bytes already (SC.SAMPLE).
+ * Of a set the names of the sample come first, then their vectors, attributes and tenants, a few at a time, so that
+ * neither the server's loop nor this one is held up. A number becomes a byte: the picture has fewer points than that.
+ * Of a cache all come at once, in bytes already (SC.SAMPLE).
+ *
+ * Whom elements are granted to is for administrators. So the first element is asked for alone: who is refused that is
+ * refused once (the server notes each refusal), and gets the rest of the sample without.
  */
 #include "gateway/console/console_priv.h"
 #include <assert.h>
@@ -17,9 +20,11 @@
 #define BYTES_MAX      (2u << 20)
 #define AT_ONCE        64u
 #define DIMENSIONS_MAX 65536u
+#define TENANTS_MAX    16u /* of one element */
 
-/* job->numbers[]: how many were asked for, the dimensions; job->work[]: replies under way, scales */
-enum { ASKED, DIMENSIONS };
+/* job->numbers[]: how many were asked for, the dimensions, whether tenants are not told; job->work[]: replies under
+ * way, scales */
+enum { ASKED, DIMENSIONS, UNTOLD };
 enum { REPLIES, SCALES };
 
 /* The numbers of VEMB ... RAW as bytes at `row`, and what one step of them is; 0: there is no such vector (any more).
@@ -48,18 +53,37 @@ static double read_vector(const json_t *reply, signed char *row, size_t dimensio
     return largest > 0 ? largest * length / 127 : 1;
 }
 
+/* The first tenants of an element; null where they are not told. */
+static json_t *take_tenants(struct console_job *job, const json_t *reply)
+{
+    json_t *tenants = json_object_get(reply, "tenants");
+    if (json_is_object(tenants)) { /* an error */
+        job->numbers[UNTOLD] = true;
+        json_object_set(job->root, "tenants", tenants);
+    }
+    if (!json_is_array(tenants))
+        return json_null();
+    for (; json_array_size(tenants) > TENANTS_MAX; job->truncated = true)
+        json_array_remove(tenants, json_array_size(tenants) - 1);
+    return json_incref(tenants);
+}
+
 static void take_vector(struct console_job *job, const json_t *reply, json_t *elements, float *room)
 {
     size_t dimensions = job->numbers[DIMENSIONS];
+    json_t *tenants = take_tenants(job, reply);
     json_t *attributes = json_object_get(reply, "attributes");
     signed char *row = (signed char *)job->blob + job->blob_bytes;
     double scale = read_vector(json_object_get(reply, "vector"), row, dimensions, room);
-    if (!(scale > 0))
+    if (!(scale > 0)) {
+        json_decref(tenants);
         return;
+    }
     job->blob_bytes += dimensions;
     json_array_append_new(job->work[SCALES], json_real(scale));
-    json_array_append_new(elements, json_pack("{s:O, s:o}", "element", json_object_get(reply, "element"), "attributes",
-                                              json_is_string(attributes) ? json_incref(attributes) : json_null()));
+    json_array_append_new(
+        elements, json_pack("{s:O, s:o, s:o}", "element", json_object_get(reply, "element"), "attributes",
+                            json_is_string(attributes) ? json_incref(attributes) : json_null(), "tenants", tenants));
 }
 
 static void answer_map(struct console_job *job)
@@ -83,6 +107,7 @@ static void ask_more(struct console_job *job)
     json_t *elements = json_object_get(job->root, "elements");
     const char *set = console_job_text(job, "set", "");
     size_t i, most = BYTES_MAX / job->numbers[DIMENSIONS], n = json_array_size(sample);
+    size_t at_once = job->numbers[ASKED] == 0 ? 1 : AT_ONCE;
     float *room = malloc(job->numbers[DIMENSIONS] * sizeof *room);
     if (!room)
         console_job_refuse(job, 503, "busy", "no memory for the sample");
@@ -94,13 +119,15 @@ static void ask_more(struct console_job *job)
         n = most;
         job->truncated = true;
     }
-    for (i = 0; i < AT_ONCE && job->numbers[ASKED] < n && !job->failed; i++, job->numbers[ASKED]++) {
+    for (i = 0; i < at_once && job->numbers[ASKED] < n && !job->failed; i++, job->numbers[ASKED]++) {
         json_t *name = json_array_get(sample, job->numbers[ASKED]), *answers = json_object();
         if (json_array_append_new(job->work[REPLIES], answers) != 0 || json_object_set(answers, "element", name) != 0)
             console_job_refuse(job, 503, "busy", "no memory for the sample");
         console_job_ask(job, answers, "vector", CONSOLE_QUIET | CONSOLE_BYTES, "VEMB", set, json_string_value(name),
                         "RAW", NULL);
         console_job_ask(job, answers, "attributes", CONSOLE_QUIET, "VGETATTR", set, json_string_value(name), NULL);
+        if (!job->numbers[UNTOLD])
+            console_job_ask(job, answers, "tenants", 0, "VGETGRANTS", set, json_string_value(name), NULL);
     }
     job->next = json_array_size(job->work[REPLIES]) > 0 ? ask_more : NULL;
     if (!job->next)

@@ -1,9 +1,10 @@
 /*
  * cmd_vector.c - what is in a vector set (VCARD, VDIM, VINFO, VSEGMENTS), and single elements of it.
  *
- * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR) is one fetch: the
- * reply is deferred and built when the fetch is done.
+ * What is known without the disk is answered at once. The rest (VEMB, VISMEMBER, VLINKS, VGETATTR, VGETGRANTS) is one
+ * fetch: the reply is deferred and built when the fetch is done.
  */
+#include "io/error.h"
 #include "server/protocol/arg.h"
 #include "server/protocol/resp.h"
 #include "server/vector/cmd_vectors.h"
@@ -158,7 +159,7 @@ void cmd_vsegments(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- one element ------------------------------------------------------------------------------------------------- */
 
-enum element_kind { ELEMENT_VECTOR, ELEMENT_RAW, ELEMENT_MEMBER, ELEMENT_LINKS, ELEMENT_ATTRIBUTES };
+enum element_kind { ELEMENT_VECTOR, ELEMENT_RAW, ELEMENT_MEMBER, ELEMENT_LINKS, ELEMENT_ATTRIBUTES, ELEMENT_GRANTS };
 
 struct element_call {
     struct deferred base;
@@ -177,6 +178,29 @@ static void put_missing(struct resp_buffer *out, enum element_kind kind)
         resp_null(out);
     else
         resp_null_array(out);
+}
+
+/* The tenants whom it is granted to, in the order of names. A grant of before its tenant was dropped is void. */
+static void put_grants(struct resp_buffer *out, struct collection_fetch *f)
+{
+    struct resp_buffer names = resp_buffer_beside(out);
+    struct grant grant;
+    const char *json;
+    uint32_t json_bytes, n_grants, at = 0;
+    size_t n = 0;
+    if (grants_split(f->attributes, f->attribute_bytes, &json, &json_bytes, &n_grants) < 0) {
+        error_set(&f->error, QUIRE_ECORRUPT, "the grants of an element are damaged: VCHECK names what else is");
+        resp_quire_error(out, &f->error);
+        return;
+    }
+    while (grants_next(f->attributes, f->attribute_bytes, &at, &grant)) {
+        if (grant.generation != collection_tenant_generation(f->collection, grant.name, grant.bytes))
+            continue;
+        resp_bulk(&names, grant.name, grant.bytes);
+        n++;
+    }
+    resp_array(out, n);
+    resp_take(out, &names);
 }
 
 static void on_element(struct collection_fetch *f)
@@ -206,6 +230,8 @@ static void on_element(struct collection_fetch *f)
             if (call->with_scores)
                 resp_double(out, vector_score(config->metric, f->links[i].distance));
         }
+    } else if (call->kind == ELEMENT_GRANTS) {
+        put_grants(out, f);
     } else if (f->attribute_bytes) {
         resp_bulk(out, f->attributes, f->attribute_bytes);
     } else {
@@ -238,7 +264,8 @@ static void start_element(struct caller *c, const struct resp_arg *args, enum el
                                             .key = call->key,
                                             .key_bytes = args[2].bytes,
                                             .want_vector = kind == ELEMENT_VECTOR || kind == ELEMENT_RAW,
-                                            .want_attributes = kind == ELEMENT_ATTRIBUTES,
+                                            .want_attributes = kind == ELEMENT_ATTRIBUTES || kind == ELEMENT_GRANTS,
+                                            .want_grants = kind == ELEMENT_GRANTS,
                                             .want_links = kind == ELEMENT_LINKS,
                                             .links_max = LINKS_MAX,
                                             .done = on_element,
@@ -275,4 +302,10 @@ void cmd_vgetattr(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     (void)n;
     start_element(c, args, ELEMENT_ATTRIBUTES, false);
+}
+
+void cmd_vgetgrants(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    (void)n;
+    start_element(c, args, ELEMENT_GRANTS, false);
 }

@@ -76,6 +76,8 @@ VCREATE t DIM 4
 VADD t FP32 @E a TENANT acme
 VADD t FP32 @E b
 VGRANT t a bolt
+VGETGRANTS t a
+VGETGRANTS t nobody
 VTENANTS t
 VTENANTS t acme
 VREVOKE t a acme

@@ -1,9 +1,10 @@
 // browser.mjs - Debian's Chromium for tests: pages that complain of errors and of other origins, and checks a line each.
 import {existsSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
-import {join} from 'node:path';
+import {join, resolve} from 'node:path';
 
-const require = createRequire(join(process.env.NODE_PATH, 'here.js'));
+// run.sh names the folder of the packages; scripts that are started by hand find them where it has installed them
+const require = createRequire(resolve(process.env.NODE_PATH || join(process.argv[2], 'console-node/node_modules'), 'here.js'));
 const puppeteer = require('puppeteer-core');
 
 const axe_source = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');

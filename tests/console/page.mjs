@@ -157,6 +157,7 @@ async function everyView(base, dark) {
     const theme = dark ? 'dark' : 'light';
     const {page, complaints, go} = await open(browser, base, {dark});
     await settled(page);
+    const led = new Set(); // where underlined figures lead
     for (const [name, route, act] of views)
         await part(name + ', ' + theme, async () => {
             await go(route);
@@ -175,6 +176,7 @@ async function everyView(base, dark) {
                 wrong.length === 0,
                 wrong.join('\n')
             );
+            for (const href of await page.$$eval('main a.mean', list => list.map(one => one.getAttribute('href')))) led.add(href);
             const found = await faults(page);
             check(
                 name + ', ' + theme + ': everything has a name and can be read',
@@ -197,6 +199,11 @@ async function everyView(base, dark) {
                 complaints.splice(0).join('\n')
             );
         });
+    const dead = await page.evaluate(
+        list => list.filter(href => !document.getElementById(href.replace('#/meanings/', 'm-'))),
+        [...led]
+    ); // the last view is that of meanings
+    check('each underlined figure, ' + theme + ', leads to its meaning', led.size > 20 && dead.length === 0, [led.size, dead]);
     await page.close();
 }
 
@@ -281,6 +288,12 @@ async function figures(base, resp_) {
             set.includes(String(info.size)) && set.includes(info.index),
             set
         );
+        check(
+            'and memory beside the budget',
+            info['memory-budget'] === 1 << 20 &&
+                set.includes(share((info['resident-bytes'] + info['cache-bytes']) / info['memory-budget']) + ' of the budget of 1 MiB'),
+            [set, info]
+        );
         const [segment] = await resp_.run('VSEGMENTS', 'items');
         const points = segment.curve.filter(([k, , , , kind]) => k === 10 && kind === 'exact');
         const drawn = await page.$eval('[aria-label^="Calibrated recall"]', node => node.getAttribute('aria-label'));
@@ -307,6 +320,37 @@ async function figures(base, resp_) {
             'a map of a category has its entries, and colours by scope',
             map.includes(sample.length + ' entries with a vector') && /acme \(\d+\)[^]*bolt \(\d+\)/.test(map),
             map
+        );
+        await go('map/set/docs');
+        const owned = await resp_.run('VTENANTS', 'docs'),
+            coloured = await text(page, '[aria-label=Map]');
+        check(
+            'a map of a set is coloured by tenant, as many of each as VTENANTS says',
+            Object.entries(owned).length === 3 &&
+                Object.entries(owned).every(([tenant, n]) => coloured.includes(tenant + ' (' + n + ')')),
+            [coloured, owned]
+        );
+        await page.focus('canvas.map');
+        await page.keyboard.press('ArrowRight');
+        const [one] = await resp_.run('VGETGRANTS', 'docs', await page.$eval('[aria-label=Chosen] dd', node => node.textContent));
+        check(
+            'and says whose the chosen element is',
+            (await text(page, '[aria-label=Chosen]')).includes('Granted to\n' + one),
+            await text(page, '[aria-label=Chosen]')
+        );
+        await go('map/set/items');
+        await page.select('[aria-label="Colour by"]', 'tenant (granted to)');
+        const none = await text(page, '[aria-label=Map]');
+        check(
+            'where nothing is granted it says what to do',
+            none.includes('No element of the sample is granted to a tenant') && none.includes('redis-cli VGRANT items ELEMENT acme'),
+            none
+        );
+        await page.select('[aria-label="Colour by"]', 'kind');
+        check(
+            'and that goes with the next colour',
+            !(await text(page, '[aria-label=Map]')).includes('redis-cli'),
+            await text(page, '[aria-label=Map]')
         );
         await go('overview');
         const all = await resp_.run('INFO', 'cache'),
@@ -677,8 +721,14 @@ async function judged(serverPort, standPort) {
     await page.close();
 }
 
-async function rights(base) {
-    const {page, complaints} = await open(browser, base, {expected: [/401|403/]});
+async function rights(base, resp_) {
+    await resp_.run('SC.CREATE', 'shop', 'DIM', 4);
+    await resp_.run('SC.CAT.SET', 'shop', 'faq', 'SIM', '0.9');
+    await resp_.run('SC.PUT', 'shop', 'CAT', 'faq', 'HASH', 'h', 'VEC', Buffer.alloc(16, 63), 'TEXT', 'why', 'VALUE', 'so');
+    for (let i = 0; i < 4; i++)
+        await resp_.run('VADD', 'few', 'VALUES', 2, i, 1, 'e' + i, 'SETATTR', '{"kind":"k"}', 'TENANT', 'acme');
+    await resp_.run('ACL', 'SETUSER', 'looker', 'on', '>look only', '~*', '+@read', '-@admin', '+info', '+acl|whoami');
+    const {page, complaints, go} = await open(browser, base, {expected: [/401|403/]});
     await until(page, () => document.querySelector('form.login'));
     check('without a credential the page asks for one', (await page.$('form.login')) !== null, await text(page));
     await accessible(page, 'the form to sign in');
@@ -707,6 +757,41 @@ async function rights(base) {
     await settled(page);
     const kept = await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie]);
     check('it is kept nowhere', kept.join() === '0,0,', kept);
+    await page.reload();
+    await until(page, () => document.querySelector('form.login'));
+    await page.type('[name=user]', 'looker');
+    await enter('look only');
+    await until(page, () => document.querySelector('h1')?.textContent === 'Overview');
+    await go('server');
+    const server_ = await text(page);
+    check(
+        "what a user may not ask is the server's sentence, and the rest is there",
+        /User looker has no permissions to run the 'slowlog\|get' command/.test(server_) && /Up for/.test(server_),
+        server_
+    );
+    await go('category/shop/faq');
+    await page.evaluate(() => document.querySelector('tbody button').click());
+    await page.evaluate(() => [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Pin').click());
+    check(
+        'a change without the right is refused with a sentence, and changes nothing',
+        (await until(page, () => /no permissions to run the 'sc.pin'/.test(document.querySelector('main').innerText))) &&
+            !(await resp_.run('SC.TOP', 'shop', 'faq', 1))[0].pinned,
+        await text(page)
+    );
+    await go('map/cache/shop');
+    check(
+        'questions of all scopes are not for a user who is no administrator',
+        /no permissions to run the 'sc.sample'/.test(await text(page, '#trouble')),
+        await text(page)
+    );
+    await go('map/set/few');
+    await page.select('[aria-label="Colour by"]', 'tenant (granted to)');
+    check(
+        'nor whose the elements of a set are; its map is there',
+        /no permissions to run the 'vgetgrants'/.test(await text(page, '[aria-label=Map]')) &&
+            /4 elements/.test(await text(page, '[aria-label=Map]')),
+        await text(page)
+    );
     await page.reload();
     check('a reload forgets it', await until(page, () => document.querySelector('form.login')), await text(page));
     check('rights: no other error', complaints.length === 0, complaints.join('\n'));
@@ -793,8 +878,8 @@ async function main() {
     await everyView(one.url + '/ui', true);
     await figures(one.url + '/ui', resp_);
     await hands(one.url + '/ui', resp_);
-    await part('polling', () => polling(one.url, 'overview'));
-    await part('polling', () => polling(one.url, 'server'));
+    for (const route of ['overview', 'category/shop/faq', 'server'])
+        await part('polling', () => polling(one.url, route));
 
     await part('work behind', () => underWay(one.url + '/ui', resp_));
     await part('a server that goes', () => serverGone(build, join(folder, 'going')));
@@ -810,7 +895,11 @@ async function main() {
 
     const closed = await server(build, join(folder, 'closed'), '--requirepass', 'right horse');
     const guarded = await gateway(build, join(folder, 'closed'), closed.port, ...console_, '--console');
-    await part('rights', () => rights(guarded.url + '/ui'));
+    await part('rights', async () => {
+        const asked = await resp(closed.port, 'right horse');
+        await rights(guarded.url + '/ui', asked);
+        asked.close();
+    });
     resp_.close();
 }
 

@@ -157,6 +157,7 @@ export async function seedSets(server, {rows = 1500, dim = 32} = {}) {
     const kinds = ['shoe', 'coat', 'hat', 'bag'];
     const centres = kinds.map(() => Array.from({length: dim}, () => 1.4 * normal()));
     const waiting = [];
+    await server.run('VCREATE', 'items', 'DIM', dim, 'MEMORY', 1 << 20);
     for (let i = 0; i < rows; i++) {
         const k = Math.floor(next() * kinds.length);
         const values = centres[k].map(value => (value + normal()).toFixed(4));
@@ -182,9 +183,11 @@ export async function seedSets(server, {rows = 1500, dim = 32} = {}) {
     await server.run('VADD', 'colours', 'VALUES', 3, 0, 0.4, 1, 'blue');
     await server.run('VADD', 'colours', 'VALUES', 3, 0.5, 0, 1, evil, 'SETATTR', JSON.stringify({note: evil}));
     await server.run('VCREATE', 'docs', 'DIM', 3, 'TENANTS');
-    for (const tenant of ['acme', 'bolt', 'corp'])
-        for (let i = 0; i < 20; i++)
-            waiting.push(server.run('VADD', 'docs', 'VALUES', 3, next(), next(), next(), tenant + i, 'TENANT', tenant));
+    for (const [at, tenant] of ['acme', 'bolt', 'corp'].entries())
+        for (let i = 0; i < 60; i++) {
+            const values = [0, 1, 2].map(k => next() + (k === at ? 1 : 0));
+            waiting.push(server.run('VADD', 'docs', 'VALUES', 3, ...values, tenant + i, 'TENANT', tenant));
+        }
     await Promise.all(waiting.splice(0));
     for (let i = 0; i < 30; i++)
         waiting.push(

@@ -100,6 +100,7 @@ export const views = [
     ['server', 'server'],
     ['map', 'map/set/items', choosePoint],
     ['map-cache', 'map/cache/shop', choosePoint],
+    ['map-tenants', 'map/set/docs', choosePoint],
     ['meanings', 'meanings/threshold']
 ];
 

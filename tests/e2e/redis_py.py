@@ -176,10 +176,12 @@ with redis.Redis(port=PORT, username="e2e-red", password="x", decode_responses=T
           and red.execute_command("VEMB", FILTERED, names[1]) is None
           and red.execute_command("VISMEMBER", FILTERED, names[1]) == 0
           and set(red.execute_command("VRANGE", FILTERED, "-", "+")) == reds)
+    fails("nor whose the others are", lambda: red.execute_command("VGETGRANTS", FILTERED, names[0]), "bound to tenants")
     fails("nor may it ask for others", lambda: red.execute_command("VSIM", FILTERED, "ELE", names[0], "TENANT", "blue"),
           "bound to other tenants")
     check("VGRANT lets it see more", r.execute_command("VGRANT", FILTERED, names[1], "red") == 1
           and red.execute_command("VISMEMBER", FILTERED, names[1]) == 1
+          and r.execute_command("VGETGRANTS", FILTERED, names[1]) == ["green", "red"]
           and r.execute_command("VREVOKE", FILTERED, names[1], "red") == 1)
 check("VDELWHERE", r.execute_command("VDELWHERE", FILTERED, "FILTER", ".row < 300") == 300
       and r.execute_command("VCARD", FILTERED) == 300)

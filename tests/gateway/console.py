@@ -104,6 +104,9 @@ def seed(redis):
         redis("SC.GET", "llm", "CAT", "risky", "VEC", vector(1, .01 * i, 0, 0), "TEXT", "risky %d" % i, "NOLEASE")
     for i in range(300):
         redis("VADD", "s", "VALUES", 4, 1, i, i * i % 7, 3, "e%d" % i, "SETATTR", '{"a":%d}' % i)
+    redis("VGRANT", "s", "e0", "acme", "bolt")
+    redis("VGRANT", "s", "e2", "bolt", EVIL)
+    redis("VGRANT", "s", "e3", *["t%02d" % i for i in range(20)])
     redis("VADD", b"set \xff " + EVIL, "VALUES", 2, 1, 2, b"element \xfe")
     redis("SET", "plain", "1")
 
@@ -206,6 +209,11 @@ def walk(gateway):
     check("map: attributes", json.loads(sample["elements"][0]["attributes"]) == {"a": n}, sample["elements"][0])
     everything = get(gateway, "map", set="s").value
     check("map: all of a small set", len({e["element"] for e in everything["elements"]}) == 300)
+    whose = {e["element"]: e["tenants"] for e in everything["elements"]}
+    check("map: whose elements are", whose["e0"] == ["acme", "bolt"] and whose["e1"] == [] and
+          whose["e2"] == [EVIL.decode(), "bolt"] and "tenants" not in everything, [whose["e%d" % i] for i in range(3)])
+    check("map: at most 16 tenants of an element", whose["e3"] == ["t%02d" % i for i in range(16)] and
+          everything["truncated"] is True, whose["e3"])
     sample = get(gateway, "map", cache="llm", category="faq").value
     numbers = base64.b64decode(sample["vectors"])
     check("map: of a category", len(sample["elements"]) == 20 and len(numbers) == 80 and len(sample["scale"]) == 20 and
@@ -428,6 +436,18 @@ def rights(folder, server, redis):
     check("rights: parts that are refused say so, the others are there", server_view.status == 200 and
           server_view.value["settings"]["error"]["code"] == "forbidden" and "gateway_settings" not in server_view.value and
           server_view.value["info"]["quire"], server_view.body)
+    redis("ACL", "SETUSER", "mapper", "on", ">m", "~*", "+@read", "-@admin", "+info")
+    redis("ACL", "SETUSER", "bound", "on", ">b", "~*", "+@all", "tenant:bolt")
+    redis("ACL", "LOG", "RESET")
+    sample = get(gateway, "map", basic("mapper", "m"), set="s").value
+    check("rights: tenants of elements are for administrators", sample["tenants"]["error"]["code"] == "forbidden" and
+          len(sample["elements"]) == 300 and all(e["tenants"] is None for e in sample["elements"]), sample["tenants"])
+    check("rights: who is refused them is refused once", sum(entry[1] for entry in redis("ACL", "LOG", 100)) == 1,
+          redis("ACL", "LOG", 100))
+    sample = get(gateway, "map", basic("bound", "b"), set="s").value
+    check("rights: a user who is bound sees its own elements and no tenants", {e["element"] for e in sample["elements"]} ==
+          {"e0", "e2"} and sample["tenants"]["error"]["code"] == "forbidden" and
+          all(e["tenants"] is None for e in sample["elements"]), sample)
     check("rights: an admin sees all", isinstance(get(gateway, "server", admin).value["settings"], list))
     for proxy in ["X-Forwarded-For", "Forwarded", "Via"]:
         check("rights: through a proxy (%s) a password is needed" % proxy,

@@ -9,8 +9,9 @@
  *
  * Names that the sink has already, when an import goes on, are taken out of a page before any vector is asked for.
  *
- * Which tenants an element is granted to no command says. So each tenant of VTENANTS is searched for all its elements,
- * which the server finds exactly, up to as many as a search may answer.
+ * Which tenants an element is granted to only administrators may ask (VGETGRANTS), and an export needs no more than the
+ * right to read. So each tenant of VTENANTS is searched for all its elements, which the server finds exactly, up to as
+ * many as a search may answer.
  */
 #include "io/array.h"
 #include "io/error.h"

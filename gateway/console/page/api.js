@@ -57,6 +57,25 @@ const api = (() => {
 		return said;
 	}
 
+	// What the first view will ask for is under way while the page is still being made; taken once, by the first who asks.
+	const early = new Map();
+
+	function begin(paths) {
+		early.clear();
+		for (const one of paths) {
+			const answer = ask(one);
+			answer.catch(() => {}); // who takes it sees it
+			early.set(one, answer);
+		}
+	}
+
+	function get(name, query, signal) {
+		const wanted = path(name, query),
+			begun = early.get(wanted);
+		early.delete(wanted);
+		return begun || ask(wanted, undefined, signal);
+	}
+
 	// path('entries', {cache: 'llm', n: 10}) leaves out what is null or empty.
 	function path(name, query) {
 		const given = Object.entries(query || {}).filter(
@@ -66,7 +85,8 @@ const api = (() => {
 	}
 
 	return {
-		get: (name, query, signal) => ask(path(name, query), undefined, signal),
+		begin,
+		get,
 		post: (name, body, signal) => ask(name, body, signal),
 		signIn,
 		signOut,

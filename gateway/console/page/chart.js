@@ -21,14 +21,34 @@ const chart = (() => {
 					: String(+value.toPrecision(3));
 	};
 
+	// Steps of a time axis in seconds.
+	const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600];
+
+	// Charts that get their first data: all widths are read before anything is drawn, so that the page is laid out once.
+	let due = [];
+	function buildSoon(holder, build) {
+		if (due.some(one => one.holder === holder)) return;
+		if (!due.length)
+			queueMicrotask(() => {
+				const list = due,
+					widths = list.map(one => one.holder.clientWidth);
+				due = [];
+				list.forEach((one, i) => one.build(widths[i]));
+			});
+		due.push({holder, build});
+	}
+
+	// zoom: from little below the least value, not from 0.
 	// series: [{label, c: 1..6, area, dash, bars, stack, show: value -> text}]; x: {time: true} or {label, show}
 	// marks(): [{at, label, c}], vertical lines. The node has set([xs, ys...]), redraw() for marks that moved, and say(words).
-	function draw(scope, {label, series, x = {time: true}, unit, height = 180, marks, top}) {
+	function draw(scope, {label, series, x = {time: true}, unit, height = 180, marks, top, zoom}) {
 		const holder = el('div.plot', {role: 'img', 'aria-label': label});
 		const values = series.map(() => el('b'));
 		const legend = el(
 			'ul.legend',
-			series.map((one, i) => el('li', el('span.swatch.k' + one.c), one.label, values[i]))
+			series.map((one, i) =>
+				el('li', el('span.swatch.k' + one.c + (one.dash ? '.dash' : '')), one.label, values[i])
+			)
 		);
 		const at = el('li.muted');
 		legend.append(at);
@@ -80,19 +100,25 @@ const chart = (() => {
 				scale = devicePixelRatio;
 			const all = marks(),
 				placeOf = mark => u.valToPos(mark.at, 'x', true);
-			for (const mark of all) {
-				const place = placeOf(mark);
-				if (!(place >= u.bbox.left && place <= u.bbox.left + u.bbox.width)) continue;
-				ctx.save();
-				ctx.strokeStyle = ctx.fillStyle = colour(mark.c || 'text');
-				ctx.lineWidth = 1.5 * scale;
-				ctx.setLineDash([4 * scale, 3 * scale]);
+			const seen = all.filter(
+				mark => placeOf(mark) >= u.bbox.left && placeOf(mark) <= u.bbox.left + u.bbox.width
+			);
+			ctx.save();
+			ctx.lineWidth = 1.5 * scale;
+			ctx.setLineDash([4 * scale, 3 * scale]);
+			for (const mark of seen) {
+				ctx.strokeStyle = colour(mark.c || 'text');
 				ctx.beginPath();
-				ctx.moveTo(place, u.bbox.top);
-				ctx.lineTo(place, u.bbox.top + u.bbox.height);
+				ctx.moveTo(placeOf(mark), u.bbox.top);
+				ctx.lineTo(placeOf(mark), u.bbox.top + u.bbox.height);
 				ctx.stroke();
+			}
+			ctx.restore();
+			for (const mark of seen) {
+				const place = placeOf(mark);
+				ctx.save();
 				ctx.font = 11 * scale + 'px system-ui, sans-serif';
-				// its words stand to the right, but where that is the edge or another mark
+				// its words stand to the right, but where that is the edge or another mark; over a line where there is no room
 				const wide = ctx.measureText(mark.label).width + 9 * scale,
 					end = Math.min(u.bbox.left + u.bbox.width, ...all.map(placeOf).filter(other => other > place));
 				const left = place + wide > end && place - wide > u.bbox.left;
@@ -102,19 +128,23 @@ const chart = (() => {
 					u.bbox.top + (12 + (mark.row || 0) * 14) * scale
 				];
 				ctx.textAlign = left ? 'right' : 'left';
-				ctx.setLineDash([]);
-				ctx.lineWidth = 3 * scale;
-				ctx.strokeStyle = colour('surface');
-				ctx.strokeText(...words);
+				ctx.fillStyle = colour('surface');
+				if (mark.label)
+					ctx.fillRect(
+						words[1] - (left ? wide - 7 * scale : 2 * scale),
+						words[2] - 10 * scale,
+						wide - 5 * scale,
+						13 * scale
+					);
+				ctx.fillStyle = colour(mark.c || 'text');
 				ctx.fillText(...words);
 				ctx.restore();
 			}
 		}
 
-		function build() {
+		function build(width = holder.clientWidth) {
 			plot?.destroy();
 			plot = null;
-			const width = holder.clientWidth;
 			if (!data || width < 40) return;
 			const axis = {
 				stroke: colour('muted'),
@@ -130,7 +160,12 @@ const chart = (() => {
 					padding: [14, 24, 0, 0],
 					scales: {
 						x: {time: x.time === true},
-						y: {range: (u, low, high) => [0, top || (high > 0 ? high * 1.08 : 1)]}
+						y: {
+							range: (u, low, high) => [
+								zoom ? Math.max(0, Math.floor((low - 0.02) * 20) / 20) : 0,
+								top || (high > 0 ? high * 1.08 : 1)
+							]
+						}
 					},
 					cursor: {y: false, drag: {x: false, y: false}, points: {show: false}},
 					axes: [
@@ -138,6 +173,7 @@ const chart = (() => {
 							...axis,
 							space: 70,
 							size: 26,
+							incrs: x.time ? steps : undefined,
 							values: x.time
 								? (u, ticks) =>
 										ticks.map(s =>
@@ -199,13 +235,13 @@ const chart = (() => {
 			plot?.destroy();
 			plot = null;
 		});
-		scope.on(document, 'theme', build);
+		scope.on(document, 'theme', () => build());
 		holder.style.minHeight = height + 'px';
 
 		node.set = columns => {
 			raw = columns;
 			data = pile(columns);
-			if (!plot) return build();
+			if (!plot) return buildSoon(holder, build);
 			plot.setData(data);
 			if (plot.cursor.idx === null || plot.cursor.idx === undefined) last();
 		};

@@ -90,6 +90,24 @@ const meanings = [
 		'docs/cache.md#scopes-are-walls'
 	],
 	[
+		'entries',
+		'Entries',
+		'Answers that the cache holds, each with its question. They go when they end, or when others need the room; pinned ones stay.',
+		'docs/cache.md#what-is-kept-where'
+	],
+	[
+		'look-up',
+		'Look-up p50, p99',
+		'Time of a look-up in the server, without the model: half of them, and all but one in a hundred, are faster.',
+		'docs/operations.md#info-cache'
+	],
+	[
+		'searches',
+		'Searches',
+		'Searches of vector sets that ended (VSIM), and how long they took without waiting for their turn: all but one in a hundred are faster than p99.',
+		'docs/operations.md#info-quire'
+	],
+	[
 		'reads',
 		'Reads',
 		'Blocks of 4 KiB and more that searches read from the disk. The measure of a search that does not depend on the machine.',
@@ -115,6 +133,13 @@ const meanings = [
 		'docs/glossary.md#collections-that-change'
 	],
 	[
+		'rows',
+		'Elements, rows',
+		'An element has a name, a vector and attributes. Each of its versions is a row, in memory or in a segment, until a merge.',
+		'docs/glossary.md#collections-that-change'
+	],
+	['disk', 'On the disk', 'Files of all segments, without the log.', 'docs/wire.md#vinfo'],
+	[
 		'dead-rows',
 		'Dead rows',
 		'Rows of segments that were replaced or removed. The next merge leaves them out.',
@@ -125,6 +150,12 @@ const meanings = [
 		'Memory',
 		'Entries, rows that are not yet in a segment, what segments hold in memory, and hot blocks.',
 		'docs/operations.md#memory'
+	],
+	[
+		'tenants',
+		'Granted to',
+		'Tenants who may see an element of a set (VADD ... TENANT, VGRANT). Users who are bound to tenants see theirs and nothing else.',
+		'docs/wire.md#tenants'
 	],
 	[
 		'tenant-cost',
@@ -143,6 +174,18 @@ const meanings = [
 		'Refusals',
 		'Requests beyond a limit: of the rate, of those at once, of those that wait.',
 		'docs/operations.md#fair-shares'
+	],
+	[
+		'clients',
+		'Clients',
+		'Connections, this page among them; beyond maxclients new ones are refused.',
+		'docs/operations.md#limits'
+	],
+	[
+		'journal',
+		'Log',
+		'The journal of all changes. A checkpoint makes it short again.',
+		'docs/operations.md#the-data-folder'
 	],
 	[
 		'lanes',

@@ -66,7 +66,14 @@ const parts = (() => {
 			return el(
 				kind,
 				{scope: 'col'},
-				el('button', {type: 'button', title: 'Sort', onclick: () => sortBy(column)}, column.title)
+				el('button', {type: 'button', title: 'Sort', onclick: () => sortBy(column)}, column.title),
+				column.meaning
+					? el(
+							'a.mean',
+							{href: '#/meanings/' + column.meaning, 'aria-label': 'What ' + column.title + ' means'},
+							'?'
+						)
+					: null
 			);
 		});
 		const grid = el(

@@ -100,7 +100,7 @@ const pictures = (() => {
 						' ',
 						el('b', format.micros(value)),
 						' ',
-						format.share(value / total)
+						el('span', format.share(value / total))
 					)
 				)
 			)
@@ -162,10 +162,16 @@ const pictures = (() => {
 				el(
 					'dd',
 					el(
-						'div.row.start',
+						'div.bar-of',
 						svg(
 							'svg',
-							{viewBox: '0 0 200 12', width: 200, height: 12, 'aria-hidden': 'true'},
+							{
+								viewBox: '0 0 200 12',
+								width: 200,
+								height: 12,
+								preserveAspectRatio: 'none',
+								'aria-hidden': 'true'
+							},
 							svg('rect.f0', {x: 0, y: 1, width: 200, height: 10, rx: 2}),
 							svg('rect.f' + (kind || 1), {
 								x: 0,

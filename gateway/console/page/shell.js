@@ -146,6 +146,7 @@ const shell = (() => {
 	async function route(first) {
 		const words = parse();
 		const view = views.find(one => one.id === words[0]) || views.find(one => one.key === '1');
+		api.begin(first ? ['me', ...(view.early || [])] : []);
 		scope?.close();
 		scope = newScope();
 		side.classList.remove('open');
@@ -161,8 +162,10 @@ const shell = (() => {
 			lead = el('p.lead', view.lead),
 			body = el('div.stack');
 		dom.fill(main, el('div.head', el('div', h1, lead), pick), trouble, body);
-		scrollTo(0, 0);
-		if (!first) h1.focus({preventScroll: true});
+		if (!first) {
+			scrollTo(0, 0);
+			h1.focus({preventScroll: true});
+		}
 		main.dataset.ready = 'no';
 		const mine = scope;
 		try {

@@ -18,7 +18,7 @@ shell.view({
 		const cache = await shell.cacheOf(view, 'categories');
 		if (!cache) return dom.fill(body, parts.card('Begin here', shell.noCache()));
 		const figures = parts.figures([
-			['entries', 'Entries'],
+			['entries', 'Entries', 'entries'],
 			['requests', 'Requests', 'requests'],
 			['rate', 'Hit rate', 'hit-rate'],
 			['memory', 'Memory', 'quota'],
@@ -115,6 +115,7 @@ shell.view({
 				{
 					title: 'Entries',
 					num: true,
+					meaning: 'entries',
 					sort: row => row.stats.entries,
 					cell: row => [
 						format.count(row.stats.entries),

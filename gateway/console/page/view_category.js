@@ -40,8 +40,8 @@ shell.view({
 			['rate', 'Hit rate', 'hit-rate'],
 			['labels', 'Labels', 'labels'],
 			['wrong', 'False hits', 'false-hits'],
-			['entries', 'Entries'],
-			['get', 'Look-up p50']
+			['entries', 'Entries', 'entries'],
+			['get', 'Look-up p50', 'look-up']
 		]);
 		const what = {budget: null, other: null, now: null};
 		const differs = () => what.other !== null && what.other <= 1 && Math.abs(what.other - what.now) > 0.001;
@@ -376,7 +376,12 @@ shell.view({
 							'Change'
 						)
 					),
-					parts.pairs(Object.entries(now.settings).map(([key, value]) => [key, el('code', String(value))]))
+					parts.pairs(
+						Object.entries(now.settings).map(([key, value]) => [
+							key,
+							[el('code', String(value)), ' ', el('span.muted', inWords(key, value))]
+						])
+					)
 				);
 			}
 			entries.set(now.top);
@@ -407,6 +412,16 @@ shell.view({
 	}
 });
 
+// The value of a setting with its unit.
+function inWords(key, value) {
+	const none = {ttlmax: 'no limit', quota: 'as the cache', entries: 'as the cache', audit: 'by the rule'}[key];
+	if (none && Number(value) === 0) return none;
+	if (['ttl', 'ttlmax', 'stale', 'staleerror', 'lease'].includes(key))
+		return Number(value) ? 'ms: ' + format.duration(Number(value)) : 'ms';
+	if (['risk', 'audit'].includes(key)) return format.share(Number(value));
+	return {jitter: '%', minshare: '%', quota: format.bytes(Number(value))}[key] || '';
+}
+
 // What may be changed in the page: its field, and what is said of it. Times are ms, shares of 1.
 const settingFields = [
 	['ttl', 'Time to live, ms', 'of an entry, from when it was kept'],
@@ -429,8 +444,15 @@ function editCategory(scope, cache, name, settings, done) {
 		bySim ? 'sim' : 'risk',
 		kind => (value.value = settings[kind] ?? (kind === 'risk' ? '0.02' : '0.9'))
 	);
-	const value = el('input', {type: 'text', name: 'value', required: true, value: bySim ? settings.sim : settings.risk});
-	const others = settingFields.map(([id]) => el('input', {type: 'text', name: id, required: true, value: settings[id]}));
+	const value = el('input', {
+		type: 'text',
+		name: 'value',
+		required: true,
+		value: bySim ? settings.sim : settings.risk
+	});
+	const others = settingFields.map(([id]) =>
+		el('input', {type: 'text', name: id, required: true, value: settings[id]})
+	);
 	const said = el('div', {role: 'status'}),
 		button = el('button.main', {type: 'submit'}, 'What would follow?');
 	let agreed = null;
@@ -463,7 +485,11 @@ function editCategory(scope, cache, name, settings, done) {
 						: 'The threshold would be ' +
 								format.similarity(then.threshold) +
 								(at
-									? ' and serve ' + format.share(at[1]) + ' of the requests, ' + format.share(at[2]) + ' wrongly.'
+									? ' and serve ' +
+										format.share(at[1]) +
+										' of the requests, ' +
+										format.share(at[2]) +
+										' wrongly.'
 									: '.')
 				)
 			);

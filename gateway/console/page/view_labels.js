@@ -13,10 +13,10 @@ shell.view({
 		if (!cache) return dom.fill(body, parts.card('Begin here', shell.noCache()));
 		state.done ||= {good: 0, bad: 0, agreed: 0};
 		const figures = parts.figures([
-			['waiting', 'Pairs here'],
+			['waiting', 'Pairs here', 'labels'],
 			['good', 'You said good'],
 			['bad', 'You said bad'],
-			['agree', 'Cache agreed']
+			['agree', 'Cache agreed', 'threshold']
 		]);
 		const stage = el('div'),
 			after = el('div', {'aria-live': 'polite'});

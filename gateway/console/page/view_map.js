@@ -43,11 +43,12 @@ shell.view({
 		const canvas = el('canvas.map', {tabIndex: 0, role: 'img'});
 		const holder = el('div.plot', {style: 'height: min(62vh, 620px)'}, canvas);
 		const legend = el('ul.legend'),
+			untold = el('div', {role: 'status'}),
 			chosen = el('div', {'aria-live': 'polite'});
 		const colourPick = el('div');
 		dom.fill(
 			body,
-			el('section.card', {'aria-label': 'Map'}, el('header', said, colourPick), holder, legend),
+			el('section.card', {'aria-label': 'Map'}, el('header', said, colourPick), holder, legend, untold),
 			parts.cardWith('Chosen', 'click, or arrow keys on the map', chosen)
 		);
 
@@ -72,12 +73,22 @@ shell.view({
 		);
 
 		const attributes = got.elements.map(isSet ? attributesOf : entryAttributes);
+		const granted = 'tenant (granted to)'; // not an attribute: whom elements of a set are granted to
+		const isGranted = got.elements.some(one => one.tenants?.length);
+		const valueOf = (i, key) =>
+			key !== granted ? attributes[i][key] : got.elements[i].tenants?.join(' + ') || undefined;
 		const names = [...new Set(attributes.flatMap(Object.keys))]
 			.filter(key => attributes.some(one => ['string', 'number', 'boolean'].includes(typeof one[key])))
 			.slice(0, 20);
+		if (isSet) names[isGranted ? 'unshift' : 'push'](granted);
 		state.colour = names.includes(state.colour)
 			? state.colour
-			: names.find(key => (/tenant|categ|kind|type|label|class/i.test(key) && !(key === 'category' && category))) || names[0] || '';
+			: names.find(
+					key =>
+						/tenant|categ|kind|type|label|class/i.test(key) &&
+						!(key === 'category' && category) &&
+						(key !== granted || isGranted)
+				) || (names[0] === granted && !isGranted ? '' : names[0] || '');
 		let classes = [],
 			kinds = new Array(n).fill(1),
 			at = -1;
@@ -99,7 +110,7 @@ shell.view({
 			classes = [];
 			kinds.fill(1);
 			if (key) {
-				const values = attributes.map(one => one[key]),
+				const values = got.elements.map((_, i) => valueOf(i, key)),
 					numbers = values.filter(value => typeof value === 'number');
 				if (numbers.length > n / 2 && new Set(numbers).size > 6) {
 					const sorted = [...numbers].sort((a, b) => a - b),
@@ -117,12 +128,15 @@ shell.view({
 					const count = new Map();
 					for (const value of values) count.set(String(value), (count.get(String(value)) || 0) + 1);
 					const top = [...count]
-						.sort((a, b) => b[1] - a[1])
+						.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1))
 						.slice(0, 5)
 						.map(([value]) => value);
 					classes = top.map((value, i) => [
 						[1, 2, 3, 4, 6][i],
-						(value === 'undefined' ? 'without' : value) + ' (' + count.get(value) + ')'
+						(value !== 'undefined' ? value : key === granted ? 'nobody' : 'without') +
+							' (' +
+							count.get(value) +
+							')'
 					]);
 					if (count.size > 5)
 						classes.push([
@@ -139,10 +153,9 @@ shell.view({
 					});
 				}
 			}
-			dom.fill(
-				legend,
-				classes.map(([kind, label]) => el('li', el('span.swatch.k' + kind), label))
-			);
+			const none = key === granted && !isGranted;
+			dom.fill(legend, none ? null : classes.map(([kind, label]) => el('li', el('span.swatch.k' + kind), label)));
+			dom.fill(untold, none ? noGrants(name, got.tenants?.error) : null);
 		}
 
 		const low = [Math.min(...flat.xs), Math.min(...flat.ys)],
@@ -221,6 +234,7 @@ shell.view({
 				parts.pairs([
 					isSet ? ['Element', one.element] : ['Question', one.text || '(no text)'],
 					['Attributes', el('code', JSON.stringify(attributes[i]))],
+					one.tenants ? ['Granted to', one.tenants.join(', ') || 'nobody', 'tenants'] : null,
 					[
 						'Nearest of the sample',
 						el(
@@ -302,6 +316,16 @@ shell.view({
 		draw();
 	}
 });
+
+// Why no tenant gives a colour, and what would: the server does not tell this user, or nothing is granted.
+const noGrants = (set, error) =>
+	error
+		? parts.note('Whom elements are granted to is for administrators: ' + error.message, 'warn')
+		: parts.empty(
+				'No element of the sample is granted to a tenant.',
+				'Grant an element of the set, or name a tenant where one is added (VADD ... TENANT acme):',
+				'redis-cli VGRANT ' + set + ' ELEMENT acme'
+			);
 
 function attributesOf(one) {
 	try {

@@ -21,6 +21,7 @@ shell.view({
 	key: '1',
 	title: 'Overview',
 	lead: 'What the cache answers, and what that saves.',
+	early: ['overview', 'history?resolution=1s', 'history?resolution=1m'],
 	async open({scope, pick, body, state}) {
 		state.span ||= '1s';
 		const gateway = shell.me().gateway; // otherwise the figures are those of the server, whoever asked it
@@ -35,7 +36,7 @@ shell.view({
 				['cost', 'Money saved', 'saved'],
 				['hit', 'First byte of a hit', 'first-byte'],
 				['miss', 'First byte of a miss', 'first-byte'],
-				['entries', 'Entries']
+				['entries', 'Entries', 'entries']
 			].filter(([name]) => gateway || !['hit', 'miss'].includes(name))
 		);
 		const piles = gateway

@@ -11,11 +11,11 @@ shell.view({
 		const figures = parts.figures([
 			['up', 'Up for'],
 			['memory', 'Memory', 'memory'],
-			['clients', 'Clients'],
-			['p99', 'Search p99'],
+			['clients', 'Clients', 'clients'],
+			['p99', 'Search p99', 'searches'],
 			['queue', 'Reads in flight', 'queue'],
-			['reads', 'Device reads'],
-			['log', 'Log'],
+			['reads', 'Device reads', 'reads'],
+			['log', 'Log', 'journal'],
 			['lanes', 'Lanes', 'lanes']
 		]);
 		const refused = new Map();
@@ -204,7 +204,14 @@ shell.view({
 			const says = JSON.stringify(now.gateway_settings);
 			if (says !== gatewaySays) {
 				gatewaySays = says;
-				dom.fill(gateway, el('pre', JSON.stringify(now.gateway_settings, null, 1)));
+				dom.fill(
+					gateway,
+					el(
+						'pre.scroll',
+						{tabIndex: 0, role: 'region', 'aria-label': 'Settings of the gateway as JSON'},
+						JSON.stringify(now.gateway_settings, null, 1)
+					)
+				);
 			}
 		});
 

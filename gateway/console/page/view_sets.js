@@ -8,9 +8,9 @@ shell.view({
 	lead: 'Vector sets: segments, memory, recall, merges.',
 	async open({scope, body, args, state}) {
 		const figures = parts.figures([
-			['rows', 'Rows'],
+			['rows', 'Elements', 'rows'],
 			['memory', 'In memory', 'memory'],
-			['disk', 'On the disk'],
+			['disk', 'On the disk', 'disk'],
 			['reads', 'Reads a search', 'reads'],
 			['rounds', 'Rounds a search', 'rounds'],
 			['work', 'Under way', 'segments'],
@@ -60,37 +60,7 @@ shell.view({
 					num: true,
 					meaning: 'memory',
 					sort: row => row['memory-bytes'] + row['resident-bytes'],
-					cell: row => [
-						format.bytes(row['memory-bytes'] + row['resident-bytes']),
-						row['memory-budget']
-							? el('div.muted.small', 'codes: budget ' + format.bytes(row['memory-budget']))
-							: null,
-						parts.meter(
-							[
-								[
-									row['memory-bytes'] /
-										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
-									'k2'
-								],
-								[
-									row['resident-bytes'] /
-										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
-									'k1'
-								],
-								[
-									row['cache-bytes'] /
-										(row['memory-bytes'] + row['resident-bytes'] + row['cache-bytes']),
-									'k4'
-								]
-							],
-							'rows in memory ' +
-								format.bytes(row['memory-bytes']) +
-								', codes of segments ' +
-								format.bytes(row['resident-bytes']) +
-								', hot blocks ' +
-								format.bytes(row['cache-bytes'])
-						)
-					]
+					cell: row => [format.bytes(row['memory-bytes'] + row['resident-bytes']), ...memoryParts(row)]
 				},
 				{
 					title: 'Disk',
@@ -149,7 +119,9 @@ shell.view({
 				figures.set(
 					'work',
 					works.join('+') || 'nothing',
-					q.store_failures ? format.count(q.store_failures) + ' failed since the start' : 'of seals, merges, checkpoints',
+					q.store_failures
+						? format.count(q.store_failures) + ' failed since the start'
+						: 'of seals, merges, checkpoints',
 					q.store_failures ? 'warn' : ''
 				);
 				figures.set(
@@ -180,8 +152,9 @@ shell.view({
 				unit: chart.percent,
 				height: 200,
 				top: 1,
+				zoom: true,
 				x: {label: 'effort', show: v => String(Math.round(v))},
-				series: [{label: 'recall of 10', c: 1, area: true, show: format.share}]
+				series: [{label: 'recall of 10', c: 1, show: format.share}]
 			});
 			const reads = chart.draw(scope, {
 				label: 'Blocks read by effort',
@@ -215,7 +188,12 @@ shell.view({
 								: null
 						]
 					},
-					{title: 'Disk', num: true, sort: row => row['disk-bytes'], cell: row => format.bytes(row['disk-bytes'])}
+					{
+						title: 'Disk',
+						num: true,
+						sort: row => row['disk-bytes'],
+						cell: row => format.bytes(row['disk-bytes'])
+					}
 				]
 			});
 			made.set(list);
@@ -361,6 +339,33 @@ shell.view({
 	}
 });
 
+// Memory by part; with a budget for segments, what is left of it stays empty.
+function memoryParts(row) {
+	const budget = row['memory-budget'],
+		segments = row['resident-bytes'] + row['cache-bytes'],
+		whole = row['memory-bytes'] + Math.max(budget, segments),
+		part = name => row[name + '-bytes'] / whole;
+	return [
+		budget
+			? el('div.muted.small', format.share(segments / budget) + ' of the budget of ' + format.bytes(budget))
+			: null,
+		parts.meter(
+			[
+				[part('memory'), 'k2'],
+				[part('resident'), 'k1'],
+				[part('cache'), 'k4']
+			],
+			'rows in memory ' +
+				format.bytes(row['memory-bytes']) +
+				', codes of segments ' +
+				format.bytes(row['resident-bytes']) +
+				', hot blocks ' +
+				format.bytes(row['cache-bytes']) +
+				(budget ? ', budget of segments ' + format.bytes(budget) : '')
+		)
+	];
+}
+
 // All sets, page by page; those beyond a thousand are not listed.
 async function allSets(scope) {
 	const out = {sets: [], quire: null};
@@ -373,6 +378,7 @@ async function allSets(scope) {
 		);
 		cursor = page.cursor;
 	} while (cursor !== '0' && out.sets.length < 1000);
+	out.sets.sort((a, b) => (a.name < b.name ? -1 : 1));
 	return out;
 }
 
@@ -416,7 +422,13 @@ function calibration(scope, segments) {
 	return el(
 		'div.stack',
 		el('h3', 'Calibration: recall of 10 by effort'),
-		picture('Calibrated recall by effort', 2, {unit: chart.percent, height: 200, top: 1, show: format.share}),
+		picture('Calibrated recall by effort', 2, {
+			unit: chart.percent,
+			height: 200,
+			top: 1,
+			zoom: true,
+			show: format.share
+		}),
 		el('h3', 'Blocks read by effort'),
 		picture('Calibrated reads by effort', 3, {height: 130, show: format.rate})
 	);

@@ -10,9 +10,9 @@ shell.view({
 		const {scope, body} = view;
 		const cache = await shell.cacheOf(view, 'tenants');
 		const figures = parts.figures([
-			['n', 'Tenants'],
-			['queries', 'Searches'],
-			['running', 'Running'],
+			['n', 'Tenants', 'tenants'],
+			['queries', 'Searches', 'searches'],
+			['running', 'Running', 'waits'],
 			['waiting', 'Waiting', 'waits'],
 			['refused', 'Refused', 'refusals'],
 			['reads', 'Reads', 'reads']

@@ -271,6 +271,7 @@ static void test_what_else_is_refused(void **state)
                                            "VTENANTS k",
                                            "VTENANTS k acme",
                                            "VDROPTENANT k acme",
+                                           "VGETGRANTS k a",
                                            "SCAN 0",
                                            "RANDOMKEY",
                                            "DBSIZE",
@@ -459,6 +460,56 @@ static void test_grants(void **state)
         expect_names(&acme, "VRANGE k - +", "a s");
         expect_names(&bolt, "VRANGE k - +", "a ab b n");
     }
+}
+
+/* Whose an element is, for who looks after all of them. */
+static void test_grants_are_told(void **state)
+{
+    (void)state;
+    expect_text(&admin, "ACL SETUSER reader on >r ~* +@all -@admin", "OK");
+    struct connection reader;
+    connect_to(&reader, server->port);
+    expect_text(&reader, "AUTH reader r", "OK");
+    for (int sealed = 0; sealed < 2; sealed++) {
+        fill(sealed);
+        for (int protocol = 3; protocol >= 2; protocol--) {
+            struct reply r = ask(&admin, protocol == 3 ? "HELLO 3" : "HELLO 2");
+            reply_free(&r);
+            expect_names(&admin, "VGETGRANTS k a", "acme");
+            expect_names(&admin, "VGETGRANTS k ab", "acme bolt"); /* in the order of names */
+            r = ask(&admin, "VGETGRANTS k n");
+            assert_true(r.type == '*' && r.n == 0 && !r.null);
+            reply_free(&r);
+            for (int missing = 0; missing < 2; missing++) {
+                r = ask(&admin, missing ? "VGETGRANTS k missing" : "VGETGRANTS none a");
+                assert_true(r.null && r.type == (protocol == 3 ? '_' : '*'));
+                reply_free(&r);
+            }
+        }
+        expect_integer(&admin, "VGRANT k ab aaa", 1);
+        expect_names(&admin, "VGETGRANTS k ab", "aaa acme bolt");
+        expect_integer(&admin, "VREVOKE k ab acme", 1);
+        expect_names(&admin, "VGETGRANTS k ab", "aaa bolt");
+        expect_integer(&admin, "SETNX text v", 1);
+        expect_error(&admin, "VGETGRANTS text a", "WRONGTYPE");
+        expect_error(&admin, "VGETGRANTS k", "ERR wrong number of arguments");
+        expect_error(&admin, "VGETGRANTS k a b", "ERR wrong number of arguments");
+        expect_error(&reader, "VGETGRANTS k a", "NOPERM ");
+        expect_text(&admin, "MULTI", "OK");
+        expect_text(&admin, "VGRANT k n acme", "QUEUED");
+        expect_text(&admin, "VGETGRANTS k n", "QUEUED");
+        struct reply r = ask(&admin, "EXEC");
+        assert_true(r.n == 2 && r.items[1].n == 1 && reply_is(&r.items[1].items[0], "acme"));
+        reply_free(&r);
+        /* a tenant that was dropped has none, and one of its name that comes later has its own */
+        expect_integer(&admin, "VDROPTENANT k bolt", 2);
+        expect_names(&admin, "VGETGRANTS k ab", "aaa");
+        expect_integer(&admin, "VGRANT k s bolt", 1);
+        expect_names(&admin, "VGETGRANTS k s", "bolt shared");
+        expect_names(&admin, "VGETGRANTS k ab", "aaa");
+    }
+    disconnect(&reader);
+    expect_integer(&admin, "ACL DELUSER reader", 1);
 }
 
 static void check_one(struct reply r)
@@ -744,6 +795,7 @@ int main(void)
         cmocka_unit_test(test_transactions_keep_the_scope),
         cmocka_unit_test(test_bound_users_write_their_own),
         cmocka_unit_test(test_grants),
+        cmocka_unit_test(test_grants_are_told),
         cmocka_unit_test(test_attributes_forge_no_grants),
         cmocka_unit_test(test_tenants_are_listed_and_dropped),
         cmocka_unit_test(test_sets_of_tenants),
