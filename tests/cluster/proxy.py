@@ -132,3 +132,18 @@ def newer_writes(data, from_primary, connection):
     """Writes of sets say that they are of a version that is not known yet."""
     at = data.find(b"QEFF") if from_primary else -1
     return data[:at + 4] + b"\x09" + data[at + 5:] if at >= 0 else data
+
+
+def newer_images(data, from_primary, connection):
+    """Sets as a whole say so: in the RDB of a full synchronisation, in the stream, and beside it."""
+    return data.replace(b"QMAN\x01", b"QMAN\x09") if from_primary else data
+
+
+def newer_keys(data, from_primary, connection):
+    """Keys in an RDB are of the next version of their manifest: 54 bits of the type's name, 10 of the version."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    number = 0
+    for letter in "quire-col":
+        number = number << 6 | letters.index(letter)
+    own, newer = (b"\x81" + (number << 10 | version).to_bytes(8, "big") for version in (2, 3))
+    return data.replace(own, newer) if from_primary else data

@@ -9,7 +9,8 @@ import time
 
 import redis
 from nodes import Checks, Folder, Node, add, eventually, free_port, vector
-from proxy import EndAfterCopy, Exchange, Proxy, cut_pieces, flip_pieces, newer_writes, other_ids
+from proxy import (EndAfterCopy, Exchange, Proxy, cut_pieces, flip_pieces, newer_images, newer_keys, newer_writes,
+                   other_ids)
 
 engine = sys.argv[1]
 checks = Checks()
@@ -434,6 +435,55 @@ def test_names(folder):
     replica.kill()
 
 
+def test_versions(folder):
+    """A primary that is newer: what its replica does not know is refused with a sentence, and all is there with the newer
+    module. A replica that is newer asks for what its primary does not know."""
+    primary, replica = pair(folder, "versions", quire_memtable_memory="64mb", rdbcompression="no", rdbchecksum="no")
+    proxy, c = Proxy(primary.port), primary.client()
+    fill(c, "v", 0, 200)
+    c.execute_command("VSEAL", "v")
+    fill(c, "w", 0, 50)
+    c.set("text", "1")
+    replica.stop()
+
+    def begin_anew(harm, wait=True):
+        replica.kill()
+        for path in ("quire", "appendonlydir", "dump.rdb"):
+            subprocess.run(["rm", "-rf", os.path.join(replica.path, path)], check=True)
+        proxy.harm = harm
+        replica.settings["replicaof"] = "127.0.0.1 %d" % proxy.port
+        replica.start(wait)
+
+    begin_anew(newer_images)
+    refused = ("not followed any more", "version 9")
+    for key in ("v", "w"):
+        checks.that("images of a newer version are refused: " + key, eventually(
+            lambda: all(word in str(digest(replica, key)) for word in refused), 20), digest(replica, key))
+    checks.same("other keys are there", (replica.client().get("text"), state(replica)["may_be_elected"]), (b"1", b"no"))
+    c.copy("w", "x")
+    checks.that("so is one in the stream", eventually(
+        lambda: all(word in str(digest(replica, "x")) for word in refused), 20), digest(replica, "x"))
+    add(c, "v", 300)
+    replica.kill()
+    proxy.harm = None
+    replica.start()
+    same("with the newer module all is copied", primary, replica, "v", "w", "x")
+    begin_anew(newer_keys, False)
+    # the engine ends where a module does not read a value of an RDB that came
+    checks.that("an RDB of a newer version ends the replica", eventually(lambda: replica.process.poll() is not None, 20))
+    checks.that("which says why", "saved by another version of the module (manifest 3, this one reads 2)" in replica.log(),
+                replica.log(9))
+    begin_anew(None)
+    same("with the newer module that is read", primary, replica, "v", "w", "x")
+    for words, why in ((("QUIRE._COPY", "0" * 32, "0", "v", "new"), "wrong number of arguments"),
+                       (("QUIRE._READ", "0" * 32, "0" * 32, "meta", "0", "1", "zstd"), "wrong number of arguments"),
+                       (("QUIRE._BLOCKS", "0" * 32), "unknown command")):
+        checks.error("a question of a newer replica's is refused", why, lambda: c.execute_command(*words))
+    proxy.close()
+    primary.kill()
+    replica.kill()
+
+
 def test_tls(folder):
     files = folder.path + "/tls"
     os.makedirs(files)
@@ -548,6 +598,7 @@ with Folder() as folder:
     test_sync(folder)
     test_damage(folder)
     test_names(folder)
+    test_versions(folder)
     test_under_load(folder)
     test_tls(folder)
     test_caches(folder)
