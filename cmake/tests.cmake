@@ -174,7 +174,7 @@ quire_compile_options(fixed_random)
 quire_script(crash/slow_sync tests/crash/slow_sync.sh 120)
 quire_script(crash/damage tests/crash/damage.sh 600)
 quire_script(cluster/module tests/cluster/run.sh 600)
-quire_script(cluster/replicas tests/cluster/replicas.sh 600)
+quire_script(cluster/replicas tests/cluster/replicas.sh 900)
 quire_script(cluster/clients tests/cluster/clients.sh 300)
 foreach(name gateway/clients gateway/console gateway/flow gateway/http e2e/clients tools/stop tools/top crash/slow_sync
         cluster/replicas cluster/clients)
