@@ -225,13 +225,16 @@ static int subscribe(struct rm_ctx *ctx)
     return RM_OK;
 }
 
-/* A key has another name, or was restored under one. */
+/* A key has another name, or was restored under one, or is a copy: what that has goes to replicas in one transaction
+ * with the COPY, or a node that takes the lead in between would have a key without data. */
 static int on_key(struct rm_ctx *ctx, int type, const char *event, struct rm_string *key)
 {
     struct quire_error err = {0};
     bool other;
     size_t n;
     (void)type;
+    if (strcmp(event, "copy_to") == 0 && module_the.loaded && !module_the.is_replica)
+        module_stream_flush(ctx);
     if (strcmp(event, "rename_to") != 0 && strcmp(event, "move_to") != 0 && strcmp(event, "restore") != 0)
         return RM_OK;
     struct module_item *item = module_item_of_key(ctx, key, &other);

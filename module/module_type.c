@@ -246,7 +246,7 @@ static void *copy2(struct rm_key_opt *ctx, const void *value)
         return item;
     }
     name_copy(from, from->copies + 1, name);
-    if (module_the.is_replica) { /* its primary sends the data behind the command */
+    if (module_the.is_replica) { /* its primary has sent the data before the command, or sends it behind that */
         struct module_item *item = attach(name, from->kind, 0, true);
         from->copies++;
         if (from->state != MODULE_ABSENT && module_item_log(from, &lsn, &err) < 0)
@@ -266,9 +266,11 @@ static void *copy2(struct rm_key_opt *ctx, const void *value)
     if (rc == 0) {
         from->copies++;
         rc = module_item_log(from, &lsn, &err);
+        if (rc == 0)
+            rc = module_item_log(to, &lsn, &err);
+        if (rc < 0)
+            from->copies--; /* replicas hear nothing of it, and make ids of the number, too */
     }
-    if (rc == 0)
-        rc = module_item_log(to, &lsn, &err);
     if (rc < 0) {
         log_line(&module_the.log, LOG_LEVEL_WARNING, "COPY of key '%.*s': %s", (int)from->key_bytes,
                  from->key ? from->key : "", err.message);

@@ -22,6 +22,7 @@
 #include "index/replica/replica_effect.h"
 #include "index/replica/replica_manifest.h"
 #include "io/array.h"
+#include "io/bytes.h"
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/journal.h"
@@ -40,7 +41,7 @@ enum {
     IMAGE_MS = 1000,
     DAMAGED_MS = 10000,
     DAMAGED_TOLD = 3,
-    UNKNOWN_TOLD = 10,
+    UNKNOWN_ASKS = 10,
     HAVE_MS = 5000,
     LATE_BYTES_MAX = 64 << 20
 };
@@ -198,7 +199,8 @@ static void look_at(struct module_item *item)
     if (!lacks || copy->is_queued || copy->is_stopped || copies.loading || !module_the.is_replica ||
         !is_attached_set(item) || now_ms() < copy->retry_ms)
         return;
-    copy->is_queued = module_fetch_post(item->name, copy->generation, copy->is_wanted);
+    bool asks_key = copy->is_wanted && copy->n_unknown > 0 && copy->n_unknown % UNKNOWN_ASKS == 0;
+    copy->is_queued = module_fetch_post(item, copy->generation, copy->is_wanted, asks_key);
 }
 
 static uint32_t missing_of(const struct module_item *item)
@@ -417,11 +419,11 @@ static void note_failure(struct module_item *item, const struct module_fetch *f)
                      (int)item->key_bytes, item->key ? item->key : "", copy->n_damaged, f->error.message);
     } else if (f->code == QUIRE_EVERSION) {
         stop(item, f->error.message);
-    } else if (f->anew && f->code == QUIRE_ENOTFOUND && ++copy->n_unknown == UNKNOWN_TOLD) {
+    } else if (f->anew && f->code == QUIRE_ENOTFOUND && ++copy->n_unknown == UNKNOWN_ASKS) {
         log_line(
             &module_the.log, LOG_LEVEL_WARNING,
-            "key '%.*s': %s. The names of keys differ: synchronise this node in full (REPLICAOF NO ONE, then REPLICAOF "
-            "its primary)",
+            "key '%.*s': %s. What the key is on the primary is asked for; if this goes on, synchronise this node in "
+            "full (REPLICAOF NO ONE, then REPLICAOF its primary)",
             (int)item->key_bytes, item->key ? item->key : "", f->error.message);
     } else if (!f->anew && (f->code == QUIRE_ENOTFOUND || f->code == QUIRE_ESTALE)) {
         want(item, f->error.message);
@@ -436,7 +438,7 @@ void module_copies_fetched(struct lane *lane, struct message *message)
     (void)lane;
     if (!copy || copy->generation != f->generation || !module_the.is_replica) {
         drop_fresh(f->fresh);
-        free(f);
+        module_fetch_free(f);
         return;
     }
     copy->is_queued = false;
@@ -454,7 +456,7 @@ void module_copies_fetched(struct lane *lane, struct message *message)
     else
         copy->n_damaged = copy->n_unknown = 0;
     look_at(item);
-    free(f);
+    module_fetch_free(f);
 }
 
 /* ---- the stream -------------------------------------------------------------------------------------------------- */
@@ -525,6 +527,26 @@ int module_copies_write(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     return rm.reply_simple(ctx, "OK");
 }
 
+/* An image of a set that no key has here yet: of a COPY, which follows. NULL: it is damaged, or there is no memory. */
+static struct module_item *make_imaged(struct rm_ctx *ctx, struct rm_string **argv, const uint8_t *bytes, size_t n)
+{
+    struct replica_manifest_info info;
+    struct quire_error err = {0};
+    char name[MODULE_NAME_BYTES + 1];
+    size_t n_name, n_key;
+    const char *id = rm.string_bytes(argv[2], &n_name), *key = rm.string_bytes(argv[1], &n_key);
+    if (!module_the.open || !module_the.is_replica || module_item_find(id) ||
+        replica_manifest_read(bytes, n, &info, &err) < 0)
+        return NULL;
+    bytes_to_hex(info.identity.id, LINEAGE_ID_BYTES, name);
+    struct module_item *item = strcmp(name, id) == 0 ? module_item_create(name, MODULE_SET, &err) : NULL;
+    if (!item)
+        return NULL;
+    item->state = MODULE_ABSENT;
+    module_item_place(item, rm.get_selected_db(ctx), key, n_key);
+    return copy_of(item) ? item : NULL;
+}
+
 /* QUIRE._IMAGE key id image */
 int module_copies_image(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
@@ -533,6 +555,8 @@ int module_copies_image(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     size_t n;
     if (!take_stream(ctx, argv, argc, &item, &bytes, &n))
         return RM_OK;
+    if (!item)
+        item = make_imaged(ctx, argv, bytes, n);
     if (item) {
         if (item->kind == MODULE_CACHE)
             module_caches_take(item, bytes, n);
@@ -622,8 +646,12 @@ static void lead(void *context, struct module_item *item)
             log_line(&module_the.log, LOG_LEVEL_NOTICE,
                      "the cache of key '%.*s' begins without entries: they were on the node that led before",
                      (int)item->key_bytes, item->key ? item->key : "");
-        if (item->state == MODULE_LIVE || item->state == MODULE_GONE)
-            module_copies_forget(item);
+        if (item->state == MODULE_ABSENT && item->copy)
+            log_line(&module_the.log, LOG_LEVEL_WARNING,
+                     "key '%.*s' has no data here: this node took the lead before it came. Make a node that has it the "
+                     "primary, or DEL the key",
+                     (int)item->key_bytes, item->key ? item->key : "");
+        module_copies_forget(item);
         return;
     }
     if (item->copy && item->copy->is_wanted && is_attached_set(item))

@@ -49,6 +49,9 @@ int module_stream_identify(const struct module_item *item, struct collection *se
 bool module_stream_flush(struct rm_ctx *ctx);
 /* A key was made, or given a value that replicas have not: all of it goes to them; of a cache its definition. */
 void module_stream_image(struct module_item *item);
+/* What the key of the database is goes to replicas: which set or cache, with all of it, or that it is not there. For
+ * one whose keys have come apart from those here. */
+void module_stream_key(struct rm_ctx *ctx, const struct rm_string *db, struct rm_string *key);
 void module_stream_tick(struct rm_ctx *ctx);
 rm_command_fn module_stream_have; /* QUIRE._HAVE */
 /* Replicas that are attached or waiting, as the engine counts them. */
@@ -114,6 +117,9 @@ struct module_fetch {
     char name[MODULE_NAME_BYTES + 1];
     uint64_t generation;
     bool anew;
+    char *key; /* owned; NULL, or: the primary has not known the id, and is to say what this key of `db` is */
+    uint32_t key_bytes;
+    int db;
     int code;
     struct quire_error error;
     struct collection *fresh; /* anew: a reference */
@@ -122,8 +128,9 @@ struct module_fetch {
 void module_copies_fetched(struct lane *lane, struct message *message);
 int module_fetch_open(struct quire_error *err);
 void module_fetch_close(void);
-/* False: no memory. */
-bool module_fetch_post(const char *name, uint64_t generation, bool anew);
+/* asks_key: the primary is asked what the item's key is, too. False: no memory. */
+bool module_fetch_post(const struct module_item *item, uint64_t generation, bool anew, bool asks_key);
+void module_fetch_free(struct module_fetch *task);
 /* What it is at is for nobody any more. */
 void module_fetch_cancel(void);
 /* In a timer: where the primary is, and how to log in there. */

@@ -3,7 +3,8 @@
  *
  * The main thread posts sets, one task each; the result comes back to it as a message. A task of a set that must be
  * copied anew asks for its image (QUIRE._COPY) and makes a set of it, with hard links to the segments that the old one
- * has. A task of a set that lacks segments fetches those whose turn has come, one after the other, until none is
+ * has. Where the primary has no set of that id it is asked now and then what the key is: it says so in the stream. A
+ * task of a set that lacks segments fetches those whose turn has come, one after the other, until none is
  * awaited: a list of files, then pieces of PIECE_BYTES with IN_FLIGHT of them asked for ahead. What came is verified
  * and adopted by index/replica/replica_fetch.h; a damaged segment is gone, and the main thread decides when to ask
  * again.
@@ -322,11 +323,13 @@ static int copy_anew(struct module_fetch *f, uint64_t epoch)
 {
     struct module_link_reply reply;
     struct replica_manifest_info info;
-    const struct module_word words[] = {word("QUIRE._COPY"), word(f->name)};
+    char db[NUMBER_BYTES];
+    snprintf(db, sizeof db, "%d", f->db);
+    const struct module_word words[] = {word("QUIRE._COPY"), word(f->name), word(db), {f->key, f->key_bytes}};
     struct collection *old = module_set_of(f->name);
     int rc = connect_now(&f->error);
     if (rc == 0)
-        rc = ask(words, 2, MODULE_REPLY_BULK, &reply, &f->error);
+        rc = ask(words, f->key ? 4 : 2, MODULE_REPLY_BULK, &reply, &f->error);
     if (rc == 0)
         rc = replica_manifest_read(reply.bytes, reply.n, &info, &f->error);
     if (rc == 0 && is_over(epoch))
@@ -442,14 +445,25 @@ void module_fetch_close(void)
     fetch.started = false;
 }
 
-bool module_fetch_post(const char *name, uint64_t generation, bool anew)
+void module_fetch_free(struct module_fetch *f)
+{
+    free(f->key);
+    free(f);
+}
+
+bool module_fetch_post(const struct module_item *item, uint64_t generation, bool anew, bool asks_key)
 {
     struct module_fetch *f = calloc(1, sizeof *f);
     if (!f)
         return false;
-    memcpy(f->name, name, sizeof f->name);
+    memcpy(f->name, item->name, sizeof f->name);
     f->generation = generation;
     f->anew = anew;
+    f->db = item->db;
+    if (asks_key && item->key && (f->key = malloc(item->key_bytes + 1u))) {
+        memcpy(f->key, item->key, item->key_bytes);
+        f->key_bytes = item->key_bytes;
+    }
     pthread_mutex_lock(&fetch.lock);
     *(fetch.first ? &fetch.last->next : &fetch.first) = f;
     fetch.last = f;

@@ -1,7 +1,8 @@
 /*
  * module_ship.c - what a replica asks its primary for, beside the engine's stream: whole sets and segments.
  *
- *   QUIRE._COPY id                              the set as bytes (replica_manifest.h); its segments are kept
+ *   QUIRE._COPY id [db key]                     the set as bytes (replica_manifest.h); its segments are kept. Where
+ *                                               there is none of that id, what the key is goes into the stream
  *   QUIRE._FILES id segment                     names and sizes of the files of a segment
  *   QUIRE._READ id segment file offset bytes    a piece of one; fewer bytes at its end
  *
@@ -222,10 +223,13 @@ static int refuse(struct rm_ctx *ctx, struct question *q, const char *text)
 
 int module_ship_copy(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
-    if (argc != 2)
+    size_t n;
+    if (argc != 2 && argc != 4)
         return rm.wrong_arity(ctx);
     if (!module_the.is_replica && module_the.loaded)
         module_stream_begin(); /* what is written from now on is in the stream */
+    if (argc == 4 && !module_item_find(rm.string_bytes(argv[1], &n)))
+        module_stream_key(ctx, argv[2], argv[3]);
     struct question *q = question_of(ctx, argv[1]);
     return q ? ask(ctx, q, run_copy) : RM_OK;
 }

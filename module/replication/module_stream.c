@@ -29,6 +29,7 @@
 #include "module/replication/module_copy.h"
 #include "server/process/log.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -207,6 +208,27 @@ bool module_stream_flush(struct rm_ctx *ctx)
         free(e);
     }
     return true;
+}
+
+void module_stream_key(struct rm_ctx *ctx, const struct rm_string *db, struct rm_string *key)
+{
+    int was = rm.get_selected_db(ctx);
+    size_t n;
+    long number = strtol(rm.string_bytes(db, &n), NULL, 10);
+    bool other;
+    if (!module_the.loaded || module_the.is_replica || module_stream_is_held() || number < 0 || number > INT_MAX ||
+        rm.select_db(ctx, (int)number) != RM_OK)
+        return;
+    struct module_item *item = module_item_of_key(ctx, key, &other);
+    if (item) {
+        rm.replicate(ctx, MODULE_MANIFEST, "Asccl", key, item->kind == MODULE_SET ? "set" : "cache", item->name,
+                     (long long)item->copies);
+        module_stream_image(item);
+        module_stream_flush(ctx);
+    } else if (!other) {
+        rm.replicate(ctx, "DEL", "As", key);
+    }
+    rm.select_db(ctx, was);
 }
 
 /* ---- identities -------------------------------------------------------------------------------------------------- */

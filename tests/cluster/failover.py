@@ -1,8 +1,10 @@
 """failover.py ENGINE N SEED - a cluster of three primaries with a replica each: N times kill -9 of a primary under writes,
 of which those that WAIT has confirmed must be on the new one; CLUSTER FAILOVER under writes loses nothing that was
-answered; a replica that is not whole is not elected."""
+answered; replicas, then primaries are restarted with the module of another file, as in an upgrade; a replica that is not
+whole is not elected."""
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -224,6 +226,42 @@ def test_planned(nodes):
     checks.same("nothing that was answered is lost in planned failovers (%d answers)" % writers.answers, lost[:3], [])
 
 
+def test_upgrade(folder, nodes):
+    """The order of docs/cluster.md, under writes: the replica restarts with the new module, takes the lead, and the old
+    primary restarts with it. Nothing that WAIT has confirmed is lost, and both are equal after each."""
+    newer = os.path.join(folder.path, "newer.so")
+    shutil.copy(nodes[0].module_file, newer)
+    primary, replica = find_shard(nodes)
+    eventually(lambda: is_whole(replica), 30)
+    writers, lost, checked = Writers(None, True), [], 0
+    writers.start(primary)
+    replica.module_file = newer
+    replica.stop()
+    replica.start()
+    checks.that("upgrade: the replica is whole with the new module", eventually(lambda: is_whole(replica), 30), state(replica))
+    time.sleep(NODE_TIMEOUT_MS / 1000 * 4 + 1)  # as in planned ones
+    replica.do("CLUSTER", "FAILOVER")
+    checks.that("upgrade: it takes the lead", eventually(lambda: is_primary(replica) and not is_primary(primary), ROLE_S))
+    writers.end()
+    n_lost, n = writers.lost(replica)
+    lost, checked = lost + n_lost, checked + n
+    writers.start(replica)
+    primary.module_file = newer
+    primary.stop()
+    primary.start()
+    checks.that("upgrade: the old primary is a whole replica with it", eventually(lambda: is_whole(primary), 30))
+    writers.end()
+    n_lost, n = writers.lost(replica)
+    lost, checked = lost + n_lost, checked + n
+    same = eventually(lambda: digest(primary) == digest(replica), 20)
+    checks.that("upgrade: both are equal", same, digest(primary), digest(replica))
+    loaded = [str(node.do("MODULE", "LIST")) for node in (primary, replica)]
+    checks.that("upgrade: both have the new module", all("newer.so" in text for text in loaded) or
+                all("newer.so" in node.log() for node in (primary, replica)), loaded)
+    checks.same("upgrade: nothing that WAIT has confirmed is lost (%d confirmed, %d looked at)" % (writers.confirmed, checked),
+                lost[:3], [])
+
+
 def test_incomplete(nodes):
     """Its data is on its way when the primary dies: it is not elected, and is whole when that is back."""
     primary, replica = find_shard(nodes)
@@ -258,5 +296,6 @@ with Folder() as folder:
     nodes = make_cluster(folder)
     test_kills(nodes)
     test_planned(nodes)
+    test_upgrade(folder, nodes)
     test_incomplete(nodes)
 checks.end()

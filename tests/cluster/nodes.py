@@ -71,7 +71,7 @@ class Node:
         self.folder, self.name, self.engine, self.process = folder, name, engine, None
         self.path = os.path.join(folder.path, name)
         self.port = free_ports_of_cluster() if settings.get("cluster_enabled") == "yes" else free_port()
-        self.module = module
+        self.module, self.module_file = module, MODULE
         self.settings = settings
         os.makedirs(self.path, exist_ok=True)
         folder.nodes.append(self)
@@ -86,7 +86,7 @@ class Node:
         yield "enable-debug-command local"
         yield "crash-memcheck-enabled no"
         if self.module:
-            yield "loadmodule " + MODULE
+            yield "loadmodule " + self.module_file
         # lines that Python cannot name as arguments: quire_appendfsync is quire.appendfsync, save_points "save"
         for key, value in self.settings.items():
             key = ("quire." + key[6:] if key.startswith("quire_") else key).replace("_", "-")

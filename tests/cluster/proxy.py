@@ -2,6 +2,7 @@
 
     proxy = Proxy(primary.port)         # proxy.port is what the replica is told
     proxy.harm = flip_pieces            # harm(bytes, from_primary, connection) -> bytes, or None: the connection ends
+    proxy.inject(bytes)                 # behind what the engine's own link has brought so far
 """
 import re
 import socket
@@ -11,11 +12,13 @@ import threading
 class Connection:
     def __init__(self):
         self.asks_pieces = False  # it is the one that fetches segments
+        self.asks = False  # it is beside the engine's link
+        self.client = None  # of the replica
 
 
 class Proxy:
     def __init__(self, target):
-        self.target, self.harm, self.harmed = target, None, 0
+        self.target, self.harm, self.harmed, self.link = target, None, 0, None
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
@@ -32,6 +35,7 @@ class Proxy:
                 client.close()
                 continue
             connection = Connection()
+            connection.client = client
             for source, sink, from_primary in ((client, server, False), (server, client, True)):
                 threading.Thread(target=self.pump, args=(source, sink, from_primary, connection), daemon=True).start()
 
@@ -41,6 +45,10 @@ class Proxy:
                 data = source.recv(65536)
                 if not from_primary and b"QUIRE._READ" in data:
                     connection.asks_pieces = True
+                if not from_primary and b"QUIRE._" in data:
+                    connection.asks = True
+                if not from_primary and b"PSYNC" in data:
+                    self.link = connection
                 if data and self.harm:
                     changed = self.harm(data, from_primary, connection)
                     self.harmed += changed != data
@@ -55,6 +63,14 @@ class Proxy:
                 s.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+    def inject(self, data):
+        """While the engine's link is quiet, or it would come into the middle of something. False: the link is down."""
+        try:
+            self.link.client.sendall(data)
+            return True
+        except OSError:
+            return False
 
     def close(self):
         self.listener.close()
@@ -91,7 +107,43 @@ class Exchange:
         return self.WORDS.sub(lambda m: m.group(1) + self.first, data) if found and self.now else data
 
 
+class EndAfterCopy:
+    """The engine's link ends behind a COPY, or behind the transaction that it is in."""
+
+    def __init__(self, proxy):
+        self.proxy, self.heard, self.over = proxy, b"", False
+
+    def __call__(self, data, from_primary, connection):
+        if self.over:
+            return None
+        if from_primary and connection is self.proxy.link:
+            self.heard += data
+            self.over = b"COPY" in self.heard and (b"MULTI" not in self.heard or b"EXEC" in self.heard)
+        return data
+
+
+def other_ids(data, from_primary, connection):
+    """Keys that are made get another id than their primary has given them, and one of them another name."""
+    data = data.replace(b"\r\norphan\r\n", b"\r\n0rphan\r\n")
+    return re.sub(rb"(_MANIFEST\r\n.*?\$32\r\n)[0-9a-f]{8}", rb"\g<1>01234567", data, flags=re.S) if from_primary else data
+
+
 def newer_writes(data, from_primary, connection):
     """Writes of sets say that they are of a version that is not known yet."""
     at = data.find(b"QEFF") if from_primary else -1
     return data[:at + 4] + b"\x09" + data[at + 5:] if at >= 0 else data
+
+
+def newer_images(data, from_primary, connection):
+    """Sets as a whole say so: in the RDB of a full synchronisation, in the stream, and beside it."""
+    return data.replace(b"QMAN\x01", b"QMAN\x09") if from_primary else data
+
+
+def newer_keys(data, from_primary, connection):
+    """Keys in an RDB are of the next version of their manifest: 54 bits of the type's name, 10 of the version."""
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    number = 0
+    for letter in "quire-col":
+        number = number << 6 | letters.index(letter)
+    own, newer = (b"\x81" + (number << 10 | version).to_bytes(8, "big") for version in (2, 3))
+    return data.replace(own, newer) if from_primary else data

@@ -9,7 +9,8 @@ import time
 
 import redis
 from nodes import Checks, Folder, Node, add, eventually, free_port, vector
-from proxy import Exchange, Proxy, cut_pieces, flip_pieces, newer_writes
+from proxy import (EndAfterCopy, Exchange, Proxy, cut_pieces, flip_pieces, newer_images, newer_keys, newer_writes,
+                   other_ids)
 
 engine = sys.argv[1]
 checks = Checks()
@@ -379,6 +380,110 @@ def test_damage(folder):
         node.kill()
 
 
+def test_names(folder):
+    """The id under a key is the same on both: a COPY brings its data along, or a replica that takes the lead right after it
+    would have a key without any; and a replica whose ids have come apart is told what the key is."""
+    primary, replica = pair(folder, "names", quire_memtable_memory="64mb")
+    proxy, c = Proxy(primary.port), primary.client()
+    replica.do("REPLICAOF", "127.0.0.1", proxy.port)
+    fill(c, "v", 0, 200)
+    c.execute_command("VSEAL", "v")
+    fill(c, "v", 200, 250)
+    same("names: through a wire", primary, replica, "v")
+    eventually(lambda: is_whole(replica), 20)
+    proxy.harm = EndAfterCopy(proxy)
+    c.copy("v", "copied")
+    wanted = digest(primary, "copied")
+    checks.that("COPY comes", eventually(lambda: proxy.harm.over and replica.client().exists("copied")))
+    replica.do("REPLICAOF", "NO", "ONE")
+    checks.that("with its data", eventually(lambda: digest(replica, "copied") == wanted, 5), digest(replica, "copied"), wanted)
+    proxy.harm = None
+    replica.do("REPLICAOF", "127.0.0.1", proxy.port)
+    same("names: it follows again", primary, replica, "v", "copied")
+    c.copy("copied", "v", replace=True)
+    c.copy("v", "second", destination_db=3)
+    same("copies of a copy", primary, replica, "v")
+    checks.that("in another database", eventually(lambda: digest(replica, "second", 3) == digest(primary, "second", 3)))
+    eventually(lambda: is_whole(replica), 20)
+    proxy.harm = other_ids
+    fill(c, "parted", 0, 60)
+    c.execute_command("VCREATE", "orphan", "DIM", 8)
+    other = primary.client(db=4)
+    fill(other, "parted", 100, 130)
+    checks.that("a key whose id came otherwise is not there", eventually(
+        lambda: "being copied" in str(digest(replica, "parted")), 10), digest(replica, "parted"))
+    checks.same("nor one of another name", replica.client().exists("0rphan"), 1)
+    proxy.harm = None
+    same("the replica asks what the key is, and has it", primary, replica, "parted")
+    checks.that("so in another database", eventually(
+        lambda: digest(replica, "parted", 4) == digest(primary, "parted", 4), EQUAL_S), digest(replica, "parted", 4))
+    checks.that("what the primary has not goes", eventually(lambda: not replica.client().exists("0rphan"), EQUAL_S))
+    checks.that("and it says so", "What the key is on the primary is asked for" in replica.log())
+    fill(c, "parted", 60, 90)
+    same("it follows the key then", primary, replica, "parted")
+    checks.that("the node can be elected again", eventually(lambda: is_whole(replica), 20), state(replica))
+    proxy.harm = other_ids
+    fill(c, "late", 0, 20)
+    checks.that("once more", eventually(lambda: "being copied" in str(digest(replica, "late")), 10))
+    replica.do("REPLICAOF", "NO", "ONE")
+    seen = str(failure_of(lambda: replica.do("VCARD", "late")))
+    checks.that("who leads without the data of a key says so, and nobody is told to wait",
+                "is not in quire.dir" in seen and "TRYAGAIN" not in seen, seen)
+    replica.do("DEL", "late")
+    proxy.close()
+    primary.kill()
+    replica.kill()
+
+
+def test_versions(folder):
+    """A primary that is newer: what its replica does not know is refused with a sentence, and all is there with the newer
+    module. A replica that is newer asks for what its primary does not know."""
+    primary, replica = pair(folder, "versions", quire_memtable_memory="64mb", rdbcompression="no", rdbchecksum="no")
+    proxy, c = Proxy(primary.port), primary.client()
+    fill(c, "v", 0, 200)
+    c.execute_command("VSEAL", "v")
+    fill(c, "w", 0, 50)
+    c.set("text", "1")
+    replica.stop()
+
+    def begin_anew(harm, wait=True):
+        replica.kill()
+        for path in ("quire", "appendonlydir", "dump.rdb"):
+            subprocess.run(["rm", "-rf", os.path.join(replica.path, path)], check=True)
+        proxy.harm = harm
+        replica.settings["replicaof"] = "127.0.0.1 %d" % proxy.port
+        replica.start(wait)
+
+    begin_anew(newer_images)
+    refused = ("not followed any more", "version 9")
+    for key in ("v", "w"):
+        checks.that("images of a newer version are refused: " + key, eventually(
+            lambda: all(word in str(digest(replica, key)) for word in refused), 20), digest(replica, key))
+    checks.same("other keys are there", (replica.client().get("text"), state(replica)["may_be_elected"]), (b"1", b"no"))
+    c.copy("w", "x")
+    checks.that("so is one in the stream", eventually(
+        lambda: all(word in str(digest(replica, "x")) for word in refused), 20), digest(replica, "x"))
+    add(c, "v", 300)
+    replica.kill()
+    proxy.harm = None
+    replica.start()
+    same("with the newer module all is copied", primary, replica, "v", "w", "x")
+    begin_anew(newer_keys, False)
+    # the engine ends where a module does not read a value of an RDB that came
+    checks.that("an RDB of a newer version ends the replica", eventually(lambda: replica.process.poll() is not None, 20))
+    checks.that("which says why", "saved by another version of the module (manifest 3, this one reads 2)" in replica.log(),
+                replica.log(9))
+    begin_anew(None)
+    same("with the newer module that is read", primary, replica, "v", "w", "x")
+    for words, why in ((("QUIRE._COPY", "0" * 32, "0", "v", "new"), "wrong number of arguments"),
+                       (("QUIRE._READ", "0" * 32, "0" * 32, "meta", "0", "1", "zstd"), "wrong number of arguments"),
+                       (("QUIRE._BLOCKS", "0" * 32), "unknown command")):
+        checks.error("a question of a newer replica's is refused", why, lambda: c.execute_command(*words))
+    proxy.close()
+    primary.kill()
+    replica.kill()
+
+
 def test_tls(folder):
     files = folder.path + "/tls"
     os.makedirs(files)
@@ -492,6 +597,8 @@ with Folder() as folder:
     test_roles_in_a_seal(folder)
     test_sync(folder)
     test_damage(folder)
+    test_names(folder)
+    test_versions(folder)
     test_under_load(folder)
     test_tls(folder)
     test_caches(folder)

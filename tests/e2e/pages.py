@@ -5,7 +5,8 @@ what the page shows: numbers within TOLERANCE, "..." for any lines. What depends
 by its form (LOOSE). Started by pages.sh, which has made the data that the page says.
 
 With QUIRE_HOST=module the port is that of an engine with quire.so: only the commands that the module has are run
-(tests/cluster/wire.sh).
+(tests/cluster/wire.sh). With QUIRE_HOST=cluster it is that of a node of a cluster of such engines, where redis-cli
+follows the slots (tests/cluster/clients.py).
 """
 import os
 import re
@@ -23,7 +24,8 @@ BEFORE = {
 }
 AS_USER = {"Tenants": ["--user", "bolt", "--pass", "pw", "--no-auth-warning"]}
 port = os.environ.get("QUIRE_PORT")
-is_module = os.environ.get("QUIRE_HOST") == "module"
+is_cluster = os.environ.get("QUIRE_HOST") == "cluster"
+is_module = is_cluster or os.environ.get("QUIRE_HOST") == "module"
 failed = 0
 
 
@@ -60,9 +62,10 @@ def exchanges(block):
 
 def ask(commands, options):
     """The replies of commands that are sent on one connection, as redis-cli shows them."""
-    done = subprocess.run(["redis-cli", "-p", port, "--no-raw", *options], input="\n".join(commands) + "\n",
-                          capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["redis-cli", "-p", port, "--no-raw", *(["-c"] if is_cluster else []), *options],
+                          input="\n".join(commands) + "\n", capture_output=True, text=True, timeout=60)
     lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("-> Redirected to slot")]
     return [line for line in lines if not re.match(r"\(\d+\.\d\ds\)$", line)]  # how long a slow one took
 
 
@@ -122,7 +125,7 @@ def check(page, heading, number, command, difference):
 
 
 def is_of_module(command):
-    return re.match(r"(V[A-Z]+|SC\.[A-Z.]+)( |$)", command)
+    return re.match(r"(V[A-Z]+|(SC|JSON)\.[A-Z.]+)( |$)", command)
 
 
 def replay(page, heading, first, block):
@@ -130,6 +133,8 @@ def replay(page, heading, first, block):
         return  # users of the engine are bound to no tenants
     pairs = exchanges(block)
     is_transaction = pairs[0][0] == "MULTI"
+    if is_cluster and is_transaction:
+        return  # its keys are of different slots
     if is_module and not is_transaction:
         pairs = [pair for pair in pairs if is_of_module(pair[0])]
     if not pairs:

@@ -1,11 +1,17 @@
 /*
- * fuzz_replica.c - any bytes as an effect of a leader's write, and as a manifest.
+ * fuzz_replica.c - any bytes as an effect of a leader's write, as a manifest, and as all that a copy gets: a manifest,
+ * effects that are done to it one after the other, and the files of a segment.
  *
  * The first byte says which. As the checksum would end nearly all inputs, the right one is written into a copy of them
- * that is read, too. What an effect says comes out the same when it is encoded again; a manifest that is read is made
- * into a copy in a store in memory, or refused, and the store is sound afterwards.
+ * that is read, too; effects that a copy gets are made to be of its own history and the next number, where they say so.
+ * What an effect says comes out the same when it is encoded again; a manifest that is read is made into a copy in a
+ * store in memory, or refused; what is done to the copy is done or refused, no segment of random bytes is adopted, and
+ * the store is sound afterwards.
  */
+#include "index/column/columns.h"
+#include "index/format/format.h"
 #include "index/replica/replica_effect.h"
+#include "index/replica/replica_fetch.h"
 #include "index/replica/replica_manifest.h"
 #include "io/bytes.h"
 #include "tests/fuzz/support_files.h"
@@ -66,10 +72,135 @@ static void read_manifest(const uint8_t *bytes, size_t n)
     fault_fs_destroy(fs);
 }
 
+/* ---- all that a copy gets ---------------------------------------------------------------------------------------- */
+
+struct input {
+    const uint8_t *at;
+    size_t left;
+};
+
+/* What is left where that is less. */
+static const uint8_t *take(struct input *in, size_t n, size_t *got)
+{
+    const uint8_t *from = in->at;
+    *got = n < in->left ? n : in->left;
+    in->at += *got;
+    in->left -= *got;
+    return from;
+}
+
+static unsigned take_byte(struct input *in)
+{
+    size_t n;
+    const uint8_t *at = take(in, 1, &n);
+    return n ? *at : 0;
+}
+
+/* A piece that begins with its length, as a copy of just its size. */
+static uint8_t *take_piece(struct input *in, size_t *n)
+{
+    size_t n_length;
+    uint8_t length[2] = {0};
+    const uint8_t *at = take(in, 2, &n_length);
+    memcpy(length, at, n_length);
+    at = take(in, bytes_load_u16(length), n);
+    uint8_t *copy = malloc(*n + 1);
+    fuzz_require(copy != NULL);
+    memcpy(copy, at, *n);
+    return copy;
+}
+
+static void set_sum(uint8_t *bytes, size_t n, size_t at)
+{
+    if (n >= at + 8)
+        bytes_store_u64(bytes + at, sum(bytes, n, at));
+}
+
+static void do_effect(struct collection *copy, struct input *in)
+{
+    struct lineage_identity before, after;
+    size_t n;
+    uint64_t lsn = 0;
+    bool fits = take_byte(in) & 1;
+    uint8_t *bytes = take_piece(in, &n);
+    fuzz_require(lineage_get(copy, &before));
+    if (n >= 64 && fits) {
+        bytes_store_u64(bytes + 8, before.seq + 1);
+        memcpy(bytes + 16, before.id, LINEAGE_ID_BYTES);
+        memcpy(bytes + 32, before.history, LINEAGE_ID_BYTES);
+    }
+    set_sum(bytes, n, 56);
+    int rc = replica_effect_apply(copy, bytes, n, &lsn, NULL);
+    fuzz_require(lineage_get(copy, &after));
+    fuzz_require(after.seq == before.seq + (rc == 0 && lsn > 0));
+    fuzz_require(lineage_missing(copy) <= lineage_list_told(copy, NULL, 0));
+    free(bytes);
+}
+
+/* Files as a leader lists them, and what it sends of them. */
+static void fetch_segment(struct store *store, struct collection *copy, struct input *in)
+{
+    static const char *const names[] = {META_NAME,       BLOCKS_NAME,  CODES_NAME,    KEYS_NAME,
+                                        ATTRIBUTES_NAME, COLUMNS_NAME, POSTINGS_NAME, "LOCK"};
+    struct lineage_told told = {.bytes = 0};
+    struct replica_file files[REPLICA_FILES_MAX] = {{.bytes = 0}}, missing;
+    struct replica_fetch *fetch;
+    uint64_t bytes = 0, offset, lsn;
+    uint32_t n_missing, n = take_byte(in) % 9;
+    if (lineage_list_told(copy, &told, 1) == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        strcpy(files[i].name, names[take_byte(in) % 8]);
+        files[i].bytes = i + 1 < n ? take_byte(in) * 7 : told.bytes - bytes;
+        bytes += files[i].bytes;
+    }
+    if (replica_fetch_begin(store, copy, &told, files, n, &fetch, NULL) < 0)
+        return;
+    while (replica_fetch_next(fetch, 512, &missing, &offset, &n_missing) && in->left > 0) {
+        uint8_t piece[512] = {0};
+        size_t got;
+        const uint8_t *from = take(in, n_missing, &got);
+        memcpy(piece, from, got);
+        fuzz_require(replica_fetch_write(fetch, missing.name, offset, piece, n_missing, NULL) == 0);
+    }
+    fuzz_require(replica_fetch_end(fetch, &lsn, NULL) < 0);
+}
+
+static void read_all(const uint8_t *bytes, size_t n)
+{
+    struct input in = {bytes, n};
+    struct io_fs *fs = fault_fs_create();
+    struct store_options options = {.fs = fs, .no_maintenance = true};
+    struct store *store = NULL;
+    struct collection *copy = NULL;
+    size_t n_manifest;
+    uint8_t *manifest = take_piece(&in, &n_manifest);
+    if (n_manifest >= 80)
+        bytes_store_u64(manifest + 72, n_manifest);
+    set_sum(manifest, n_manifest, 80);
+    fuzz_require(store_open("/data", &options, NULL, &store, NULL, NULL) == 0);
+    if (replica_manifest_load(store, manifest, n_manifest, NULL, &copy, NULL) == 0) {
+        for (unsigned n_effects = take_byte(&in) % 32; n_effects > 0; n_effects--)
+            do_effect(copy, &in);
+        fuzz_require(replica_fetch_settle(store, copy, NULL) >= 0 || lineage_list_told(copy, NULL, 0) > 0);
+        fetch_segment(store, copy, &in);
+        collection_unref(copy);
+    }
+    free(manifest);
+    fuzz_require(store_close(store, NULL) == 0);
+    fuzz_require(store_open("/data", &options, NULL, &store, NULL, NULL) == 0);
+    fuzz_require(store_close(store, NULL) == 0);
+    fault_fs_destroy(fs);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
+    if (data[0] & 2) {
+        read_all(data + 1, size - 1);
+        return 0;
+    }
     size_t n = size - 1, at = data[0] & 1 ? 80 : 56; /* where the checksum is */
     uint8_t *copy = malloc(n + 1);
     fuzz_require(copy != NULL);
