@@ -179,9 +179,9 @@ static int scan_frame(struct scan *scan, uint64_t at, struct found *out, struct 
                                   .number = bytes_load_u64(bytes + FRAME_NUMBER_AT),
                                   .known = bytes_load_u64(bytes + FRAME_KNOWN_AT),
                                   .payload_checksum = bytes_load_u64(bytes + FRAME_PAYLOAD_CHECKSUM_AT)};
-    if ((scan->id && header.file_id != scan->id) || header.number == 0 ||
-        header.number > LSN_MAX || header.known > LSN_MAX ||
-        header.payload_bytes > scan->file->bytes - at - FRAME_HEADER_BYTES || header.payload_bytes % RECORD_ALIGN != 0)
+    if ((scan->id && header.file_id != scan->id) || header.number == 0 || header.number > LSN_MAX ||
+        header.known > LSN_MAX || header.payload_bytes > scan->file->bytes - at - FRAME_HEADER_BYTES ||
+        header.payload_bytes % RECORD_ALIGN != 0)
         return 0;
     rc = scan_bytes(scan, at, FRAME_HEADER_BYTES + (size_t)header.payload_bytes, &bytes, err);
     if (rc < 0)
