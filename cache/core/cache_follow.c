@@ -422,6 +422,16 @@ static int take_put(struct cache *cache, struct cache_scratch *scratch, struct c
     return arrive(&a, err);
 }
 
+/* Who lives where that entry was. While a cache is copied it may be another one, of before: it went as well, since the
+ * number was given again. (lock) */
+static uint32_t row_that_goes(const struct cache *cache, uint64_t id)
+{
+    uint32_t row = (uint32_t)id;
+    if (!cache->copying)
+        return cache_entry_find(cache, id);
+    return row < cache->n_rows && (cache_entry_word(cache, row) & ENTRY_LIVE) ? row : UINT32_MAX;
+}
+
 static int take_gone(struct cache *cache, struct cache_reader *r, uint64_t *lsn, struct quire_error *err)
 {
     uint32_t rows[GONE_AT_ONCE];
@@ -431,7 +441,7 @@ static int take_gone(struct cache *cache, struct cache_reader *r, uint64_t *lsn,
         pthread_mutex_lock(&cache->lock);
         for (uint32_t i = 0; i < GONE_AT_ONCE && r->left && rc == 0; i++) {
             uint64_t id = cache_read_u64(r);
-            uint32_t row = cache_entry_find(cache, id);
+            uint32_t row = row_that_goes(cache, id);
             if ((uint32_t)id >= numbers_end(cache))
                 rc = damaged("a removal", err);
             else

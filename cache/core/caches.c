@@ -505,10 +505,11 @@ static void log_curves(struct cache *cache, bool all)
             struct risk_stats stats;
             struct category *cat = cache->categories[i];
             risk_get_stats(cat->curve, &stats);
-            if (cat->dropped || stats.labels == cat->labels_logged)
+            uint64_t labels = stats.labels + stats.feedback;
+            if (cat->dropped || labels == cat->labels_logged || cache->follows)
                 continue;
             if (cache_log_curve(cache, i, NULL) == 0) /* a journal that takes nothing now is asked again */
-                cat->labels_logged = stats.labels;
+                cat->labels_logged = labels;
         }
     }
     pthread_mutex_unlock(&cache->lock);

@@ -737,7 +737,7 @@ static void forged_frames_are_refused(void **state)
     uint32_t done;
     random_init(&random, 5);
     world_category(&p.leader->w, "extra", "MODE exact");
-    take_effects(p.leader, p.leader->first == p.leader->last ? p.follower : p.leader);
+    forget_effects(p.leader);
     take_image(p.leader, p.follower);
     for (unsigned i = 0; i < 8; i++)
         put_question(p.leader, i, "answer", 60000, false);
