@@ -100,6 +100,7 @@ int cache_take_end(struct cache *cache, struct quire_error *err);
 struct cache_standing {
     bool follows, tells;
     bool is_copying; /* it lacks entries that its leader has */
+    bool is_listed;  /* copying: all lists have come, and effects are to come as far as they were */
     uint64_t history, seq;
     uint64_t entries;
 };

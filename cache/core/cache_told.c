@@ -255,6 +255,7 @@ void cache_get_standing(struct cache *cache, struct cache_standing *out)
     *out = (struct cache_standing){.follows = cache->follows,
                                    .tells = cache->tells,
                                    .is_copying = cache->copying != NULL,
+                                   .is_listed = cache->copying && cache->copying->ended,
                                    .history = cache->history,
                                    .seq = cache->seq,
                                    .entries = cache->quota.used.entries};

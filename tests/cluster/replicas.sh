@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# replicas.sh BUILD_DIR [KILLS] [--full] - quire.so in engines that are primaries and replicas: replicas.py, walk.py, and
+# replicas.sh BUILD_DIR [KILLS] [--full] - quire.so in engines that are primaries and replicas: replicas.py, caches.py, walk.py, and
 # failover.py with so many kills of primaries (50 by hand). --full: also partition.py, which makes networks as root.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,6 +15,7 @@ fi
 for engine in "${engines[@]}"; do
     echo "---- $engine: $($engine --version)"
     /usr/bin/python3 "$here/replicas.py" $engine || failed=1
+    /usr/bin/python3 "$here/caches.py" $engine "${QUIRE_SEED:-$RANDOM}" || failed=1
     /usr/bin/python3 "$here/walk.py" $engine 12 "${QUIRE_SEED:-$RANDOM}" || failed=1
     /usr/bin/python3 "$here/failover.py" $engine "$kills" "${QUIRE_SEED:-$RANDOM}" || failed=1
     [ "$full" != --full ] || /usr/bin/python3 "$here/partition.py" $engine 5 "${QUIRE_SEED:-$RANDOM}" || failed=1
