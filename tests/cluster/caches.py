@@ -71,7 +71,7 @@ def same(what, a, b, key="c", seconds=20):
                        right if isinstance(right, str) else len(right))
 
 
-def make(c, key, memory="64mb", *more):
+def make(c, key, memory=64 << 20, *more):
     c.execute_command("SC.CREATE", key, "DIM", DIM, "MEMORY", memory, *more)
     c.execute_command("SC.CAT.SET", key, "q", "SIM", "0.9", "JITTER", "0", "TTL", "3600000", "AUDIT", "0")
 
@@ -87,7 +87,7 @@ def state(node):
 
 def test_writes(primary, replica):
     c = primary.client()
-    make(c, "c", "64mb", "SCOPE", "tenant")
+    make(c, "c", 64 << 20, "SCOPE", "tenant")
     a = ("SCOPE", "tenant", "acme")
     ids = [fields(put(c, "c", i, "first", *a))[b"id"] for i in range(200)]
     checks.same("WAIT counts puts", c.wait(1, 5000), 1)
@@ -99,7 +99,7 @@ def test_writes(primary, replica):
     c.execute_command("SC.DEL", "c", *ids[60:80])
     c.execute_command("SC.PIN", "c", ids[100])
     c.execute_command("SC.FEEDBACK", "c", ids[101], "BAD")
-    put(c, "c", 300, "tagged", *a, "TAGS", "1", "page")
+    put(c, "c", 300, "tagged", *a, "TAG", "page")
     put(c, "c", 301, "short", *a, "TTL", "700")
     c.execute_command("SC.CAT.SET", "c", "other", "MODE", "exact")
     c.execute_command("SC.PUT", "c", "CAT", "other", *a, "HASH", "plain", "VALUE", "plain")
@@ -127,7 +127,7 @@ def test_writes(primary, replica):
 def test_sync(folder, primary):
     """Entries of before, of which many are on the disk, come to a new replica; also to one that was killed meanwhile."""
     c = primary.client()
-    make(c, "big", "5mb")
+    make(c, "big", 4 << 20)
     for first in range(0, ENTRIES, 2000):
         with c.pipeline(transaction=False) as p:
             for i in range(first, first + 2000):
