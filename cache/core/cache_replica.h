@@ -83,12 +83,12 @@ int cache_follow(struct cache *cache, struct quire_error *err);
  * QUIRE_EVERSION and what caches_add says. */
 int caches_take_image(struct caches *caches, struct quire_bytes name, const uint8_t *bytes, size_t n, uint64_t *lsn,
                       struct quire_error *err);
-/* Does an effect. *lsn 0: it was done before. QUIRE_ESTALE: it is of another history, or not the next one; QUIRE_ECORRUPT,
- * QUIRE_EVERSION, and what the disk says: then an image is needed. */
+/* Does an effect. *lsn 0: it was done before. QUIRE_ESTALE: it is of another history, or not the next one;
+ * QUIRE_ECORRUPT, QUIRE_EVERSION, and what the disk says: then an image is needed. */
 int cache_take_effect(struct cache *cache, struct cache_scratch *scratch, const uint8_t *bytes, size_t n, uint64_t *lsn,
                       struct quire_error *err);
-/* Compares with a list: what it does not have goes. Ids of what is not here into lacking (CACHE_LIST_ENTRIES), and where
- * the next list is to begin: UINT32_MAX: this was the last. QUIRE_ESTALE: another image is needed. */
+/* Compares with a list: what it does not have goes. Ids of what is not here into lacking (CACHE_LIST_ENTRIES), and
+ * where the next list is to begin: UINT32_MAX: this was the last. QUIRE_ESTALE: another image is needed. */
 int cache_take_list(struct cache *cache, const uint8_t *bytes, size_t n, uint64_t *lacking, uint32_t *n_lacking,
                     uint32_t *next, struct quire_error *err);
 /* *taken: how many became entries. */

@@ -251,7 +251,8 @@ bool module_copies_describe(struct module_item *item, char text[MODULE_TEXT_BYTE
     else if (copy->is_wanted || item->state == MODULE_ABSENT)
         snprintf(text, MODULE_TEXT_BYTES, "%.*s is being copied", key_bytes, key);
     else if (item->kind == MODULE_CACHE) {
-        if (!module_the.is_replica || (module_caches_standing(item, &standing) && !standing.is_copying))
+        if (!module_the.is_replica ||
+            (module_caches_standing(item, &standing) && !standing.is_copying && standing.history))
             return false;
         snprintf(text, MODULE_TEXT_BYTES, "%.*s is being copied", key_bytes, key);
     } else if (copy->is_missing && (copy->is_missing = missing_of(item) > 0)) {

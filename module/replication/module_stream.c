@@ -7,9 +7,9 @@
  *                               of a cache all but its entries
  *   QUIRE._MANIFEST ...         a key and its id (module_type.c)
  *
- * The store tells of a write under the collection's lock (or the cache's), on any thread; here it is put into a queue. The engine takes
- * it in the context of a command, a reply callback or a timer, so before the reply of the command leaves: a WAIT behind
- * it counts it. Effects go to replicas and not to the AOF: the store is the truth of a node.
+ * The store tells of a write under the collection's lock (or the cache's), on any thread; here it is put into a queue.
+ * The engine takes it in the context of a command, a reply callback or a timer, so before the reply of the command
+ * leaves: a WAIT behind it counts it. Effects go to replicas and not to the AOF: the store is the truth of a node.
  *
  * Nothing of this runs, and sets have no identity, before a replica asks for the first time (module_fork.c), and it
  * ends when none was there for a while. Whenever it begins, every set begins a new history: a replica that was attached

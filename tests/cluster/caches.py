@@ -1,7 +1,7 @@
-"""caches.py ENGINE SEED - semantic caches on a primary and its replica: puts, replacements, removals, invalidations, times
-to live, pins, verdicts, categories; full syncs with entries that are on the disk; a replica that is killed while it
-copies; kill -9 of a primary under writes, of which those that WAIT has confirmed are on the new one; and the old one as
-a replica."""
+"""caches.py ENGINE SEED - semantic caches on a primary and its replica: puts, replacements, removals, invalidations,
+times to live, pins, verdicts, categories; full syncs with entries that are on the disk; a replica that is killed while
+it copies; kill -9 of a primary under writes, of which those that WAIT has confirmed are on the new one; and the old one
+as a replica."""
 import random
 import struct
 import sys
@@ -16,7 +16,7 @@ DIM, ENTRIES = 16, 20000
 checks = Checks()
 rng = random.Random(seed)
 print("seed %d" % seed)
-# with quire.maxmemory nothing is sealed; these caches are so small that the older half of what is large goes to the disk
+# the cache that is to be sealed has so little memory that the older half of its vectors goes to the disk
 SETTINGS = {"save": "", "appendonly": "no", "repl_diskless_sync_delay": 0, "quire_cache_seal_rows": 2000}
 
 
@@ -30,8 +30,8 @@ def fields(reply):
 
 
 def put(c, key, i, value, *more):
-    return c.execute_command("SC.PUT", key, "CAT", "q", *more, "VEC", vector(i), "HASH", "h%d" % i, "TEXT", "question %d" % i,
-                             "VALUE", value)
+    return c.execute_command("SC.PUT", key, "CAT", "q", *more, "VEC", vector(i), "HASH", "h%d" % i,
+                             "TEXT", "question %d" % i, "VALUE", value)
 
 
 def get(c, key, *words):
@@ -128,7 +128,8 @@ def test_writes(primary, replica):
 
 
 def test_sync(folder, primary):
-    """Entries of before, of which many are on the disk, come to a new replica; also to one that was killed meanwhile."""
+    """Entries of before, of which many are on the disk, come to a new replica; also to one that was killed meanwhile.
+    """
     c = primary.client()
     make(c, "big", 4 << 20)
     for first in range(0, ENTRIES, 2000):
@@ -139,7 +140,8 @@ def test_sync(folder, primary):
         time.sleep(0.2)
     checks.that("many are on the disk", eventually(lambda: info(primary, "big")[b"sealed_entries"] > 2000, 240),
                 info(primary, "big"))
-    replica = Node(folder, "second", engine, replicaof="127.0.0.1 %d" % primary.port, quire_ship_rate=2000000, **SETTINGS)
+    replica = Node(folder, "second", engine, replicaof="127.0.0.1 %d" % primary.port, quire_ship_rate=2000000,
+                   **SETTINGS)
     checks.that("a replica copies", eventually(lambda: state(replica)[b"entries_fetched"] > 1000, 30), state(replica))
     checks.that("it says so meanwhile", "is being copied" in str(entries(replica, "big")), entries(replica, "big"))
     put(c, "big", 3, "changed meanwhile")
@@ -148,12 +150,12 @@ def test_sync(folder, primary):
     replica.start()
     put(c, "big", 4, "changed again")
     same("killed in the middle, and as its primary in the end", primary, replica, "big", 60)
-    checks.that("what it had did not travel again", 0 < state(replica)[b"entries_fetched"] < info(primary, "big")[b"entries"],
-                state(replica))
+    checks.that("what it had did not travel again",
+                0 < state(replica)[b"entries_fetched"] < info(primary, "big")[b"entries"], state(replica))
     checks.same("by hash", by_hash(replica, "big", 3), b"changed meanwhile")
     there = [i for i in range(0, ENTRIES, 401) if near(primary, "big", i)]
-    checks.that("sealed ones are near what they were near to",
-                [near(replica, "big", i) for i in there] == [near(primary, "big", i) for i in there] and len(there) > 10, there)
+    answers = [[near(node, "big", i) for i in there] for node in (primary, replica)]
+    checks.that("sealed ones are near what they were near to", answers[0] == answers[1] and len(there) > 10, answers)
     replica.stop()
     for i in range(ENTRIES, ENTRIES + 50):
         put(c, "big", i, "while it was away")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# replicas.sh BUILD_DIR [KILLS] [--full] - quire.so in engines that are primaries and replicas: replicas.py, caches.py, walk.py, and
-# failover.py with so many kills of primaries (50 by hand). --full: also partition.py, which makes networks as root.
+# replicas.sh BUILD_DIR [KILLS] [--full] - quire.so in engines that are primaries and replicas: replicas.py, caches.py,
+# walk.py, and failover.py with so many kills of primaries (50 by hand). --full: also partition.py, which makes networks
+# as root.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cluster/engines.sh
