@@ -740,8 +740,10 @@ static int apply_rest(struct cache *cache, const struct image *image, uint64_t *
 static int begin_history(struct cache *cache, const struct cache_frame *frame, const struct image *image,
                          struct quire_error *err)
 {
-    bool whole = !cache->copying && cache->history;
-    bool same = whole && ((cache->history == frame->history && cache->seq == frame->seq) ||
+    /* Of the history before it must have all, and nothing may have been done in the new one: effects that the image
+     * knows are not done once more. */
+    bool whole = !cache->copying && cache->history && cache->seq == frame->seq;
+    bool same = whole && (cache->history == frame->history ||
                           (cache->history == image->before_history && cache->seq == image->before_seq));
     cache_copying_free(cache);
     cache->history = frame->history;

@@ -149,7 +149,7 @@ def test_sync(folder, primary):
     replica.settings["quire_ship_rate"] = 0
     replica.start()
     put(c, "big", 4, "changed again")
-    same("killed in the middle, and as its primary in the end", primary, replica, "big", 60)
+    same("killed in the middle, and as its primary in the end", primary, replica, "big", 240)
     checks.that("what it had did not travel again",
                 0 < state(replica)[b"entries_fetched"] < info(primary, "big")[b"entries"], state(replica))
     checks.same("by hash", by_hash(replica, "big", 3), b"changed meanwhile")
@@ -229,14 +229,16 @@ def test_failover(primary, replica):
     same("and has what the new one has", replica, primary, "w", 30)
     checks.same("nothing that was invalidated", by_hash(primary, "w", some[1]), None)
     checks.same("a new one", by_hash(primary, "w", 5000), b"of the new one")
-    # a planned change needs no copy, and writes go on at once
+    # after a planned change only what was written since travels
     fetched = state(replica)[b"entries_fetched"]
     before = state(primary)[b"entries_fetched"]
     replica.client().execute_command("FAILOVER", "TIMEOUT", 5000)
     checks.that("FAILOVER", eventually(lambda: primary.client().info("replication")["role"] == "master", 20))
     put(primary.client(), "w", 5001, "of the old one again")
     same("and back", primary, replica, "w")
-    checks.same("without a copy", (state(replica)[b"entries_fetched"], state(primary)[b"entries_fetched"]), (fetched, before))
+    checks.that("without a copy of the rest",
+                state(replica)[b"entries_fetched"] <= fetched + 1 and state(primary)[b"entries_fetched"] == before,
+                fetched, before, state(replica), state(primary))
 
 
 with Folder() as folder:
