@@ -313,6 +313,8 @@ int module_admin_create(struct rm_ctx *ctx, const char **failed)
                {"QUIRE._COPY", module_ship_copy, "admin deny-script", 0},
                {"QUIRE._FILES", module_ship_files, "admin deny-script", 0},
                {"QUIRE._READ", module_ship_read, "admin deny-script", 0},
+               {"QUIRE._LIST", module_ship_list, "admin deny-script", 0},
+               {"QUIRE._ENTRIES", module_ship_entries, "admin deny-script", 0},
                {"QUIRE._HAVE", module_stream_have, "admin deny-script", 0},
                {"QUIRE.BACKUP", run_backup_command, "admin deny-script", 0}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

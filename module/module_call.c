@@ -217,8 +217,6 @@ static void settle_key(struct rm_ctx *ctx, struct rm_string *key, struct module_
     }
     if (call->lsn == 0 || failed(call))
         return;
-    if (module_command_defines(call->row))
-        module_stream_image(call->item);
     rm.signal_modified_key(ctx, key);
     rm.notify_keyspace_event(ctx, RM_NOTIFY_MODULE, commands[call->row].name, key);
 }
@@ -550,13 +548,8 @@ static const char *refusal(const struct command *row, bool may_wait)
         return "LOADING quire is about to give keys their data: try again";
     if (!may_wait && (row->flags & CMD_NO_MULTI))
         return "ERR this command takes long: it is not for transactions and scripts";
-    bool is_cache = module_command_kind((unsigned)(row - commands)) == MODULE_CACHE;
     if ((row->flags & CMD_WRITE) && is_of_store(row) && module_the.is_replica)
         return "READONLY You can't write against a read only replica: write to its primary.";
-    if ((row->flags & CMD_WRITE) && is_cache && module_the.n_replicas > 0 && !module_the.settings.writes_with_replicas)
-        return "NOREPLICAS replicas are attached, and entries of semantic caches are not copied to them: detach them, "
-               "or set quire.writes-with-replicas yes where a cache may begin without entries when a replica takes the "
-               "lead";
     return NULL;
 }
 
@@ -576,12 +569,10 @@ static bool take_item(struct rm_ctx *ctx, struct module_call *call, struct rm_st
         rm.reply_error(ctx, text);
         return false;
     }
-    if (item && (item->state == MODULE_ABSENT || (module_the.is_replica && kind == MODULE_CACHE))) {
-        rm.reply_error(ctx, module_the.is_replica
-                                ? "ERR the data of this key is on its primary only: entries of semantic caches are not "
-                                  "copied to replicas"
-                                : "ERR the data of this key is not in quire.dir of this node: restore that folder, or "
-                                  "DEL the key");
+    if (item && item->state == MODULE_ABSENT) {
+        rm.reply_error(ctx,
+                       "ERR the data of this key is not in quire.dir of this node: restore that folder, or DEL the "
+                       "key");
         return false;
     }
     if (item && item->state == MODULE_ENDED) { /* its key goes with the next write to it */

@@ -36,12 +36,6 @@ bool module_command_may_end(unsigned row)
     return is_one_of(row, names, sizeof names / sizeof *names);
 }
 
-bool module_command_defines(unsigned row)
-{
-    static const char *const names[] = {"sc.cat.set", "sc.cat.del"};
-    return is_one_of(row, names, sizeof names / sizeof *names);
-}
-
 /* What computes for more than some microseconds and changes no key. A question by its hash alone is a look-up. */
 bool module_command_is_search(unsigned row, const struct resp_arg *args, uint32_t n)
 {

@@ -164,23 +164,6 @@ static int set_recover(const char *name, struct rm_string *value, void *data, st
                                                                                     : refuse(error, "yes or no");
 }
 
-static struct rm_string *get_writes(const char *name, void *data)
-{
-    (void)name;
-    (void)data;
-    return keep(N_SHARED + 2, yes_or_no(module_the.settings.writes_with_replicas));
-}
-
-static int set_writes(const char *name, struct rm_string *value, void *data, struct rm_string **error)
-{
-    size_t n;
-    (void)name;
-    (void)data;
-    return take_bool(rm.string_bytes(value, &n), &module_the.settings.writes_with_replicas)
-               ? RM_OK
-               : refuse(error, "yes or no");
-}
-
 /* A whole number of the module's own. */
 static const struct number {
     const char *name, *value;
@@ -239,8 +222,7 @@ static const struct own {
     rm_config_get_fn *get;
     rm_config_set_fn *set;
 } own[] = {{"prefix", "", RM_CONFIG_IMMUTABLE, get_prefix, set_prefix},
-           {"recover-keys", "yes", RM_CONFIG_IMMUTABLE, get_recover, set_recover},
-           {"writes-with-replicas", "no", RM_CONFIG_DEFAULT, get_writes, set_writes}};
+           {"recover-keys", "yes", RM_CONFIG_IMMUTABLE, get_recover, set_recover}};
 
 int module_config_register(struct rm_ctx *ctx)
 {

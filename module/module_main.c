@@ -99,6 +99,7 @@ static int open_service(struct quire_error *err)
                           .n_lanes = module_the.n_threads + LANES_OF_MAIN,
                           .no_priorities = true,
                           .on_effect = module_stream_effect,
+                          .on_told = module_stream_told,
                           .on_opened = on_opened,
                           .keeper = &module_keeper,
                           .documents_come_later = true};

@@ -87,8 +87,6 @@ bool module_command_is_search(unsigned row, const struct resp_arg *args, uint32_
 enum module_kind module_command_kind(unsigned row);
 bool module_command_makes(unsigned row);
 bool module_command_may_end(unsigned row);
-/* Whether it changes what replicas know of a cache. */
-bool module_command_defines(unsigned row);
 
 /* A reply as the engine's functions take it. own, own_bytes: what the client calls the collection `name`. False: it is
  * not RESP. */

@@ -25,6 +25,7 @@
 #include "index/store/store.h"
 
 struct searcher;
+struct cache_told;
 struct caches;
 struct cache;
 struct cache_scratch;
@@ -47,6 +48,10 @@ struct caches_options {
     uint32_t seal_rows;
     bool seal_always;
     bool read_only; /* caches_verify follows what is restored, not caches_begin */
+    /* What was done to a cache that tells (cache_replica.h), in the order of numbers: under the cache's lock, from any
+     * thread. NULL: none tells. */
+    void (*told)(void *context, struct cache *cache, const struct cache_told *told);
+    void *told_context;
 };
 
 /* Before the store is opened; afterwards the store's host passes on records of CACHE_KINDS to restore and replay. */

@@ -75,6 +75,28 @@ void cache_entry_set_expire(struct cache_entry *e, uint64_t expire)
     atomic_store_explicit(&e->word, (word & ~EXPIRE_NEVER) | expire, memory_order_release);
 }
 
+void cache_entry_init(struct cache_entry *out, uint64_t word, struct hash128 exact, const struct group *group,
+                      uint64_t created, const struct document_at *at)
+{
+    memset(out, 0, sizeof *out);
+    atomic_init(&out->word, word);
+    out->exact = (uint32_t)exact.low;
+    out->exact_high = (uint8_t)(exact.low >> 32);
+    out->group = group->number & (GROUPS_MAX - 1);
+    out->created_low = (uint32_t)created;
+    out->created_high = (uint8_t)(created >> 32);
+    out->links.level = EVICT_UNLISTED;
+    cache_entry_set_document(out, at);
+}
+
+void cache_entry_live(struct cache *cache, uint32_t row, const struct cache_entry *from)
+{
+    struct cache_entry *e = cache_entry_at(cache, row);
+    assert(cache_entry_word(cache, row) == ENTRY_TAKEN);
+    memcpy((uint8_t *)e + sizeof e->word, (const uint8_t *)from + sizeof e->word, sizeof *e - sizeof e->word);
+    atomic_store_explicit(&e->word, atomic_load(&from->word) | ENTRY_LIVE, memory_order_release);
+}
+
 double cache_entry_saved(const struct cache *cache, const struct cache_entry *e)
 {
     uint64_t bytes = cache_entry_document(e).bytes;
@@ -193,12 +215,44 @@ int cache_entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row)
     return 0;
 }
 
+int cache_entry_take_number(struct cache *cache, uint32_t graph_row, uint32_t row)
+{
+    uint32_t end = graph_row > row ? graph_row + 1 : row + 1;
+    assert(cache->apart && cache->follows && (row >= cache->n_rows || cache_entry_word(cache, row) == 0));
+    if (cache_entries_reserve(cache, end) < 0)
+        return QUIRE_ENOMEM;
+    sealed_set_place(cache, row, (struct place){0, graph_row ^ row});
+    sealed_set_graph_entry(cache, graph_row, row);
+    atomic_store_explicit(&cache_entry_at(cache, row)->word, ENTRY_TAKEN, memory_order_release);
+    return 0;
+}
+
+void cache_entries_follow(struct cache *cache)
+{
+    assert(lock_is_held(&cache->lock) && cache->apart);
+    for (uint32_t at = cache->free_rows, next; at; at = next) {
+        next = cache_entry_at(cache, at - 1)->chain;
+        atomic_store_explicit(&cache_entry_at(cache, at - 1)->word, 0, memory_order_release);
+    }
+    cache->free_rows = 0;
+    cache->scan_row = cache->scan_end = 0;
+}
+
+void cache_entries_lead(struct cache *cache)
+{
+    assert(lock_is_held(&cache->lock) && cache->free_rows == 0);
+    cache->scan_row = 0;
+    cache->scan_end = cache->n_rows;
+}
+
 void cache_entry_give(struct cache *cache, uint32_t row)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
     assert(!(cache_entry_word(cache, row) & ENTRY_LIVE));
-    atomic_store_explicit(&e->word, cache->apart ? ENTRY_TAKEN : 0, memory_order_release);
-    if (!cache->apart) /* the graph gives it out again */
+    /* the graph gives it out again, or the leader of a cache that follows */
+    bool kept = cache->apart && !cache->follows;
+    atomic_store_explicit(&e->word, kept ? ENTRY_TAKEN : 0, memory_order_release);
+    if (!kept)
         return;
     e->chain = cache->free_rows;
     cache->free_rows = row + 1;

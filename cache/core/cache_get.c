@@ -164,6 +164,13 @@ static bool is_first(const struct cache_lookup *l)
     return !l->woken && !l->query->on_error;
 }
 
+/* And whether the policy learns of it: a follower has its leader's curves, and gives no leases and no audits, as what
+ * would be computed for them could not be put there. (lock) */
+static bool is_learnt(const struct cache_lookup *l)
+{
+    return is_first(l) && !l->cache->follows;
+}
+
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 /* What is said of a candidate, whatever its similarity. */
@@ -490,7 +497,7 @@ static void serve(struct cache_lookup *l, enum quire_cache_status status, uint32
     evict_used(&cat->order, row, cache_entry_saved(l->cache, e));
     if (status != QUIRE_CACHE_HIT && status != QUIRE_CACHE_EXACT)
         return;
-    if (cat->settings.sliding && !(word & ENTRY_PINNED) && expire != EXPIRE_NEVER) {
+    if (cat->settings.sliding && !l->cache->follows && !(word & ENTRY_PINNED) && expire != EXPIRE_NEVER) {
         uint64_t until = l->now + cat->settings.ttl_ms, last = cache_entry_created(e) + cat->settings.ttl_max_ms;
         cache_entry_set_expire(e, cat->settings.ttl_max_ms && until > last ? last : until > expire ? until : expire);
     }
@@ -569,7 +576,7 @@ static enum risk_verdict ask_policy(struct cache_lookup *l, double similarity, d
     const struct category_settings *s = &l->category->settings;
     struct risk_settings risk = risk_settings_of(l);
     double draw = cache_draw(l->cache);
-    if (!is_first(l)) /* the curve has it already; and a model that has failed answers no audit */
+    if (!is_learnt(l)) /* the curve has it already; and a model that has failed answers no audit */
         return similarity >= l->answer->threshold ? RISK_SERVE : RISK_WITHHOLD;
     enum risk_verdict verdict = risk_request(l->category->curve, &risk, similarity, draw, weight);
     if (s->risk <= 0) { /* a static threshold: the curve only watches */
@@ -603,7 +610,7 @@ static void conclude(struct cache_lookup *l, uint32_t row, double similarity)
 {
     struct quire_cache_answer *answer = l->answer;
     double weight = 0;
-    bool may_lease = !l->query->no_lease && !l->query->on_error;
+    bool follows = l->cache->follows, may_lease = !l->query->no_lease && !l->query->on_error && !follows;
     enum risk_verdict verdict = ask_policy(l, similarity, &weight);
     uint64_t id = row == UINT32_MAX ? 0 : cache_entry_id(cache_entry_at(l->cache, row), row);
     assert(row != UINT32_MAX || (verdict != RISK_SERVE && verdict != RISK_AUDIT_HIT));
@@ -627,7 +634,7 @@ static void conclude(struct cache_lookup *l, uint32_t row, double similarity)
         return;
     }
     answer->similarity = similarity;
-    if (ask_lease(l, may_lease, is_first(l), 0)) {
+    if (ask_lease(l, may_lease, is_first(l) && !follows, 0)) {
         l->outcome = CACHE_WAITS;
         return;
     }
@@ -698,7 +705,7 @@ static bool look_exact(struct cache_lookup *l)
         return false;
     serve(l, QUIRE_CACHE_EXACT, row, 1);
     struct risk_settings risk = risk_settings_of(l);
-    if (is_first(l))
+    if (is_learnt(l))
         risk_request(l->category->curve, &risk, -1, 0.5, &(double){0}); /* one of the requests that the budget is of */
     return true;
 }

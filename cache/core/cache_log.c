@@ -23,9 +23,14 @@
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-void cache_record_begin(struct cache_record *r, const struct cache *cache)
+void cache_record_empty(struct cache_record *r)
 {
     *r = (struct cache_record){.bytes = r->first, .capacity = sizeof r->first};
+}
+
+void cache_record_begin(struct cache_record *r, const struct cache *cache)
+{
+    cache_record_empty(r);
     cache_record_u64(r, cache->uid);
 }
 
@@ -119,6 +124,8 @@ void cache_record_cache(struct cache_record *r, const struct cache *cache)
     cache_record_u32(r, c->n_scope_keys);
     for (uint32_t i = 0; i < c->n_scope_keys; i++)
         cache_record_bytes(r, c->scope_keys[i].data, c->scope_keys[i].n_bytes);
+    if (cache->space.seed != cache->uid)
+        cache_record_u64(r, cache->space.seed);
 }
 
 void cache_record_category(struct cache_record *r, const struct cache *cache, uint32_t number, struct quire_bytes name,
@@ -145,6 +152,11 @@ void cache_record_group(struct cache_record *r, const struct cache *cache, const
 void cache_record_epoch(struct cache_record *r, const struct cache *cache, const struct invalidation *i)
 {
     cache_record_begin(r, cache);
+    cache_record_invalidation(r, cache, i);
+}
+
+void cache_record_invalidation(struct cache_record *r, const struct cache *cache, const struct invalidation *i)
+{
     cache_record_u64(r, i->epoch);
     cache_record_u8(r, (uint8_t)i->by);
     cache_record_u32(r, i->category);
@@ -202,7 +214,10 @@ int cache_log_category(struct cache *cache, uint32_t number, struct quire_bytes 
 {
     struct cache_record r;
     cache_record_category(&r, cache, number, name, settings);
-    return append_one(cache, CACHE_LOG_CATEGORY, &r, lsn, err);
+    int rc = append_one(cache, CACHE_LOG_CATEGORY, &r, lsn, err);
+    if (rc == 0)
+        cache_tell_category(cache, number, name, settings);
+    return rc;
 }
 
 int cache_log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err)
@@ -210,7 +225,10 @@ int cache_log_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn,
     struct cache_record r;
     cache_record_begin(&r, cache);
     cache_record_u32(&r, number);
-    return append_one(cache, CACHE_LOG_CATEGORY_DROP, &r, lsn, err);
+    int rc = append_one(cache, CACHE_LOG_CATEGORY_DROP, &r, lsn, err);
+    if (rc == 0)
+        cache_tell_category_drop(cache, number);
+    return rc;
 }
 
 int cache_log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, struct quire_error *err)
@@ -232,8 +250,10 @@ int cache_log_put(struct cache *cache, const struct logged_put *put, uint64_t *l
     if (put->graph_row != put->row)
         cache_record_u32(&records[1], put->graph_row);
     int rc = append(cache, kinds + first, records + first, 2 - first, lsn, err);
-    if (rc == 0)
+    if (rc == 0) {
         put->group->logged = true;
+        cache_tell_put(cache, put);
+    }
     return rc;
 }
 
@@ -264,7 +284,10 @@ int cache_log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64
     cache_record_begin(&r, cache);
     for (uint32_t i = 0; i < n; i++)
         cache_record_u32(&r, rows[i]);
-    return append_one(cache, CACHE_LOG_GONE, &r, lsn, err);
+    int rc = append_one(cache, CACHE_LOG_GONE, &r, lsn, err);
+    if (rc == 0)
+        cache_tell_gone(cache, rows, n);
+    return rc;
 }
 
 int cache_log_change(struct cache *cache, uint32_t row, uint64_t word, float veto, uint64_t *lsn,
@@ -275,7 +298,10 @@ int cache_log_change(struct cache *cache, uint32_t row, uint64_t word, float vet
     cache_record_u32(&r, row);
     cache_record_u64(&r, word);
     cache_record_f32(&r, veto);
-    return append_one(cache, CACHE_LOG_CHANGE, &r, lsn, err);
+    int rc = append_one(cache, CACHE_LOG_CHANGE, &r, lsn, err);
+    if (rc == 0)
+        cache_tell_change(cache, row, word, veto);
+    return rc;
 }
 
 int cache_log_moved(struct cache *cache, uint32_t row, const struct document_at *at, struct quire_error *err)
@@ -294,7 +320,10 @@ int cache_log_epoch(struct cache *cache, const struct invalidation *invalidation
 {
     struct cache_record r;
     cache_record_epoch(&r, cache, invalidation);
-    return append_one(cache, CACHE_LOG_EPOCH, &r, lsn, err);
+    int rc = append_one(cache, CACHE_LOG_EPOCH, &r, lsn, err);
+    if (rc == 0)
+        cache_tell_epoch(cache, invalidation);
+    return rc;
 }
 
 int cache_log_curve(struct cache *cache, uint32_t number, struct quire_error *err)
@@ -302,7 +331,10 @@ int cache_log_curve(struct cache *cache, uint32_t number, struct quire_error *er
     struct cache_record r;
     uint64_t lsn;
     cache_record_curve(&r, cache, number);
-    return append_one(cache, CACHE_LOG_CURVE, &r, &lsn, err);
+    int rc = append_one(cache, CACHE_LOG_CURVE, &r, &lsn, err);
+    if (rc == 0)
+        cache_tell_curve(cache, number);
+    return rc;
 }
 
 void cache_record_durable(struct cache_record *r, const struct cache *cache, const struct document_extent *extents,

@@ -11,7 +11,8 @@ struct cache_record {
     bool failed;
     uint8_t first[1024];
 };
-void cache_record_begin(struct cache_record *r, const struct cache *cache);
+void cache_record_empty(struct cache_record *r);
+void cache_record_begin(struct cache_record *r, const struct cache *cache); /* with the number of its cache */
 void cache_record_u8(struct cache_record *r, uint8_t x);
 void cache_record_u32(struct cache_record *r, uint32_t x);
 void cache_record_u64(struct cache_record *r, uint64_t x);
@@ -31,7 +32,8 @@ void cache_record_sealed(struct cache_record *r, const struct cache *cache, cons
                          const struct sealing *sealings, uint32_t n);
 void cache_record_durable(struct cache_record *r, const struct cache *cache, const struct document_extent *extents,
                           uint32_t n);
-/* This one adds to a record. */
+/* These add to a record. */
+void cache_record_invalidation(struct cache_record *r, const struct cache *cache, const struct invalidation *i);
 void cache_record_entry(struct cache_record *r, const struct cache_entry *e, uint64_t word, const uint8_t *blob,
                         uint32_t n_blob);
 

@@ -257,6 +257,11 @@ struct cache {
     uint32_t arrivals[256];       /* entries that became living, by the last bits of their group's key */
     uint64_t curves_logged_ms;
     uint32_t sweep; /* where the search for expired entries goes on */
+    /* cache_replica.h */
+    bool follows, tells;
+    uint64_t history, seq;               /* 0: none; as of which number of it */
+    uint64_t before_history, before_seq; /* that this history goes on from; 0: none */
+    struct cache_copying *copying;       /* owned; NULL: nothing is on its way */
 };
 
 /* At random, 0 <= x < 1. (lock) */
@@ -301,6 +306,11 @@ static inline uint64_t cache_entry_id(const struct cache_entry *e, uint32_t row)
 
 struct document_at cache_entry_document(const struct cache_entry *e);
 void cache_entry_set_document(struct cache_entry *e, const struct document_at *at);
+/* An entry as it will be, but for links, chain and blob; created in ms since BASE_MS. */
+void cache_entry_init(struct cache_entry *out, uint64_t word, struct hash128 exact, const struct group *group,
+                      uint64_t created, const struct document_at *at);
+/* It takes a number that is taken for it, and lives; cache_entry_join follows. (lock) */
+void cache_entry_live(struct cache *cache, uint32_t row, const struct cache_entry *from);
 /* The living row of an id; UINT32_MAX: none. (lock) */
 uint32_t cache_entry_find(const struct cache *cache, uint64_t id);
 /* The living row with this hash in a group; UINT32_MAX: none. (lock) */
@@ -466,6 +476,8 @@ struct logged_put {
     const uint8_t *blob;
     uint32_t n_blob;
     struct hash128 exact;
+    uint8_t **document; /* that is its document, malloc'd: whoever takes it leaves NULL */
+    uint32_t document_bytes;
 };
 int cache_log_put(struct cache *cache, const struct logged_put *put, uint64_t *lsn, struct quire_error *err);
 int cache_log_gone(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err);
@@ -485,14 +497,36 @@ struct sealing {
 int cache_log_sealed(struct cache *cache, const struct sealed *sealed, const struct sealing *sealings, uint32_t n,
                      struct quire_error *err);
 
+/* Another word: its expiry, and whether it is pinned. Logged before. (lock) */
+void cache_entry_set_word(struct cache *cache, uint32_t row, uint64_t word);
+
+/* ---- followers: cache_told.c, cache_copy.c, cache_follow.c ------------------------------------------------------- */
+
+/* A follower's entries are its leader's: QUIRE_ECLOSED. (lock) */
+int cache_may_change(const struct cache *cache, struct quire_error *err);
+/* Each tells a change that was logged, where it is to be told. (lock) */
+void cache_tell_put(struct cache *cache, const struct logged_put *put);
+void cache_tell_gone(struct cache *cache, const uint32_t *rows, uint32_t n);
+void cache_tell_change(struct cache *cache, uint32_t row, uint64_t word, float veto);
+void cache_tell_epoch(struct cache *cache, const struct invalidation *invalidation);
+void cache_tell_curve(struct cache *cache, uint32_t number);
+void cache_tell_category(struct cache *cache, uint32_t number, struct quire_bytes name,
+                         const struct category_settings *settings);
+void cache_tell_category_drop(struct cache *cache, uint32_t number);
+
 /* So much of segments of documents is on the device. */
 int cache_log_durable(struct cache *cache, const struct document_extent *extents, uint32_t n, struct quire_error *err);
 
 /* ---- create and destroy: caches.c -------------------------------------------------------------------------------- */
 
 /* Without documents: caches_begin or caches_add opens them. */
-int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, const uint64_t secret[2],
-                 struct cache **out, struct quire_error *err);
+/* seed: of how its vectors are rotated. */
+int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, uint64_t seed,
+                 const uint64_t secret[2], struct cache **out, struct quire_error *err);
+/* As caches_add, with a seed and a secret that were another's. */
+int caches_add_with(struct caches *caches, const struct cache_config *config, uint64_t seed, const uint64_t secret[2],
+                    uint64_t *lsn, struct quire_error *err);
+void cache_copying_free(struct cache *cache);
 int cache_open_documents(struct cache *cache, struct quire_error *err);
 /* What was restored and replayed becomes entries. Where a file that they need is damaged or missing, QUIRE_ECORRUPT and
  * the like say so, and what was restored is as it was: it can be saved in a checkpoint. */

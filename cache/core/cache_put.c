@@ -40,6 +40,7 @@ struct put {
     enum lease_state lease;
     uint64_t lease_epoch, lease_ms, now, created, expire;
     struct document_at at;
+    uint8_t *document; /* encoded; owned, until it is told */
 };
 
 /* ---- preparing --------------------------------------------------------------------------------------------------- */
@@ -175,7 +176,9 @@ static int admit(struct put *p, struct quire_error *err)
     struct cache *cache = p->cache;
     struct group_key *key = &p->scratch->key;
     assert(lock_is_held(&cache->lock) && p->has_graph_row && !p->has_row && !p->group);
-    int rc = cache_category_number(cache, p->entry->category, &p->number, err);
+    int rc = cache_may_change(cache, err);
+    if (rc == 0)
+        rc = cache_category_number(cache, p->entry->category, &p->number, err);
     if (rc < 0)
         return rc;
     p->category = cache_category_at(cache, p->number);
@@ -254,7 +257,7 @@ static int remove_row(struct put *p, uint32_t row, struct quire_error *err)
 static int publish(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
-    struct cache_entry entry, *e = cache_entry_at(cache, p->row);
+    struct cache_entry entry;
     uint32_t blob = 0;
     assert(lock_is_held(&cache->lock) && p->has_row && p->has_graph_row && p->has_document && p->group->pending > 0);
     assert(cache_entry_word(cache, p->row) == ENTRY_TAKEN);
@@ -266,15 +269,7 @@ static int publish(struct put *p, struct quire_error *err)
         memcpy(stable_array_at(&cache->blobs.cells, blob), p->blob, p->n_blob);
     uint64_t word = p->expire | (p->entry->vector ? ENTRY_VECTOR : 0) | (p->exact.high ? ENTRY_EXACT : 0) |
                     (p->entry->text.n_bytes ? ENTRY_TEXT : 0) | (p->entry->pin ? ENTRY_PINNED : 0);
-    memset(&entry, 0, sizeof entry);
-    atomic_init(&entry.word, word);
-    entry.exact = (uint32_t)p->exact.low;
-    entry.exact_high = (uint8_t)(p->exact.low >> 32);
-    entry.group = p->group->number & (GROUPS_MAX - 1);
-    entry.created_low = (uint32_t)p->created;
-    entry.created_high = (uint8_t)(p->created >> 32);
-    entry.links.level = EVICT_UNLISTED;
-    cache_entry_set_document(&entry, &p->at);
+    cache_entry_init(&entry, word, p->exact, p->group, p->created, &p->at);
     int rc = cache_log_put(cache,
                            &(struct logged_put){.row = p->row,
                                                 .graph_row = p->graph_row,
@@ -285,18 +280,19 @@ static int publish(struct put *p, struct quire_error *err)
                                                 .norm2 = p->norm2,
                                                 .blob = p->blob,
                                                 .n_blob = p->n_blob,
-                                                .exact = p->exact},
+                                                .exact = p->exact,
+                                                .document = &p->document,
+                                                .document_bytes = p->at.bytes},
                            &p->result->lsn, err);
     if (rc < 0) {
         blob_give(&cache->blobs, blob);
         return rc;
     }
     entry.blob = blob;
-    memcpy((uint8_t *)e + sizeof e->word, (uint8_t *)&entry + sizeof e->word, sizeof entry - sizeof e->word);
-    atomic_store_explicit(&e->word, atomic_load(&entry.word) | ENTRY_LIVE, memory_order_release);
+    cache_entry_live(cache, p->row, &entry);
     cache_entry_join(cache, p->row, p->group, p->linked);
     p->result->outcome = p->replaces ? QUIRE_CACHE_REPLACED : QUIRE_CACHE_STORED;
-    p->result->id = cache_entry_id(e, p->row);
+    p->result->id = cache_entry_id(&entry, p->row);
     p->result->expire_ms = p->expire == EXPIRE_NEVER ? UINT64_MAX : p->expire + BASE_MS;
     p->category->counters.stored++;
     negatives_remove(&cache->negatives, p->group->key, p->exact);
@@ -310,13 +306,14 @@ static int try_publish(struct put *p, struct quire_error *err)
 {
     struct cache *cache = p->cache;
     bool fits = false;
-    if (!may_store(p))
-        return 0;
+    int rc = cache_may_change(cache, err);
+    if (rc < 0 || !may_store(p))
+        return rc;
     /* What this answer replaces goes first, so that nothing else is given up for its space: the entry of the same hash,
      * and the stale one that its lease is to renew, which may have been put in other words. Also where the new one
      * does not fit then: the old one is not the answer any more. */
     uint32_t old = same_hash(p);
-    int rc = old == UINT32_MAX ? 0 : remove_row(p, old, err);
+    rc = old == UINT32_MAX ? 0 : remove_row(p, old, err);
     uint64_t renewed = p->lease == LEASE_VALID ? lease_refreshes(cache->leases, p->entry->lease) : 0;
     old = renewed ? cache_entry_find(cache, renewed) : UINT32_MAX;
     if (rc == 0 && old != UINT32_MAX && (cache_entry_word(cache, old) & EXPIRE_NEVER) <= p->now)
@@ -373,12 +370,11 @@ static int put(struct put *p, struct quire_error *err)
     if (n == 0 || n / DOCUMENT_UNIT > UINT16_MAX)
         return error_set(err, QUIRE_ELIMIT, "an answer with what belongs to it may have at most %u bytes",
                          DOCUMENT_BYTES_MAX - DOCUMENT_UNIT);
-    uint8_t *bytes = malloc(n);
-    if (!bytes)
+    p->document = malloc(n);
+    if (!p->document)
         return error_set(err, QUIRE_ENOMEM, "no memory for an answer of %zu bytes", n);
-    document_encode(&document, bytes);
-    rc = document_log_append(p->cache->documents, bytes, (uint32_t)n, document.expire_ms, &p->at, err);
-    free(bytes);
+    document_encode(&document, p->document);
+    rc = document_log_append(p->cache->documents, p->document, (uint32_t)n, document.expire_ms, &p->at, err);
     p->has_document = rc == 0;
     if (rc < 0)
         return rc;
@@ -417,6 +413,7 @@ int cache_put(struct cache *cache, struct cache_scratch *scratch, const struct q
         return rc;
     unsigned slot = epoch_enter(cache->of->epochs);
     rc = put(&p, err);
+    free(p.document);
     if (p.has_document)
         document_log_drop(cache->documents, &p.at);
     if (p.has_row) { /* first: the graph may give its row to someone else at once */

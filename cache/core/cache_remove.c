@@ -137,7 +137,8 @@ uint32_t cache_expire(struct cache *cache, uint32_t rows)
     uint64_t lsn;
     pthread_mutex_lock(&cache->lock);
     uint64_t now = cache_now(cache);
-    for (uint32_t i = 0; i < rows && i < cache->n_rows && n < EXPIRE_BATCH; i++) {
+    /* of a follower its leader says when one goes */
+    for (uint32_t i = 0; i < rows && i < cache->n_rows && n < EXPIRE_BATCH && !cache->follows; i++) {
         if (cache->sweep >= cache->n_rows)
             cache->sweep = 0;
         uint32_t row = cache->sweep++;
@@ -410,7 +411,9 @@ void cache_invalidation_push(struct cache *cache, const struct invalidation *inv
 static int remove_rows(struct cache *cache, const uint32_t *rows, uint32_t n, uint64_t *lsn, struct quire_error *err)
 {
     assert(n > 0 && n <= SCAN_BATCH && lock_is_held(&cache->lock));
-    int rc = cache_log_gone(cache, rows, n, lsn, err);
+    int rc = cache_may_change(cache, err);
+    if (rc == 0)
+        rc = cache_log_gone(cache, rows, n, lsn, err);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         cache_category_at(cache, cache->groups[cache_entry_at(cache, rows[i])->group]->category)
             ->counters.invalidated++;
@@ -511,7 +514,9 @@ static int raise_epoch(struct selection *s, uint64_t *lsn, struct quire_error *e
         return 0;
     }
     s->made.epoch = cache->epoch + 1;
-    int rc = cache_log_epoch(cache, &s->made, lsn, err);
+    int rc = cache_may_change(cache, err);
+    if (rc == 0)
+        rc = cache_log_epoch(cache, &s->made, lsn, err);
     if (rc == 0) {
         cache_invalidation_push(cache, &s->made);
         assert(cache->epoch == s->made.epoch);
@@ -539,7 +544,9 @@ static int invalidate(struct selection *s, bool dry_run, uint64_t *n, uint64_t *
             count += row != UINT32_MAX;
             if (row == UINT32_MAX || dry_run)
                 continue;
-            rc = cache_log_gone(cache, &row, 1, lsn, err);
+            rc = cache_may_change(cache, err);
+            if (rc == 0)
+                rc = cache_log_gone(cache, &row, 1, lsn, err);
             if (rc < 0)
                 break;
             struct cache_counters *counters =
@@ -616,6 +623,24 @@ int cache_touch(struct cache *cache, uint64_t id, uint64_t ttl_ms, uint64_t *lsn
     return rc;
 }
 
+void cache_entry_set_word(struct cache *cache, uint32_t row, uint64_t word)
+{
+    struct cache_entry *e = cache_entry_at(cache, row);
+    uint32_t number = cache->groups[e->group]->category;
+    struct category *cat = cache_category_at(cache, number);
+    bool was = (cache_entry_word(cache, row) & ENTRY_PINNED) != 0, is = (word & ENTRY_PINNED) != 0;
+    assert(lock_is_held(&cache->lock) && (word & ENTRY_LIVE) && (!was || cat->pinned > 0));
+    atomic_store_explicit(&e->word, word, memory_order_release);
+    if (was == is)
+        return;
+    if (is)
+        evict_remove(&cat->order, row);
+    else
+        evict_add(&cat->order, row, cache_entry_saved(cache, e));
+    cat->pinned += is ? 1 : UINT64_MAX;
+    cache->quotas[number].empty_handed = false;
+}
+
 /* An entry that is unpinned gets the TTL that its category gives, from now on. */
 int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, struct quire_error *err)
 {
@@ -625,22 +650,13 @@ int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, stru
     uint64_t word = rc == 0 ? cache_entry_word(cache, row) : 0;
     if (rc == 0 && pinned != ((word & ENTRY_PINNED) != 0)) {
         struct cache_entry *e = cache_entry_at(cache, row);
-        uint32_t number = cache->groups[e->group]->category;
-        struct category *cat = cache_category_at(cache, number);
-        assert(pinned || cat->pinned > 0);
+        const struct category *cat = cache_category_at(cache, cache->groups[e->group]->category);
         uint64_t expire = pinned ? EXPIRE_NEVER : cache_now(cache) + cat->settings.ttl_ms;
         uint64_t next = (word & ~(EXPIRE_NEVER | ENTRY_PINNED)) | (pinned ? ENTRY_PINNED : 0) |
                         (expire < EXPIRE_NEVER || pinned ? expire : EXPIRE_NEVER - 1);
         rc = cache_log_change(cache, row, next, blob_head(&cache->blobs, e->blob)->veto, lsn, err);
-        if (rc == 0) {
-            atomic_store_explicit(&e->word, next, memory_order_release);
-            if (pinned)
-                evict_remove(&cat->order, row);
-            else
-                evict_add(&cat->order, row, cache_entry_saved(cache, e));
-            cat->pinned += pinned ? 1 : UINT64_MAX;
-            cache->quotas[number].empty_handed = false;
-        }
+        if (rc == 0)
+            cache_entry_set_word(cache, row, next);
     }
     pthread_mutex_unlock(&cache->lock);
     return rc;

@@ -6,65 +6,16 @@
  * mends the graph, drops what has expired or has lost its document, and joins the rest to groups, orders and hashes,
  * the oldest first, so that orders of eviction begin as the entries came.
  */
-#include "cache/core/cache_log.h"
+#include "cache/core/cache_frame.h"
 #include "cache/core/sealed.h"
 #include "io/array.h"
-#include "io/bytes.h"
 #include "io/error.h"
 #include <assert.h>
 #include <stdlib.h>
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
 
-struct reader {
-    const uint8_t *at;
-    size_t left;
-    bool bad; /* it ended too early */
-};
-
-static const uint8_t *take(struct reader *r, size_t n)
-{
-    static const uint8_t zeros[16];
-    if (r->left < n) {
-        r->bad = true;
-        return n <= sizeof zeros ? zeros : NULL;
-    }
-    r->at += n;
-    r->left -= n;
-    return r->at - n;
-}
-
-static uint8_t take_u8(struct reader *r)
-{
-    return *take(r, 1);
-}
-
-static uint32_t take_u32(struct reader *r)
-{
-    return bytes_load_u32(take(r, 4));
-}
-
-static uint64_t take_u64(struct reader *r)
-{
-    return bytes_load_u64(take(r, 8));
-}
-
-static float take_f32(struct reader *r)
-{
-    return bytes_load_f32(take(r, 4));
-}
-
-static struct quire_bytes take_piece(struct reader *r, size_t most)
-{
-    uint32_t n = take_u32(r);
-    if (n > most || n > r->left) {
-        r->bad = true;
-        return (struct quire_bytes){NULL, 0};
-    }
-    return (struct quire_bytes){take(r, n), n};
-}
-
-static int corrupt(const struct reader *r, const char *what, uint64_t lsn, struct quire_error *err)
+static int corrupt(const struct cache_reader *r, const char *what, uint64_t lsn, struct quire_error *err)
 {
     return error_set(err, QUIRE_ECORRUPT, "the record of %s at LSN %llu is damaged%s", what, (unsigned long long)lsn,
                      r->bad ? ": it ends too early" : "");
@@ -72,29 +23,30 @@ static int corrupt(const struct reader *r, const char *what, uint64_t lsn, struc
 
 /* ---- a cache and its small parts --------------------------------------------------------------------------------- */
 
-static int take_cache(struct caches *caches, uint64_t uid, struct reader *r, uint64_t lsn, bool image,
+static int take_cache(struct caches *caches, uint64_t uid, struct cache_reader *r, uint64_t lsn, bool image,
                       struct quire_error *err)
 {
     struct cache_config config = {0};
     struct cache *cache;
-    uint64_t secret[2] = {take_u64(r), 0};
-    secret[1] = take_u64(r);
-    uint64_t epoch = take_u64(r);
-    config.dim = take_u32(r);
-    config.type = (enum quire_type)take_u8(r);
-    config.require_scope = take_u8(r);
-    config.memory_bytes = take_u64(r);
-    config.disk_bytes = take_u64(r);
-    config.name = take_piece(r, CACHE_NAME_BYTES);
-    config.encoder = take_piece(r, CACHE_NAME_BYTES);
-    config.n_scope_keys = take_u32(r);
+    uint64_t secret[2] = {cache_read_u64(r), 0};
+    secret[1] = cache_read_u64(r);
+    uint64_t epoch = cache_read_u64(r);
+    config.dim = cache_read_u32(r);
+    config.type = (enum quire_type)cache_read_u8(r);
+    config.require_scope = cache_read_u8(r);
+    config.memory_bytes = cache_read_u64(r);
+    config.disk_bytes = cache_read_u64(r);
+    config.name = cache_read_piece(r, CACHE_NAME_BYTES);
+    config.encoder = cache_read_piece(r, CACHE_NAME_BYTES);
+    config.n_scope_keys = cache_read_u32(r);
     for (uint32_t i = 0; i < config.n_scope_keys && i < CACHE_SCOPE_KEYS_MAX; i++)
-        config.scope_keys[i] = take_piece(r, CATEGORY_SCOPE_KEY_BYTES);
+        config.scope_keys[i] = cache_read_piece(r, CATEGORY_SCOPE_KEY_BYTES);
+    uint64_t seed = r->left && !r->bad ? cache_read_u64(r) : uid;
     if (r->bad || r->left || config.n_scope_keys > CACHE_SCOPE_KEYS_MAX)
         return corrupt(r, "a cache", lsn, err);
     if (caches_by_uid(caches, uid))
         return 0; /* the checkpoint has it */
-    int rc = cache_create(caches, uid, &config, secret, &cache, err);
+    int rc = cache_create(caches, uid, &config, seed, secret, &cache, err);
     if (rc < 0)
         return rc;
     cache->epoch = epoch;
@@ -105,11 +57,11 @@ static int take_cache(struct caches *caches, uint64_t uid, struct reader *r, uin
     return rc;
 }
 
-static int take_category(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_category(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
     struct category_settings settings;
-    uint32_t number = take_u32(r);
-    struct quire_bytes name = take_piece(r, 128), text = take_piece(r, CATEGORY_TEXT_BYTES);
+    uint32_t number = cache_read_u32(r);
+    struct quire_bytes name = cache_read_piece(r, 128), text = cache_read_piece(r, CATEGORY_TEXT_BYTES);
     if (r->bad || r->left || number > cache->n_categories || number >= CACHE_CATEGORIES_MAX || name.n_bytes == 0)
         return corrupt(r, "a category", lsn, err);
     category_defaults(&settings);
@@ -117,14 +69,14 @@ static int take_category(struct cache *cache, struct reader *r, uint64_t lsn, st
     return rc < 0 ? rc : cache_category_put(cache, name, &settings, number, err);
 }
 
-static int take_group(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_group(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
     struct group_key key;
     struct quire_pair pair;
-    uint32_t number = take_u32(r), category = take_u32(r), at = 0;
-    struct hash128 compat = {take_u64(r), 0};
-    compat.high = take_u64(r);
-    struct quire_bytes scope = take_piece(r, sizeof key.scope);
+    uint32_t number = cache_read_u32(r), category = cache_read_u32(r), at = 0;
+    struct hash128 compat = {cache_read_u64(r), 0};
+    compat.high = cache_read_u64(r);
+    struct quire_bytes scope = cache_read_piece(r, sizeof key.scope);
     while (!r->bad && group_scope_pair(scope.data, (uint32_t)scope.n_bytes, &at, &pair))
         ;
     if (r->bad || r->left || category >= cache->n_categories || at != scope.n_bytes || number >= INT32_MAX)
@@ -142,30 +94,43 @@ static int take_group(struct cache *cache, struct reader *r, uint64_t lsn, struc
     return 0;
 }
 
-static int take_epoch(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+int cache_read_invalidation(uint32_t dim, struct cache_reader *r, struct invalidation *out)
 {
-    struct invalidation i = {.epoch = take_u64(r)};
-    i.by = (enum quire_cache_by)take_u8(r);
-    i.category = take_u32(r);
-    i.n = take_u32(r);
+    *out = (struct invalidation){.epoch = cache_read_u64(r)};
+    out->by = (enum quire_cache_by)cache_read_u8(r);
+    out->category = cache_read_u32(r);
+    out->n = cache_read_u32(r);
     for (uint32_t k = 0; k < INVALIDATION_HASHES; k++)
-        i.hashes[k] = take_u64(r);
-    i.similarity = (double)take_f32(r);
-    bool has_vector = take_u8(r);
-    if (r->bad || r->left != (has_vector ? sizeof(float) * cache->config.dim : 0) || i.epoch == 0)
+        out->hashes[k] = cache_read_u64(r);
+    out->similarity = (double)cache_read_f32(r);
+    bool has_vector = cache_read_u8(r);
+    if (r->bad || (has_vector && r->left < sizeof(float) * dim) || out->epoch == 0 || out->epoch > INT64_MAX)
+        return QUIRE_ECORRUPT;
+    if (has_vector && !(out->vector = malloc(sizeof(float) * dim)))
+        return QUIRE_ENOMEM;
+    for (uint32_t k = 0; k < dim && has_vector; k++)
+        out->vector[k] = cache_read_f32(r);
+    return 0;
+}
+
+static int take_epoch(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
+{
+    struct invalidation i;
+    int rc = cache_read_invalidation(cache->config.dim, r, &i);
+    if (rc == QUIRE_ENOMEM)
+        return error_set(err, rc, "no memory for an invalidation");
+    if (rc < 0 || r->left) {
+        free(i.vector);
         return corrupt(r, "an invalidation", lsn, err);
-    if (has_vector && !(i.vector = malloc(sizeof(float) * cache->config.dim)))
-        return error_set(err, QUIRE_ENOMEM, "no memory for an invalidation");
-    for (uint32_t k = 0; k < cache->config.dim && has_vector; k++)
-        i.vector[k] = take_f32(r);
+    }
     cache_invalidation_push(cache, &i);
     return 0;
 }
 
-static int take_curve(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_curve(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
-    uint32_t number = take_u32(r);
-    struct quire_bytes curve = take_piece(r, RISK_BYTES);
+    uint32_t number = cache_read_u32(r);
+    struct quire_bytes curve = cache_read_piece(r, RISK_BYTES);
     if (r->bad || r->left || number >= cache->n_categories)
         return corrupt(r, "a curve", lsn, err);
     return risk_load(cache_category_at(cache, number)->curve, curve.data, (uint32_t)curve.n_bytes, false, err);
@@ -190,21 +155,21 @@ static int set_row_lsn(struct cache *cache, uint32_t chunk, uint64_t lsn)
 }
 
 /* An entry into its row, which holds none. */
-static int take_entry(struct cache *cache, uint32_t row, struct reader *r)
+static int take_entry(struct cache *cache, uint32_t row, struct cache_reader *r)
 {
     struct cache_entry *e = cache_entry_at(cache, row);
     struct blob_head head;
     assert(row < cache->n_rows);
     memset(e, 0, sizeof *e);
-    uint64_t word = take_u64(r);
-    e->exact = take_u32(r);
-    e->exact_high = take_u8(r);
-    uint32_t group = take_u32(r);
-    e->segment = take_u32(r);
-    uint32_t unit = take_u32(r);
-    uint64_t created = take_u64(r);
-    e->links.hits = (uint8_t)take_u32(r);
-    struct quire_bytes blob = take_piece(r, BLOB_CELLS * BLOB_CELL);
+    uint64_t word = cache_read_u64(r);
+    e->exact = cache_read_u32(r);
+    e->exact_high = cache_read_u8(r);
+    uint32_t group = cache_read_u32(r);
+    e->segment = cache_read_u32(r);
+    uint32_t unit = cache_read_u32(r);
+    uint64_t created = cache_read_u64(r);
+    e->links.hits = (uint8_t)cache_read_u32(r);
+    struct quire_bytes blob = cache_read_piece(r, BLOB_CELLS * BLOB_CELL);
     e->created_low = (uint32_t)created;
     e->created_high = (uint8_t)(created >> 32);
     e->links.level = EVICT_UNLISTED;
@@ -238,12 +203,12 @@ static void forget_row(struct cache *cache, uint32_t row)
 }
 
 /* Where its vector is: told (r), or in the row of the graph of the same number (r NULL). */
-static int take_place(struct cache *cache, uint32_t row, struct reader *r)
+static int take_place(struct cache *cache, uint32_t row, struct cache_reader *r)
 {
     struct place place = {0, 0};
     if (r) {
-        place.segment = take_u32(r);
-        uint32_t at = take_u32(r);
+        place.segment = cache_read_u32(r);
+        uint32_t at = cache_read_u32(r);
         place.row = place.segment ? at : at ^ row;
         if (r->bad || at >= INT32_MAX)
             return QUIRE_ECORRUPT;
@@ -251,10 +216,10 @@ static int take_place(struct cache *cache, uint32_t row, struct reader *r)
     return cache_entry_set_place(cache, row, place);
 }
 
-static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_rows(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
-    uint32_t first = take_u32(r), n = take_u32(r);
-    struct quire_bytes image = take_piece(r, UINT32_MAX);
+    uint32_t first = cache_read_u32(r), n = cache_read_u32(r);
+    struct quire_bytes image = cache_read_piece(r, UINT32_MAX);
     if (r->bad || n == 0 || n > IMAGE_ROWS || first % IMAGE_ROWS || first > INT32_MAX - IMAGE_ROWS)
         return corrupt(r, "rows", lsn, err);
     int rc = graph_image_load(cache->graph, first, n, image.data, image.n_bytes, err);
@@ -263,7 +228,7 @@ static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct
     if (cache_entries_reserve(cache, first + n) < 0 || set_row_lsn(cache, first / IMAGE_ROWS, lsn) < 0)
         return error_set(err, QUIRE_ENOMEM, "no memory for %u entries", first + n);
     for (uint32_t row = first; row < first + n && rc == 0; row++) {
-        uint8_t kind = take_u8(r);
+        uint8_t kind = cache_read_u8(r);
         if (kind > 2)
             return corrupt(r, "rows", lsn, err);
         rc = kind ? take_entry(cache, row, r) : 0;
@@ -276,9 +241,9 @@ static int take_rows(struct cache *cache, struct reader *r, uint64_t lsn, struct
 }
 
 /* The checkpoint may know the entry and not the row of the graph, or the other way round. */
-static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_put(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
-    uint32_t row = take_u32(r);
+    uint32_t row = cache_read_u32(r);
     int rc = 0;
     if (row >= INT32_MAX)
         return corrupt(r, "an entry", lsn, err);
@@ -289,14 +254,14 @@ static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct 
         forget_row(cache, row);
         rc = take_entry(cache, row, r);
     } else { /* goes over an entry that is known */
-        take(r, 8 + 4 + 1 + 4 + 4);
-        take(r, 4 + 8);
-        take_u32(r);
-        take_piece(r, BLOB_CELLS * BLOB_CELL);
+        cache_read(r, 8 + 4 + 1 + 4 + 4);
+        cache_read(r, 4 + 8);
+        cache_read_u32(r);
+        cache_read_piece(r, BLOB_CELLS * BLOB_CELL);
     }
-    float f = take_f32(r), norm2 = take_f32(r);
-    struct quire_bytes code = take_piece(r, cache->space.code_dim);
-    uint32_t graph_row = r->left && !r->bad ? take_u32(r) : row;
+    float f = cache_read_f32(r), norm2 = cache_read_f32(r);
+    struct quire_bytes code = cache_read_piece(r, cache->space.code_dim);
+    uint32_t graph_row = r->left && !r->bad ? cache_read_u32(r) : row;
     if (rc == QUIRE_ENOMEM)
         return error_set(err, rc, "no memory for an entry");
     if (rc < 0 || r->bad || r->left || code.n_bytes != cache->space.code_dim || graph_row >= INT32_MAX)
@@ -315,9 +280,9 @@ static int take_put(struct cache *cache, struct reader *r, uint64_t lsn, struct 
 }
 
 /* Entries have gone to a segment, which is noted, with the folder still closed: a later record may empty it. */
-static int take_sealed(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_sealed(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
-    uint32_t number = take_u32(r), group = take_u32(r);
+    uint32_t number = cache_read_u32(r), group = cache_read_u32(r);
     if (r->bad || r->left % 8 || number == 0 || number == UINT32_MAX || group >= GROUPS_MAX)
         return corrupt(r, "a seal", lsn, err);
     struct sealed *sealed = sealed_find(cache, number);
@@ -326,7 +291,7 @@ static int take_sealed(struct cache *cache, struct reader *r, uint64_t lsn, stru
     if (!sealed && (sealed_create(number, group, &sealed) < 0 || sealed_insert(cache, sealed) < 0))
         return error_set(err, QUIRE_ENOMEM, "no memory for a segment");
     while (r->left) {
-        uint32_t row = take_u32(r), segment_row = take_u32(r);
+        uint32_t row = cache_read_u32(r), segment_row = cache_read_u32(r);
         if (row >= cache->n_rows)
             return corrupt(r, "a seal", lsn, err);
         if (lsn > row_lsn(cache, row) && cache_entry_set_place(cache, row, (struct place){number, segment_row}) < 0)
@@ -335,12 +300,12 @@ static int take_sealed(struct cache *cache, struct reader *r, uint64_t lsn, stru
     return 0;
 }
 
-static int take_gone(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_gone(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
     if (r->left % 4)
         return corrupt(r, "removals", lsn, err);
     while (r->left) {
-        uint32_t row = take_u32(r);
+        uint32_t row = cache_read_u32(r);
         if (row >= cache->n_rows)
             return corrupt(r, "removals", lsn, err);
         if (lsn > row_lsn(cache, row))
@@ -349,11 +314,11 @@ static int take_gone(struct cache *cache, struct reader *r, uint64_t lsn, struct
     return 0;
 }
 
-static int take_change(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_change(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
-    uint32_t row = take_u32(r);
-    uint64_t word = take_u64(r);
-    float veto = take_f32(r);
+    uint32_t row = cache_read_u32(r);
+    uint64_t word = cache_read_u64(r);
+    float veto = cache_read_f32(r);
     if (r->bad || r->left || row >= cache->n_rows)
         return corrupt(r, "a change", lsn, err);
     struct cache_entry *e = cache_entry_at(cache, row);
@@ -366,9 +331,9 @@ static int take_change(struct cache *cache, struct reader *r, uint64_t lsn, stru
     return 0;
 }
 
-static int take_moved(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_moved(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
-    uint32_t row = take_u32(r), segment = take_u32(r), unit = take_u32(r);
+    uint32_t row = cache_read_u32(r), segment = cache_read_u32(r), unit = cache_read_u32(r);
     if (r->bad || r->left || row >= cache->n_rows || unit >= UNITS_MAX)
         return corrupt(r, "a move", lsn, err);
     if (lsn > row_lsn(cache, row)) {
@@ -379,13 +344,13 @@ static int take_moved(struct cache *cache, struct reader *r, uint64_t lsn, struc
 }
 
 /* So much of segments of documents was on the device: by this damage is told from what a crash left. */
-static int take_durable(struct cache *cache, struct reader *r, uint64_t lsn, struct quire_error *err)
+static int take_durable(struct cache *cache, struct cache_reader *r, uint64_t lsn, struct quire_error *err)
 {
     if (r->left % 12)
         return corrupt(r, "synced documents", lsn, err);
     while (r->left) {
-        struct document_extent extent = {.segment = take_u32(r)};
-        extent.bytes = take_u64(r);
+        struct document_extent extent = {.segment = cache_read_u32(r)};
+        extent.bytes = cache_read_u64(r);
         uint32_t at = cache->n_extents;
         while (at > 0 && cache->extents[at - 1].segment >= extent.segment) /* most often it is the last one */
             at--;
@@ -406,7 +371,7 @@ static int take_durable(struct cache *cache, struct reader *r, uint64_t lsn, str
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool image, struct reader *r,
+static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool image, struct cache_reader *r,
                          struct quire_error *err)
 {
     bool known = !image && lsn <= cache->image_lsn;
@@ -414,7 +379,7 @@ static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool i
     case CACHE_LOG_CATEGORY:
         return known ? 0 : take_category(cache, r, lsn, err);
     case CACHE_LOG_CATEGORY_DROP: {
-        uint32_t number = take_u32(r);
+        uint32_t number = cache_read_u32(r);
         if (r->bad || number >= cache->n_categories)
             return corrupt(r, "a removed category", lsn, err);
         if (!known)
@@ -452,8 +417,8 @@ static int take_of_cache(struct cache *cache, uint8_t kind, uint64_t lsn, bool i
 static int take_record(struct caches *caches, uint8_t kind, uint64_t lsn, bool image, const uint8_t *bytes, uint32_t n,
                        struct quire_error *err)
 {
-    struct reader r = {bytes, n, false};
-    uint64_t uid = take_u64(&r);
+    struct cache_reader r = {bytes, n, false};
+    uint64_t uid = cache_read_u64(&r);
     if (r.bad)
         return corrupt(&r, "a cache", lsn, err);
     if (kind == CACHE_LOG_CACHE)

@@ -186,14 +186,15 @@ static void free_cache(struct cache *cache)
     free(cache->row_lsns);
     free(cache->extents);
     free(cache->unavailable);
+    cache_copying_free(cache);
     space_fini(&cache->space);
     free(cache->config_bytes);
     pthread_mutex_destroy(&cache->lock);
     free(cache);
 }
 
-int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, const uint64_t secret[2],
-                 struct cache **out, struct quire_error *err)
+int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, uint64_t seed,
+                 const uint64_t secret[2], struct cache **out, struct quire_error *err)
 {
     int rc = check_config(config, err);
     if (rc < 0)
@@ -212,7 +213,7 @@ int cache_create(struct caches *caches, uint64_t uid, const struct cache_config 
     cache->next_audit = cache_now(cache) << 12; /* no number of before a restart is given out again */
     random_init(&cache->random, random_next(&caches->random));
     if (copy_config(cache, config) < 0 ||
-        space_init(&cache->space, QUIRE_METRIC_COSINE, config->type, config->dim, uid) < 0)
+        space_init(&cache->space, QUIRE_METRIC_COSINE, config->type, config->dim, seed) < 0)
         rc = error_set(err, QUIRE_ENOMEM, "no memory for a cache");
     if (rc == 0)
         rc = make_tables(cache, err);
@@ -435,15 +436,21 @@ void caches_each(struct caches *caches, void (*visit)(void *context, struct cach
  * the list has it or is followed by its record. */
 int caches_add(struct caches *caches, const struct cache_config *config, uint64_t *lsn, struct quire_error *err)
 {
+    return caches_add_with(caches, config, 0, (const uint64_t[2]){random_seed() | 1, random_seed()}, lsn, err);
+}
+
+int caches_add_with(struct caches *caches, const struct cache_config *config, uint64_t seed, const uint64_t secret[2],
+                    uint64_t *lsn, struct quire_error *err)
+{
     struct cache *cache;
     bool there;
     pthread_mutex_lock(&caches->lock);
     place_of(caches, config->name, &there);
-    uint64_t uid = random_next(&caches->random) | 1, secret[2] = {random_seed() | 1, random_seed()};
+    uint64_t uid = random_next(&caches->random) | 1;
     pthread_mutex_unlock(&caches->lock);
     int rc = there ? error_set(err, QUIRE_EEXISTS, "a cache '%.*s' is there already", (int)config->name.n_bytes,
                                (const char *)config->name.data)
-                   : cache_create(caches, uid, config, secret, &cache, err);
+                   : cache_create(caches, uid, config, seed ? seed : uid, secret, &cache, err);
     if (rc < 0)
         return rc;
     rc = cache_open_documents(cache, err);
@@ -498,10 +505,11 @@ static void log_curves(struct cache *cache, bool all)
             struct risk_stats stats;
             struct category *cat = cache->categories[i];
             risk_get_stats(cat->curve, &stats);
-            if (cat->dropped || stats.labels == cat->labels_logged)
+            uint64_t labels = stats.labels + stats.feedback;
+            if (cat->dropped || labels == cat->labels_logged || cache->follows)
                 continue;
             if (cache_log_curve(cache, i, NULL) == 0) /* a journal that takes nothing now is asked again */
-                cat->labels_logged = stats.labels;
+                cat->labels_logged = labels;
         }
     }
     pthread_mutex_unlock(&cache->lock);

@@ -81,6 +81,11 @@ int cache_entries_part(struct cache *cache);
 int cache_entry_take(struct cache *cache, uint32_t graph_row, uint32_t *row);
 /* Takes it back, or that of an entry that died, once nobody needs it. */
 void cache_entry_give(struct cache *cache, uint32_t row);
+/* Of a cache that follows: this number, which its leader has given and nobody has here. QUIRE_ENOMEM. */
+int cache_entry_take_number(struct cache *cache, uint32_t graph_row, uint32_t row);
+/* Numbers are the leader's from now on, or this node's again: none is in the list of free ones. */
+void cache_entries_follow(struct cache *cache);
+void cache_entries_lead(struct cache *cache);
 /* While a folder is read: says where an entry's vector is. QUIRE_ENOMEM. */
 int cache_entry_set_place(struct cache *cache, uint32_t row, struct place place);
 

@@ -54,7 +54,7 @@ struct module_item {
     bool is_copy;                /* its writes come from a primary */
     struct module_copy *copy;    /* of a replica: how it stands with it (module_copies.c); NULL: it never was one */
     struct collection *fork_set; /* a reference, while a child is forked that saves for a replica (module_fork.c) */
-    uint8_t *fork_bytes;         /* owned, as long: the definition of a cache */
+    uint8_t *fork_bytes;         /* owned, as long: the image of a cache */
     size_t fork_n_bytes;
     uint64_t have[MODULE_REPLICAS_MAX]; /* numbers that replicas have, by their places in module_stream.c */
     uint64_t gone_ms;                   /* GONE, ENDED: since when, on the clock of clock_us */
@@ -130,7 +130,7 @@ struct module_lane {
 
 struct module_settings {
     char prefix[16];
-    bool recover_keys, writes_with_replicas;
+    bool recover_keys;
     uint64_t copy_elements_max, ship_keep_s, divergent_keep_s;
     _Atomic uint64_t ship_rate; /* bytes a second; 0: no bound */
 };

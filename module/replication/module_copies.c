@@ -8,6 +8,10 @@
  *   incomplete   it lacks segments that are nowhere else (after a full sync), or all of it is on its way: TRYAGAIN
  *   stopped      its primary has said something that this version does not know: nothing behind it is done
  *
+ * A cache goes the same way (cache/core/cache_replica.h), with entries for segments: the primary alone evicts, lets
+ * expire and learns. Nothing is kept of what its new primary has otherwise, and it holds back no election: who takes
+ * the lead while it is copied serves what was confirmed, and the rest is a miss.
+ *
  * A copy that cannot go on (a gap, a history that has parted, an error of the disk) is copied anew from its primary,
  * and of its segments only those travel that it lacks. Effects that come meanwhile are kept, and done to the new copy:
  * those that are in it already do nothing.
@@ -86,10 +90,9 @@ static uint64_t now_ms(void)
     return clock_us() / 1000;
 }
 
-static bool is_attached_set(const struct module_item *item)
+static bool is_attached(const struct module_item *item)
 {
-    return item->kind == MODULE_SET && item->attached > 0 &&
-           (item->state == MODULE_LIVE || item->state == MODULE_ABSENT);
+    return item->attached > 0 && (item->state == MODULE_LIVE || item->state == MODULE_ABSENT);
 }
 
 /* ---- what comes late --------------------------------------------------------------------------------------------- */
@@ -177,27 +180,48 @@ static void stop(struct module_item *item, const char *why)
     say(copy, why);
 }
 
+/* Whether the set is here; *lacks: something of it is on its way. */
+static bool look_at_set(struct module_item *item, bool *lacks)
+{
+    struct module_copy *copy = item->copy;
+    struct collection *set = module_set_of(item->name);
+    struct lineage_identity own;
+    if (!set)
+        return false;
+    uint32_t n_told = lineage_list_told(set, NULL, 0);
+    copy->is_missing = n_told > 0 && lineage_missing(set) > 0;
+    copy->seq = n_told == 0 && lineage_get(set, &own) ? own.seq : copy->seq;
+    copy->is_settled = n_told == 0;
+    collection_unref(set);
+    *lacks = n_told > 0;
+    return true;
+}
+
+/* The same of a cache. One that has no history has heard nothing since this node follows. */
+static bool look_at_cache(struct module_item *item, bool *lacks)
+{
+    struct cache_standing standing;
+    if (!module_caches_standing(item, &standing) || standing.history == 0)
+        return false;
+    item->copy->is_missing = standing.is_copying;
+    item->copy->is_settled = !standing.is_copying;
+    *lacks = standing.is_copying && !standing.is_listed;
+    return true;
+}
+
 /* What became of it: whether it lacks something, and who is to fetch that. */
 static void look_at(struct module_item *item)
 {
     struct module_copy *copy = item->copy;
-    struct collection *set = copy->is_wanted ? NULL : module_set_of(item->name);
-    struct lineage_identity own;
-    uint32_t n_told = 0;
+    bool lacks = false;
     copy->is_missing = copy->is_settled = false;
-    if (set) {
-        n_told = lineage_list_told(set, NULL, 0);
-        copy->is_missing = n_told > 0 && lineage_missing(set) > 0;
-        copy->seq = n_told == 0 && lineage_get(set, &own) ? own.seq : copy->seq;
-        copy->is_settled = n_told == 0;
-    } else if (!copy->is_wanted && !copy->is_stopped && is_attached_set(item) && !copies.loading &&
-               now_ms() >= copy->retry_ms) {
-        want(item, "its data is not here");
-    }
-    collection_unref(set);
-    bool lacks = copy->is_wanted || n_told > 0;
-    if (!lacks || copy->is_queued || copy->is_stopped || copies.loading || !module_the.is_replica ||
-        !is_attached_set(item) || now_ms() < copy->retry_ms)
+    bool here =
+        !copy->is_wanted && (item->kind == MODULE_SET ? look_at_set(item, &lacks) : look_at_cache(item, &lacks));
+    if (!here && !copy->is_wanted && !copy->is_stopped && is_attached(item) && !copies.loading &&
+        now_ms() >= copy->retry_ms)
+        want(item, item->kind == MODULE_SET ? "its data is not here" : "nothing was heard of it yet");
+    if ((!lacks && !copy->is_wanted) || copy->is_queued || copy->is_stopped || copies.loading ||
+        !module_the.is_replica || !is_attached(item) || now_ms() < copy->retry_ms)
         return;
     bool asks_key = copy->is_wanted && copy->n_unknown > 0 && copy->n_unknown % UNKNOWN_ASKS == 0;
     copy->is_queued = module_fetch_post(item, copy->generation, copy->is_wanted, asks_key);
@@ -214,7 +238,8 @@ static uint32_t missing_of(const struct module_item *item)
 bool module_copies_describe(struct module_item *item, char text[MODULE_TEXT_BYTES])
 {
     struct module_copy *copy = item->copy;
-    if (!copy || item->kind != MODULE_SET)
+    struct cache_standing standing;
+    if (!copy)
         return false;
     int key_bytes = (int)(item->key_bytes < 64 ? item->key_bytes : 64);
     const char *key = item->key ? item->key : "";
@@ -227,7 +252,12 @@ bool module_copies_describe(struct module_item *item, char text[MODULE_TEXT_BYTE
                  key_bytes, key, missing_of(item));
     else if (copy->is_wanted || item->state == MODULE_ABSENT)
         snprintf(text, MODULE_TEXT_BYTES, "%.*s is being copied", key_bytes, key);
-    else if (copy->is_missing && (copy->is_missing = missing_of(item) > 0)) {
+    else if (item->kind == MODULE_CACHE) {
+        if (!module_the.is_replica ||
+            (module_caches_standing(item, &standing) && !standing.is_copying && standing.history))
+            return false;
+        snprintf(text, MODULE_TEXT_BYTES, "%.*s is being copied", key_bytes, key);
+    } else if (copy->is_missing && (copy->is_missing = missing_of(item) > 0)) {
         uint32_t n = missing_of(item), all = copy->n_segments > n ? copy->n_segments : n;
         snprintf(text, MODULE_TEXT_BYTES, "%.*s is being copied: %u of %u segments", key_bytes, key, all - n, all);
     } else {
@@ -318,17 +348,26 @@ static int take_fresh(struct module_item *item, struct collection *fresh, uint32
     return module_item_log(item, &lsn, err);
 }
 
-/* An image that came in the stream or in an RDB. What is here stays where it has all that the image has. */
-static int take_image(struct module_item *item, const uint8_t *bytes, size_t n, struct quire_error *err)
+/* All of a cache but its entries, of which those that are here stay if the primary confirms them. */
+static int take_cache(struct module_item *item, const uint8_t *bytes, size_t n, struct quire_error *err)
+{
+    uint64_t lsn;
+    int rc = module_caches_take(item, bytes, n, err);
+    if (rc < 0)
+        return rc;
+    item->copy->is_wanted = false;
+    item->copy->why[0] = 0;
+    item->state = item->attached > 0 || item->state == MODULE_ABSENT ? MODULE_LIVE : item->state;
+    return module_item_log(item, &lsn, err);
+}
+
+/* A set of which what is here stays where it has all that the image has. */
+static int take_set(struct module_item *item, const uint8_t *bytes, size_t n, struct quire_error *err)
 {
     struct module_copy *copy = item->copy;
     struct replica_manifest_info info;
     struct lineage_identity own;
     struct collection *old = module_set_of(item->name), *fresh = NULL;
-    copy->generation = ++copies.generation;
-    copy->is_queued = copy->is_wanted = copy->is_stopped = false;
-    copy->n_damaged = 0;
-    forget_late(copy);
     int rc = replica_manifest_read(bytes, n, &info, err);
     bool has = rc == 0 && old && lineage_get(old, &own) && memcmp(own.id, info.identity.id, LINEAGE_ID_BYTES) == 0 &&
                memcmp(own.history, info.identity.history, LINEAGE_ID_BYTES) == 0 && own.seq >= info.identity.seq &&
@@ -348,10 +387,16 @@ static int take_image(struct module_item *item, const uint8_t *bytes, size_t n, 
     return rc;
 }
 
+/* An image that came in the stream or in an RDB. */
 static void take_image_or_want(struct module_item *item, const uint8_t *bytes, size_t n)
 {
+    struct module_copy *copy = item->copy;
     struct quire_error err = {0};
-    int rc = take_image(item, bytes, n, &err);
+    copy->generation = ++copies.generation;
+    copy->is_queued = copy->is_wanted = copy->is_stopped = false;
+    copy->n_damaged = 0;
+    forget_late(copy);
+    int rc = item->kind == MODULE_CACHE ? take_cache(item, bytes, n, &err) : take_set(item, bytes, n, &err);
     if (rc == QUIRE_EVERSION)
         stop(item, err.message);
     else if (rc < 0)
@@ -361,9 +406,7 @@ static void take_image_or_want(struct module_item *item, const uint8_t *bytes, s
 
 void module_copies_attach(struct module_item *item, const uint8_t *bytes, size_t n)
 {
-    if (item->kind == MODULE_CACHE && module_the.is_replica && bytes)
-        module_caches_take(item, bytes, n);
-    if (item->kind != MODULE_SET || !module_the.is_replica || !copy_of(item))
+    if (!module_the.is_replica || !copy_of(item))
         return;
     if (bytes)
         take_image_or_want(item, bytes, n);
@@ -373,16 +416,26 @@ void module_copies_attach(struct module_item *item, const uint8_t *bytes, size_t
         item->copy->retry_ms = now_ms() + IMAGE_MS; /* it follows in the stream */
 }
 
+static int apply_one(const struct module_item *item, const uint8_t *bytes, size_t n, uint64_t *lsn,
+                     struct quire_error *err)
+{
+    if (item->kind == MODULE_CACHE)
+        return module_caches_apply(item, bytes, n, lsn, err);
+    struct collection *set = module_set_of(item->name);
+    int rc =
+        set ? replica_effect_apply(set, bytes, n, lsn, err) : error_set(err, QUIRE_ENOTFOUND, "its data is not here");
+    collection_unref(set);
+    return rc;
+}
+
 static void apply_late(struct module_item *item)
 {
     struct module_copy *copy = item->copy;
     struct quire_error err = {0};
-    struct collection *set = module_set_of(item->name);
     uint64_t lsn;
-    int rc = set ? 0 : QUIRE_ENOTFOUND;
+    int rc = 0;
     for (size_t i = 0; i < copy->n_late && rc >= 0; i++)
-        rc = replica_effect_apply(set, copy->late[i].bytes, copy->late[i].n, &lsn, &err);
-    collection_unref(set);
+        rc = apply_one(item, copy->late[i].bytes, copy->late[i].n, &lsn, &err);
     forget_late(copy);
     if (rc == QUIRE_EVERSION)
         stop(item, err.message);
@@ -447,7 +500,8 @@ void module_copies_fetched(struct lane *lane, struct message *message)
         drop_fresh(f->fresh);
     } else if (f->code == 0 && f->anew) {
         copies.stats.copied_anew++;
-        f->code = take_fresh(item, f->fresh, f->n_segments, &f->error);
+        f->code = f->image ? take_cache(item, f->image, f->n_image, &f->error)
+                           : take_fresh(item, f->fresh, f->n_segments, &f->error);
         if (f->code == 0)
             apply_late(item);
     }
@@ -465,12 +519,9 @@ static void apply(struct module_item *item, const uint8_t *bytes, size_t n, uint
 {
     struct module_copy *copy = item->copy;
     struct quire_error err = {0};
-    struct collection *set = module_set_of(item->name);
-    if (!set && !is_attached_set(item))
+    if (!module_item_exists(item) && !is_attached(item))
         return; /* deleted here and there */
-    int rc =
-        set ? replica_effect_apply(set, bytes, n, lsn, &err) : error_set(&err, QUIRE_ENOTFOUND, "its data is not here");
-    collection_unref(set);
+    int rc = apply_one(item, bytes, n, lsn, &err);
     copies.stats.effects += rc == 0 && *lsn > 0;
     copies.stats.skipped += rc == 0 && *lsn == 0;
     if (rc == 0 && *lsn > 0)
@@ -481,7 +532,7 @@ static void apply(struct module_item *item, const uint8_t *bytes, size_t n, uint
         want(item, err.message);
         keep_late(copy, bytes, n);
     }
-    if (rc < 0 || replica_effect_kind(bytes, n) == EFFECT_EDIT)
+    if (rc < 0 || (item->kind == MODULE_SET && replica_effect_kind(bytes, n) == EFFECT_EDIT))
         look_at(item);
 }
 
@@ -501,8 +552,7 @@ static bool take_stream(struct rm_ctx *ctx, struct rm_string **argv, int argc, s
     }
     struct module_item *item = module_item_find(rm.string_bytes(argv[2], &n_name));
     *bytes = (const uint8_t *)rm.string_bytes(argv[3], n);
-    bool is_here =
-        module_the.open && module_the.is_replica && item && (item->kind == MODULE_CACHE || copy_of(item) != NULL);
+    bool is_here = module_the.open && module_the.is_replica && item && copy_of(item) != NULL;
     *copy = is_here ? item : NULL;
     return true;
 }
@@ -516,8 +566,6 @@ int module_copies_write(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     uint64_t lsn = 0;
     if (!take_stream(ctx, argv, argc, &item, &bytes, &n))
         return RM_OK;
-    if (item && item->kind == MODULE_CACHE) /* of a later version: the entries of caches are not copied by this one */
-        item = NULL;
     if (item && item->copy->is_wanted)
         keep_late(item->copy, bytes, n);
     else if (item && !item->copy->is_stopped)
@@ -558,10 +606,7 @@ int module_copies_image(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     if (!item)
         item = make_imaged(ctx, argv, bytes, n);
     if (item) {
-        if (item->kind == MODULE_CACHE)
-            module_caches_take(item, bytes, n);
-        else
-            take_image_or_want(item, bytes, n);
+        take_image_or_want(item, bytes, n);
         rm.signal_modified_key(ctx, argv[1]);
     }
     return rm.reply_simple(ctx, "OK");
@@ -642,10 +687,8 @@ static void lead(void *context, struct module_item *item)
     (void)context;
     struct collection *set = item->kind == MODULE_SET && item->is_copy ? module_set_of(item->name) : NULL;
     if (!set) {
-        if (item->kind == MODULE_CACHE && item->state == MODULE_LIVE && item->attached > 0 && copies.role_known)
-            log_line(&module_the.log, LOG_LEVEL_NOTICE,
-                     "the cache of key '%.*s' begins without entries: they were on the node that led before",
-                     (int)item->key_bytes, item->key ? item->key : "");
+        if (item->kind == MODULE_CACHE)
+            module_caches_lead(item);
         if (item->state == MODULE_ABSENT && item->copy)
             log_line(&module_the.log, LOG_LEVEL_WARNING,
                      "key '%.*s' has no data here: this node took the lead before it came. Make a node that has it the "
@@ -654,7 +697,7 @@ static void lead(void *context, struct module_item *item)
         module_copies_forget(item);
         return;
     }
-    if (item->copy && item->copy->is_wanted && is_attached_set(item))
+    if (item->copy && item->copy->is_wanted && is_attached(item))
         log_line(&module_the.log, LOG_LEVEL_WARNING,
                  "key '%.*s' is as of an earlier write: this node took the lead while it was copied anew (%s)",
                  (int)item->key_bytes, item->key ? item->key : "", item->copy->why);
@@ -678,6 +721,10 @@ static void follow(void *context, struct module_item *item)
     uint64_t lsn;
     (void)context;
     struct collection *set = item->kind == MODULE_SET ? module_set_of(item->name) : NULL;
+    if (item->kind == MODULE_CACHE && copy_of(item)) {
+        module_caches_follow(item);
+        item->copy->retry_ms = now_ms() + IMAGE_MS; /* its image comes in the stream, or with a full sync */
+    }
     if (!set || !copy_of(item)) {
         collection_unref(set);
         return;
@@ -716,7 +763,8 @@ void module_copies_role(bool is_replica)
     if (is_replica) {
         module_stream_end();
         module_items_each(follow, NULL);
-        log_line(&module_the.log, LOG_LEVEL_NOTICE, "this node is a replica now: its sets follow those of its primary");
+        log_line(&module_the.log, LOG_LEVEL_NOTICE,
+                 "this node is a replica now: its sets and caches follow those of its primary");
     } else {
         module_stream_begin(); /* before its sets begin histories: other replicas are told of them */
         module_items_each(lead, NULL);
@@ -777,11 +825,16 @@ static void tick_one(void *context, struct module_item *item)
 {
     struct module_copies_stats *stats = context;
     char text[MODULE_TEXT_BYTES];
-    if (!is_attached_set(item) || !copy_of(item))
+    if (!is_attached(item) || !copy_of(item))
         return;
     if (!item->copy->is_settled)
         look_at(item);
     bool incomplete = module_copies_describe(item, text);
+    if (item->kind == MODULE_CACHE) {
+        stats->caches_incomplete += incomplete;
+        stats->caches_whole += !incomplete;
+        return;
+    }
     stats->stopped += item->copy->is_stopped;
     stats->incomplete += incomplete && !item->copy->is_stopped;
     stats->whole += !incomplete;
@@ -790,7 +843,7 @@ static void tick_one(void *context, struct module_item *item)
 static void say_what_is_here(void *context, struct module_item *item)
 {
     (void)context;
-    if (is_attached_set(item) && item->copy && !item->copy->is_wanted && item->copy->seq > 0)
+    if (item->kind == MODULE_SET && is_attached(item) && item->copy && !item->copy->is_wanted && item->copy->seq > 0)
         module_fetch_have(item->name, item->copy->seq);
 }
 
@@ -816,6 +869,8 @@ void module_copies_tick(struct rm_ctx *ctx)
     copies.stats.whole = found.whole;
     copies.stats.incomplete = found.incomplete;
     copies.stats.stopped = found.stopped;
+    copies.stats.caches_whole = found.caches_whole;
+    copies.stats.caches_incomplete = found.caches_incomplete;
     guard(ctx, module_the.is_replica && (copies.loading || found.incomplete + found.stopped > 0));
 }
 

@@ -4,7 +4,7 @@
  *   primary   module_stream.c  effects of writes and whole collections, in the engine's stream
  *             module_ship.c    segments and collections that a replica asks for
  *             module_fork.c    collections in an RDB that goes to a replica
- *   both      module_caches.c  definitions of semantic caches, as bytes and back
+ *   both      module_caches.c  semantic caches: images of them, effects, roles
  *   replica   module_copies.c  what comes in the stream and in the RDB; roles
  *             module_fetch.c   a thread that asks the primary for what is not here, over module_link.c
  *
@@ -13,6 +13,7 @@
 #ifndef QUIRE_MODULE_COPY_H
 #define QUIRE_MODULE_COPY_H
 
+#include "cache/core/cache_replica.h"
 #include "index/replica/replica_pool.h"
 #include "module/base/module.h"
 
@@ -24,20 +25,29 @@ enum { MODULE_TEXT_BYTES = 256 };
 /* The set of an item, with a reference; NULL: the store has none. Any thread. */
 struct collection *module_set_of(const char name[MODULE_NAME_BYTES + 1]);
 
-/* ---- definitions of caches: module_caches.c ---------------------------------------------------------------------- */
+/* ---- semantic caches: module_caches.c ---------------------------------------------------------------------------- */
 
-struct cache;
-/* With a reference; NULL: the store has none. */
+/* With a reference; NULL: the store has none. Any thread. */
 struct cache *module_cache_of(const char name[MODULE_NAME_BYTES + 1]);
-/* Owned by the caller; NULL: there is no such cache, or no memory. */
-uint8_t *module_caches_image(const struct module_item *item, size_t *n_bytes);
-/* On a replica: the cache is made what its primary has, without entries; what is wrong is said in the log. */
-void module_caches_take(struct module_item *item, const uint8_t *bytes, size_t n);
+/* All of a cache but its entries, owned by the caller. Any thread. */
+int module_caches_image(const char name[MODULE_NAME_BYTES + 1], uint8_t **bytes, size_t *n, struct quire_error *err);
+/* On a replica: the cache becomes what such an image says, and lacks entries from then on. */
+int module_caches_take(const struct module_item *item, const uint8_t *bytes, size_t n, struct quire_error *err);
+/* An effect is done. As cache_take_effect. */
+int module_caches_apply(const struct module_item *item, const uint8_t *bytes, size_t n, uint64_t *lsn,
+                        struct quire_error *err);
+/* False: the store has no such cache. */
+bool module_caches_standing(const struct module_item *item, struct cache_standing *out);
+void module_caches_lead(const struct module_item *item);
+void module_caches_follow(const struct module_item *item);
+void module_caches_tell(const struct module_item *item, bool tells);
 
 /* ---- the primary's stream: module_stream.c ----------------------------------------------------------------------- */
 
 /* The store's: any thread, under the collection's lock. */
 void module_stream_effect(void *context, struct collection *collection, const struct effect *effect);
+/* What was done to a cache: any thread, under the cache's lock. */
+void module_stream_told(void *context, struct cache *cache, const struct cache_told *told);
 /* From now on replicas may follow: every set has an identity, and a new history. */
 void module_stream_begin(void);
 void module_stream_end(void);
@@ -47,7 +57,7 @@ int module_stream_identify(const struct module_item *item, struct collection *se
 /* Gives the engine what has happened, in its order: in the context of a command, a reply callback, or a timer. False:
  * it takes nothing now. */
 bool module_stream_flush(struct rm_ctx *ctx);
-/* A key was made, or given a value that replicas have not: all of it goes to them; of a cache its definition. */
+/* A key was made, or given a value that replicas have not: all of it goes to them; of a cache all but its entries. */
 void module_stream_image(struct module_item *item);
 /* What the key of the database is goes to replicas: which set or cache, with all of it, or that it is not there. For
  * one whose keys have come apart from those here. */
@@ -59,7 +69,7 @@ unsigned module_stream_replicas(struct rm_ctx *ctx);
 /* Whether the engine lets nothing into the stream now: it hands over the lead. */
 bool module_stream_is_held(void);
 
-/* ---- the primary's segments: module_ship.c ----------------------------------------------------------------------- */
+/* ---- the primary's segments and entries: module_ship.c ----------------------------------------------------------- */
 
 int module_ship_open(struct quire_error *err); /* when the store is open */
 void module_ship_close(void);
@@ -73,11 +83,12 @@ struct module_ship_stats {
 };
 void module_ship_get_stats(struct module_ship_stats *out);
 rm_command_fn module_ship_copy, module_ship_files, module_ship_read; /* QUIRE._COPY, _FILES, _READ */
+rm_command_fn module_ship_list, module_ship_entries;                 /* QUIRE._LIST, _ENTRIES */
 
 /* ---- a fork for replicas: module_fork.c -------------------------------------------------------------------------- */
 
 int module_fork_open(struct quire_error *err);
-/* In a child that saves for a replica: the set as of the fork, or the definition of the cache, owned by the caller;
+/* In a child that saves for a replica: the set as of the fork, or the image of the cache, owned by the caller;
  * NULL: it is not for a replica, or there is no such thing. */
 uint8_t *module_fork_image(const struct module_item *item, size_t *n_bytes);
 
@@ -99,7 +110,7 @@ bool module_copies_refuse(struct module_item *item, char text[MODULE_TEXT_BYTES]
 void module_copies_tick(struct rm_ctx *ctx);
 rm_command_fn module_copies_write, module_copies_image; /* QUIRE._W, QUIRE._IMAGE */
 struct module_copies_stats {
-    uint64_t whole, incomplete, stopped, copied_anew, effects, skipped, damaged;
+    uint64_t whole, incomplete, stopped, copied_anew, effects, skipped, damaged, caches_whole, caches_incomplete;
     bool is_guarded; /* this node is not to be elected */
 };
 void module_copies_get_stats(struct module_copies_stats *out);
@@ -110,11 +121,13 @@ void module_copies_lost_name(const struct module_item *item, char out[MODULE_NAM
 
 /* ---- a replica's thread: module_fetch.c -------------------------------------------------------------------------- */
 
-/* Asks the primary for a set (anew), or for the segments that it lacks. The result comes back as a message. */
+/* Asks the primary for a set or cache (anew), or for the segments or entries that it lacks. The result comes back as a
+ * message. */
 struct module_fetch {
     struct message message;
     struct module_fetch *next;
     char name[MODULE_NAME_BYTES + 1];
+    enum module_kind kind;
     uint64_t generation;
     bool anew;
     char *key; /* owned; NULL, or: the primary has not known the id, and is to say what this key of `db` is */
@@ -124,6 +137,8 @@ struct module_fetch {
     struct quire_error error;
     struct collection *fresh; /* anew: a reference */
     uint32_t n_segments;
+    uint8_t *image; /* anew, of a cache; owned */
+    size_t n_image;
 };
 void module_copies_fetched(struct lane *lane, struct message *message);
 int module_fetch_open(struct quire_error *err);
@@ -138,7 +153,7 @@ void module_fetch_look(struct rm_ctx *ctx, uint64_t now_ms);
 /* To be told to the primary: the set has all publications up to the number. */
 void module_fetch_have(const char *name, uint64_t seq);
 struct module_fetch_stats {
-    uint64_t segments, bytes, damaged, failures;
+    uint64_t segments, entries, bytes, damaged, failures;
     char link[MODULE_TEXT_BYTES]; /* "up", or what is wrong */
 };
 void module_fetch_get_stats(struct module_fetch_stats *out);

@@ -7,7 +7,8 @@
  * task of a set that lacks segments fetches those whose turn has come, one after the other, until none is
  * awaited: a list of files, then pieces of PIECE_BYTES with IN_FLIGHT of them asked for ahead. What came is verified
  * and adopted by index/replica/replica_fetch.h; a damaged segment is gone, and the main thread decides when to ask
- * again.
+ * again. A task of a cache that must be copied anew brings its image, which the main thread makes a cache of; one of a
+ * cache that lacks entries asks for lists (QUIRE._LIST) and, of each, for the entries that are not here (_ENTRIES).
  *
  * quire.ship-rate bounds the bytes per second. A change of roles or a full sync ends a task at its next piece.
  */
@@ -24,7 +25,14 @@
 #include <sys/random.h>
 #include <time.h>
 
-enum { PIECE_BYTES = 1 << 20, IN_FLIGHT = 4, LOOK_MS = 1000, HAVE_AT_ONCE = 256, NUMBER_BYTES = 24 };
+enum {
+    PIECE_BYTES = 1 << 20,
+    IN_FLIGHT = 4,
+    LOOK_MS = 1000,
+    HAVE_AT_ONCE = 256,
+    ENTRIES_AT_ONCE = 512,
+    NUMBER_BYTES = 24
+};
 
 struct have {
     struct have *next;
@@ -267,6 +275,113 @@ static int fetch_segment(const char *name, struct collection *set, const struct 
     return rc;
 }
 
+/* What the set or cache is; where its id was not known to the primary, what the key is, too. */
+static int ask_copy(struct module_fetch *f, struct module_link_reply *reply)
+{
+    char db[NUMBER_BYTES];
+    snprintf(db, sizeof db, "%d", f->db);
+    const struct module_word words[] = {word("QUIRE._COPY"), word(f->name), word(db), {f->key, f->key_bytes}};
+    int rc = connect_now(&f->error);
+    return rc < 0 ? rc : ask(words, f->key ? 4 : 2, MODULE_REPLY_BULK, reply, &f->error);
+}
+
+/* ---- a cache ----------------------------------------------------------------------------------------------------- */
+
+static void count_entries(uint64_t n, uint64_t bytes)
+{
+    pthread_mutex_lock(&fetch.lock);
+    fetch.stats.entries += n;
+    fetch.stats.bytes += bytes;
+    pthread_mutex_unlock(&fetch.lock);
+}
+
+static int copy_image(struct module_fetch *f, uint64_t epoch)
+{
+    struct module_link_reply reply;
+    int rc = ask_copy(f, &reply);
+    if (rc == 0 && is_over(epoch))
+        rc = over(&f->error);
+    f->image = rc == 0 ? malloc(reply.n + 1) : NULL;
+    if (rc == 0 && !f->image)
+        rc = error_set(&f->error, QUIRE_ENOMEM, "no memory for a cache");
+    if (rc == 0) {
+        memcpy(f->image, reply.bytes, reply.n);
+        f->n_image = reply.n;
+    }
+    return rc;
+}
+
+/* Some of the entries that are lacking; *done of the ids were looked at. */
+static int take_entries(const char *name, struct cache *cache, struct cache_scratch *scratch, const uint64_t *ids,
+                        uint32_t n, uint32_t *done, struct quire_error *err)
+{
+    uint8_t bytes[8 * ENTRIES_AT_ONCE];
+    struct module_link_reply reply, item;
+    uint32_t taken = 0;
+    n = n < ENTRIES_AT_ONCE ? n : ENTRIES_AT_ONCE;
+    for (uint32_t i = 0; i < n; i++)
+        bytes_store_u64(bytes + (size_t)8 * i, ids[i]);
+    const struct module_word words[] = {word("QUIRE._ENTRIES"), word(name), {bytes, (size_t)8 * n}};
+    int rc = ask(words, 3, MODULE_REPLY_ARRAY, &reply, err);
+    if (rc == 0)
+        rc = module_link_receive(fetch.link, &item, err);
+    if (rc == 0 && (reply.n != 2 || item.kind != MODULE_REPLY_INTEGER || item.number < 1 || item.number > n))
+        rc = error_set(err, QUIRE_EIO, "the primary gives no entries of a cache");
+    *done = rc == 0 ? (uint32_t)item.number : 0;
+    if (rc == 0)
+        rc = module_link_receive(fetch.link, &item, err);
+    if (rc == 0 && item.kind != MODULE_REPLY_BULK)
+        rc = error_set(err, QUIRE_EIO, "the primary gives no entries of a cache");
+    if (rc < 0)
+        return rc;
+    keep_rate(item.n);
+    rc = cache_take_entries(cache, scratch, item.bytes, item.n, &taken, err);
+    count_entries(taken, item.n);
+    return rc;
+}
+
+static int take_list(const char *name, struct cache *cache, uint32_t first, uint64_t *lacking, uint32_t *n_lacking,
+                     uint32_t *next, struct quire_error *err)
+{
+    char number[NUMBER_BYTES];
+    struct module_link_reply reply;
+    snprintf(number, sizeof number, "%u", first);
+    const struct module_word words[] = {word("QUIRE._LIST"), word(name), word(number)};
+    int rc = ask(words, 3, MODULE_REPLY_BULK, &reply, err);
+    return rc == 0 ? cache_take_list(cache, reply.bytes, reply.n, lacking, n_lacking, next, err) : rc;
+}
+
+/* List by list, and the entries of each that are not here. */
+static int fetch_entries(struct module_fetch *f, uint64_t epoch)
+{
+    struct cache *cache = module_cache_of(f->name);
+    struct cache_scratch *scratch = NULL;
+    uint64_t *lacking = malloc(CACHE_LIST_ENTRIES * sizeof *lacking);
+    int rc = cache ? 0 : error_set(&f->error, QUIRE_ENOTFOUND, "its data is not here");
+    if (rc == 0)
+        rc = lacking ? cache_scratch_create(&scratch, &f->error)
+                     : error_set(&f->error, QUIRE_ENOMEM, "no memory for a list of entries");
+    for (uint32_t first = 0, n = 0, done = 0; rc == 0 && first != UINT32_MAX;) {
+        rc = connect_now(&f->error);
+        if (rc == 0)
+            rc = take_list(f->name, cache, first, lacking, &n, &first, &f->error);
+        if (rc == 0 && is_over(epoch))
+            rc = over(&f->error);
+        for (uint32_t at = 0; rc == 0 && at < n; at += done) {
+            rc = take_entries(f->name, cache, scratch, lacking + at, n - at, &done, &f->error);
+            if (rc == 0 && is_over(epoch))
+                rc = over(&f->error);
+        }
+    }
+    if (rc == 0)
+        rc = cache_take_end(cache, &f->error);
+    cache_scratch_destroy(scratch);
+    free(lacking);
+    if (cache)
+        cache_unref(cache);
+    return rc;
+}
+
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
 static bool find_ready(struct collection *set, struct lineage_told *out, uint32_t *n_told)
@@ -323,13 +438,8 @@ static int copy_anew(struct module_fetch *f, uint64_t epoch)
 {
     struct module_link_reply reply;
     struct replica_manifest_info info;
-    char db[NUMBER_BYTES];
-    snprintf(db, sizeof db, "%d", f->db);
-    const struct module_word words[] = {word("QUIRE._COPY"), word(f->name), word(db), {f->key, f->key_bytes}};
     struct collection *old = module_set_of(f->name);
-    int rc = connect_now(&f->error);
-    if (rc == 0)
-        rc = ask(words, f->key ? 4 : 2, MODULE_REPLY_BULK, &reply, &f->error);
+    int rc = ask_copy(f, &reply);
     if (rc == 0)
         rc = replica_manifest_read(reply.bytes, reply.n, &info, &f->error);
     if (rc == 0 && is_over(epoch))
@@ -344,7 +454,10 @@ static int copy_anew(struct module_fetch *f, uint64_t epoch)
 static void run_task(struct module_fetch *f)
 {
     uint64_t epoch = atomic_load(&fetch.epoch);
-    f->code = f->anew ? copy_anew(f, epoch) : fetch_segments(f, epoch);
+    if (f->kind == MODULE_CACHE)
+        f->code = f->anew ? copy_image(f, epoch) : fetch_entries(f, epoch);
+    else
+        f->code = f->anew ? copy_anew(f, epoch) : fetch_segments(f, epoch);
     if (f->code < 0) {
         pthread_mutex_lock(&fetch.lock);
         fetch.stats.failures++;
@@ -448,6 +561,7 @@ void module_fetch_close(void)
 void module_fetch_free(struct module_fetch *f)
 {
     free(f->key);
+    free(f->image);
     free(f);
 }
 
@@ -457,6 +571,7 @@ bool module_fetch_post(const struct module_item *item, uint64_t generation, bool
     if (!f)
         return false;
     memcpy(f->name, item->name, sizeof f->name);
+    f->kind = item->kind;
     f->generation = generation;
     f->anew = anew;
     f->db = item->db;

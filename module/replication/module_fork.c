@@ -5,7 +5,7 @@
  * what pthread_atfork calls. Where a replica waits for an RDB (INFO replication says so before the fork), every set
  * gets an identity and a lease of its segments, and is held so that the child finds it as of one moment
  * (store_fork_prepare). The child writes into the RDB what index/replica/replica_manifest.h makes: ids of segments, and
- * what is in memory; of a cache its definition, which is made before the fork. The stream behind it goes on where
+ * what is in memory; of a cache all but its entries, which is made before the fork. The stream behind it goes on where
  * that ends. All other saves hold 60 bytes for each key, and take
  * no lock.
  */
@@ -46,7 +46,8 @@ static void hold_one(void *context, struct module_item *item)
     if (item->state != MODULE_LIVE || item->attached == 0)
         return;
     if (item->kind == MODULE_CACHE) { /* its locks may be held by others: a child must not ask for it */
-        item->fork_bytes = module_caches_image(item, &item->fork_n_bytes);
+        if (module_caches_image(item->name, &item->fork_bytes, &item->fork_n_bytes, &err) < 0)
+            item->fork_bytes = NULL; /* the replica asks for it */
         return;
     }
     item->fork_set = module_set_of(item->name);

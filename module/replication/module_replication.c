@@ -62,7 +62,7 @@ int module_replication_report(struct rm_ctx *ctx, struct rm_string **argv, int a
     module_fetch_get_stats(&fetch);
     module_ship_get_stats(&ship);
     module_items_each(report_one, &lines);
-    rm.reply_map(ctx, 19);
+    rm.reply_map(ctx, 22);
     put_text(ctx, "role", module_the.is_replica ? "replica" : "primary");
     put_text(ctx, "stream", module_stream_runs() ? "yes" : "no");
     put_number(ctx, "replicas", module_stream_replicas(ctx));
@@ -77,9 +77,12 @@ int module_replication_report(struct rm_ctx *ctx, struct rm_string **argv, int a
     put_number(ctx, "sets_incomplete", copies.incomplete);
     put_number(ctx, "sets_stopped", copies.stopped);
     put_number(ctx, "sets_copied", copies.copied_anew);
+    put_number(ctx, "caches_whole", copies.caches_whole);
+    put_number(ctx, "caches_incomplete", copies.caches_incomplete);
     put_number(ctx, "writes_applied", copies.effects);
     put_number(ctx, "writes_skipped", copies.skipped);
     put_number(ctx, "segments_fetched", fetch.segments);
+    put_number(ctx, "entries_fetched", fetch.entries);
     put_number(ctx, "bytes_fetched", fetch.bytes);
     rm.reply_bulk(ctx, "sets", 4);
     rm.reply_array(ctx, lines.n);
@@ -135,16 +138,9 @@ static void look_at_buffers(struct advice *a)
     free(text);
 }
 
-static void count_caches(void *context, struct module_item *item)
-{
-    *(unsigned *)context += item->kind == MODULE_CACHE && item->state == MODULE_LIVE && item->attached > 0;
-}
-
 int module_replication_doctor(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
     struct advice *a = calloc(1, sizeof *a);
-    unsigned n_caches = 0;
-    char number[16];
     (void)argv;
     if (argc != 1 || !a) {
         free(a);
@@ -169,15 +165,6 @@ int module_replication_doctor(struct rm_ctx *ctx, struct rm_string **argv, int a
     if (!module_the.is_replica && module_stream_replicas(ctx) == 1)
         look_at_number(a, "min-replicas-to-write", 0, 0,
                        "with one replica each failover stops writes until the old primary is back: have two, or set 0");
-    if (!module_the.is_replica && module_stream_replicas(ctx) > 0)
-        module_items_each(count_caches, &n_caches);
-    if (n_caches > 0) {
-        snprintf(number, sizeof number, "%u", n_caches);
-        advise(
-            a, "the number of semantic caches", number,
-            "replicas get no entries of them, so writes to them are refused unless quire.writes-with-replicas is yes. "
-            "Set that, or keep caches on nodes without replicas");
-    }
     rm.reply_array(ctx, a->n);
     for (long i = 0; i < a->n; i++)
         rm.reply_bulk(ctx, a->lines[i], strlen(a->lines[i]));

@@ -1,10 +1,14 @@
 /*
  * module_ship.c - what a replica asks its primary for, beside the engine's stream: whole sets and segments.
  *
- *   QUIRE._COPY id [db key]                     the set as bytes (replica_manifest.h); its segments are kept. Where
- *                                               there is none of that id, what the key is goes into the stream
+ *   QUIRE._COPY id [db key]                     the set as bytes (replica_manifest.h), whose segments are kept; the
+ *                                               cache without its entries (cache/core/cache_replica.h). Where there is
+ *                                               none of that id, what the key is goes into the stream
  *   QUIRE._FILES id segment                     names and sizes of the files of a segment
  *   QUIRE._READ id segment file offset bytes    a piece of one; fewer bytes at its end
+ *   QUIRE._LIST id number                       a list of entries of a cache, from a number on
+ *   QUIRE._ENTRIES id ids                       how many of the ids (8 bytes each, little-endian) were looked at, and
+ *                                               entries of those
  *
  * All of it runs on a thread of its own, and the reply leaves from there: the main thread takes a reference to the set
  * and no more. What is kept is in index/replica/replica_pool.h: merged segments for quire.ship-keep seconds, and those
@@ -12,6 +16,7 @@
  */
 #include "index/replica/replica_manifest.h"
 #include "io/bytes.h"
+#include "io/engine.h"
 #include "io/error.h"
 #include "module/replication/module_copy.h"
 #include <stdlib.h>
@@ -22,6 +27,7 @@ enum { PIECE_BYTES_MAX = 4 << 20 };
 static struct {
     struct worker worker;
     struct replica_pool *pool;
+    struct engine *engine; /* the worker's: answers of entries are read by it */
     struct job tick;
     atomic_bool ticking;
     _Atomic uint64_t images, pieces, bytes;
@@ -32,7 +38,10 @@ struct question {
     struct job job;
     struct rm_blocked *blocked;
     struct rm_ctx *ctx;
-    struct collection *set; /* a reference */
+    struct collection *set; /* a reference; NULL: it is about a cache */
+    struct cache *cache;    /* the same the other way round */
+    char name[MODULE_NAME_BYTES + 1];
+    uint64_t *ids; /* owned */
     uint8_t segment[LINEAGE_ID_BYTES];
     char file[REPLICA_NAME_BYTES];
     uint64_t offset;
@@ -41,13 +50,18 @@ struct question {
 
 int module_ship_open(struct quire_error *err)
 {
+    const struct engine_config config = {.kind = QUIRE_ENGINE_THREADS, .threads = 1};
     int rc = replica_pool_create(module_the.service.store, module_the.settings.ship_keep_s * 1000, 0, &ship.pool, err);
+    if (rc == 0)
+        rc = engine_create(&config, &ship.engine, err);
     return rc == 0 ? worker_start(&ship.worker, err) : rc;
 }
 
 void module_ship_close(void)
 {
     worker_stop(&ship.worker);
+    engine_destroy(ship.engine);
+    ship.engine = NULL;
     replica_pool_destroy(ship.pool);
     ship.pool = NULL;
 }
@@ -95,12 +109,20 @@ static void free_question(struct rm_ctx *ctx, void *data)
     (void)data;
 }
 
+static void drop_question(struct question *q)
+{
+    collection_unref(q->set);
+    if (q->cache)
+        cache_unref(q->cache);
+    free(q->ids);
+    free(q);
+}
+
 static void end_question(struct question *q)
 {
     rm.free_thread_safe_context(q->ctx);
     rm.unblock_client(q->blocked, NULL);
-    collection_unref(q->set);
-    free(q);
+    drop_question(q);
 }
 
 static void reply_failure(struct question *q, int rc, const struct quire_error *err)
@@ -116,8 +138,8 @@ static void run_copy(struct job *job)
     struct quire_error err = {0};
     uint8_t *bytes = NULL;
     size_t n = 0;
-    int rc = module_ship_lease(q->set, &err);
-    if (rc == 0)
+    int rc = q->cache ? module_caches_image(q->name, &bytes, &n, &err) : module_ship_lease(q->set, &err);
+    if (rc == 0 && q->set)
         rc = replica_manifest_make(q->set, &bytes, &n, &err);
     if (rc == 0)
         rm.reply_bulk(q->ctx, (const char *)bytes, n);
@@ -165,6 +187,41 @@ static void run_read(struct job *job)
     end_question(q);
 }
 
+static void run_list(struct job *job)
+{
+    struct question *q = (struct question *)(void *)job;
+    struct quire_error err = {0};
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    int rc = cache_copy_list(q->cache, (uint32_t)q->offset, &bytes, &n, &err);
+    if (rc == 0)
+        rm.reply_bulk(q->ctx, (const char *)bytes, n);
+    else
+        reply_failure(q, rc, &err);
+    free(bytes);
+    end_question(q);
+}
+
+static void run_entries(struct job *job)
+{
+    struct question *q = (struct question *)(void *)job;
+    struct quire_error err = {0};
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+    uint32_t done = 0;
+    int rc = cache_copy_entries(q->cache, ship.engine, q->ids, q->n, &bytes, &n, &done, &err);
+    if (rc == 0) {
+        rm.reply_array(q->ctx, 2);
+        rm.reply_integer(q->ctx, done);
+        rm.reply_bulk(q->ctx, (const char *)bytes, n);
+        atomic_fetch_add(&ship.bytes, n);
+    } else {
+        reply_failure(q, rc, &err);
+    }
+    free(bytes);
+    end_question(q);
+}
+
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
 static bool take_id(const struct rm_string *word, uint8_t out[LINEAGE_ID_BYTES])
@@ -184,10 +241,47 @@ static int ask(struct rm_ctx *ctx, struct question *q, void (*run)(struct job *j
     return RM_OK;
 }
 
-/* A question about the set of an id; NULL after a reply. */
-static struct question *question_of(struct rm_ctx *ctx, const struct rm_string *id)
+static struct question *no_question(struct rm_ctx *ctx, const char *text)
+{
+    rm.reply_error(ctx, text);
+    return NULL;
+}
+
+/* A question about the set of an item; NULL after a reply. */
+static struct question *question_of_set(struct rm_ctx *ctx, const struct module_item *item)
 {
     struct quire_error err = {0};
+    struct collection *set = module_set_of(item->name);
+    if (!set)
+        return no_question(ctx, "NOSEGMENT this node has no set of that id");
+    int rc = module_stream_identify(item, set, &err);
+    struct question *q = rc == 0 ? calloc(1, sizeof *q) : NULL;
+    if (q)
+        q->set = set;
+    else
+        collection_unref(set);
+    return q ? q : no_question(ctx, "ERR no memory, or the journal takes nothing");
+}
+
+static struct question *question_of_cache(struct rm_ctx *ctx, const struct module_item *item)
+{
+    struct cache *cache = module_cache_of(item->name);
+    if (!cache || cache_available(cache, NULL) < 0) {
+        if (cache)
+            cache_unref(cache);
+        return no_question(ctx, "NOSEGMENT this node has no cache of that id that it can use");
+    }
+    struct question *q = calloc(1, sizeof *q);
+    if (q)
+        q->cache = cache;
+    else
+        cache_unref(cache);
+    return q ? q : no_question(ctx, "ERR no memory");
+}
+
+/* A question about the set or cache of an id, of this kind (0: either); NULL after a reply. */
+static struct question *question_of(struct rm_ctx *ctx, const struct rm_string *id, unsigned kind)
+{
     size_t n;
     const struct module_item *item = module_item_find(rm.string_bytes(id, &n));
     if (!module_the.open || !module_the.loaded || !ship.pool) {
@@ -198,26 +292,17 @@ static struct question *question_of(struct rm_ctx *ctx, const struct rm_string *
         rm.reply_error(ctx, "ERR this command is for replicas: it is not for transactions and scripts");
         return NULL;
     }
-    struct collection *set = item && item->kind == MODULE_SET ? module_set_of(item->name) : NULL;
-    if (!set) {
-        rm.reply_error(ctx, "NOSEGMENT this node has no set of that id");
-        return NULL;
-    }
-    int rc = module_stream_identify(item, set, &err);
-    struct question *q = rc == 0 ? calloc(1, sizeof *q) : NULL;
-    if (!q) {
-        rm.reply_error(ctx, "ERR no memory, or the journal takes nothing");
-        collection_unref(set);
-        return NULL;
-    }
-    q->set = set;
+    if (!item || (kind && item->kind != kind))
+        return no_question(ctx, "NOSEGMENT this node has nothing of that id");
+    struct question *q = item->kind == MODULE_SET ? question_of_set(ctx, item) : question_of_cache(ctx, item);
+    if (q)
+        memcpy(q->name, item->name, sizeof q->name);
     return q;
 }
 
 static int refuse(struct rm_ctx *ctx, struct question *q, const char *text)
 {
-    collection_unref(q->set);
-    free(q);
+    drop_question(q);
     return rm.reply_error(ctx, text);
 }
 
@@ -230,7 +315,7 @@ int module_ship_copy(struct rm_ctx *ctx, struct rm_string **argv, int argc)
         module_stream_begin(); /* what is written from now on is in the stream */
     if (argc == 4 && !module_item_find(rm.string_bytes(argv[1], &n)))
         module_stream_key(ctx, argv[2], argv[3]);
-    struct question *q = question_of(ctx, argv[1]);
+    struct question *q = question_of(ctx, argv[1], 0);
     return q ? ask(ctx, q, run_copy) : RM_OK;
 }
 
@@ -238,7 +323,7 @@ int module_ship_files(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
     if (argc != 3)
         return rm.wrong_arity(ctx);
-    struct question *q = question_of(ctx, argv[1]);
+    struct question *q = question_of(ctx, argv[1], MODULE_SET);
     if (q && !take_id(argv[2], q->segment))
         return refuse(ctx, q, "ERR no id of a segment");
     return q ? ask(ctx, q, run_files) : RM_OK;
@@ -249,7 +334,7 @@ int module_ship_read(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     size_t n_file, n;
     if (argc != 6)
         return rm.wrong_arity(ctx);
-    struct question *q = question_of(ctx, argv[1]);
+    struct question *q = question_of(ctx, argv[1], MODULE_SET);
     if (!q)
         return RM_OK;
     const char *file = rm.string_bytes(argv[3], &n_file);
@@ -260,4 +345,36 @@ int module_ship_read(struct rm_ctx *ctx, struct rm_string **argv, int argc)
     q->offset = strtoull(rm.string_bytes(argv[4], &n), NULL, 10);
     q->n = (uint32_t)most;
     return ask(ctx, q, run_read);
+}
+
+int module_ship_list(struct rm_ctx *ctx, struct rm_string **argv, int argc)
+{
+    size_t n;
+    if (argc != 3)
+        return rm.wrong_arity(ctx);
+    struct question *q = question_of(ctx, argv[1], MODULE_CACHE);
+    if (!q)
+        return RM_OK;
+    q->offset = strtoull(rm.string_bytes(argv[2], &n), NULL, 10);
+    return q->offset < UINT32_MAX ? ask(ctx, q, run_list) : refuse(ctx, q, "ERR no number of an entry");
+}
+
+int module_ship_entries(struct rm_ctx *ctx, struct rm_string **argv, int argc)
+{
+    size_t n;
+    if (argc != 3)
+        return rm.wrong_arity(ctx);
+    struct question *q = question_of(ctx, argv[1], MODULE_CACHE);
+    if (!q)
+        return RM_OK;
+    const uint8_t *ids = (const uint8_t *)rm.string_bytes(argv[2], &n);
+    if (n == 0 || n % 8 != 0 || n / 8 > CACHE_LIST_ENTRIES)
+        return refuse(ctx, q, "ERR the ids of entries are 8 bytes each, and at most 4096");
+    q->n = (uint32_t)(n / 8);
+    q->ids = malloc(n);
+    if (!q->ids)
+        return refuse(ctx, q, "ERR no memory");
+    for (uint32_t i = 0; i < q->n; i++)
+        q->ids[i] = bytes_load_u64(ids + (size_t)8 * i);
+    return ask(ctx, q, run_entries);
 }

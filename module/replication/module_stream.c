@@ -1,14 +1,15 @@
 /*
  * module_stream.c - the primary's side of the engine's stream: what writes did, in the order of commits.
  *
- *   QUIRE._W key id effect      one write of a set (index/replica/replica_effect.h), by the id of the set
+ *   QUIRE._W key id effect      one write of a set (index/replica/replica_effect.h) or a cache
+ *                               (cache/core/cache_replica.h), by its id
  *   QUIRE._IMAGE key id image   all of a set (replica_manifest.h), when its key is made or its data is new to replicas;
- *                               of a cache its definition (module_caches.c)
+ *                               of a cache all but its entries
  *   QUIRE._MANIFEST ...         a key and its id (module_type.c)
  *
- * The store tells of a write under the collection's lock, on any thread; here it is put into a queue. The engine takes
- * it in the context of a command, a reply callback or a timer, so before the reply of the command leaves: a WAIT behind
- * it counts it. Effects go to replicas and not to the AOF: the store is the truth of a node.
+ * The store tells of a write under the collection's lock (or the cache's), on any thread; here it is put into a queue.
+ * The engine takes it in the context of a command, a reply callback or a timer, so before the reply of the command
+ * leaves: a WAIT behind it counts it. Effects go to replicas and not to the AOF: the store is the truth of a node.
  *
  * Nothing of this runs, and sets have no identity, before a replica asks for the first time (module_fork.c), and it
  * ends when none was there for a while. Whenever it begins, every set begins a new history: a replica that was attached
@@ -40,7 +41,8 @@ struct entry {
     struct entry *next;
     char name[MODULE_NAME_BYTES + 1];
     uint8_t *bytes; /* owned; NULL: an image of the set as it is when this is sent */
-    uint32_t n;
+    uint8_t *rest;  /* owned, behind them; NULL: none */
+    uint32_t n, n_rest;
 };
 
 /* A merged segment of which it is remembered where its rows were. */
@@ -74,16 +76,26 @@ struct collection *module_set_of(const char name[MODULE_NAME_BYTES + 1])
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
-static void push(const char *name, uint8_t *bytes, uint32_t n)
+static void free_entry(struct entry *e)
+{
+    free(e->bytes);
+    free(e->rest);
+    free(e);
+}
+
+static void push(const char *name, uint8_t *bytes, uint32_t n, uint8_t *rest, uint32_t n_rest)
 {
     struct entry *e = calloc(1, sizeof *e);
     if (!e) { /* replicas find a gap at the next write, and copy the set anew */
         free(bytes);
+        free(rest);
         return;
     }
     memcpy(e->name, name, sizeof e->name);
     e->bytes = bytes;
+    e->rest = rest;
     e->n = n;
+    e->n_rest = n_rest;
     pthread_mutex_lock(&stream.lock);
     *(stream.first ? &stream.last->next : &stream.first) = e;
     stream.last = e;
@@ -105,8 +117,7 @@ static void drop_all(void)
     for (struct entry *e = take_all(), *next; e; e = next) {
         next = e->next;
         atomic_fetch_sub(&stream.n_queued, 1);
-        free(e->bytes);
-        free(e);
+        free_entry(e);
     }
 }
 
@@ -135,13 +146,27 @@ void module_stream_effect(void *context, struct collection *collection, const st
         return;
     module_ship_note(effect);
     uint8_t *bytes = replica_effect_encode(effect, &n);
-    push(name, bytes, bytes ? n : 0); /* what is too large to be told is sent as a whole */
+    push(name, bytes, bytes ? n : 0, NULL, 0); /* what is too large to be told is sent as a whole */
+}
+
+void module_stream_told(void *context, struct cache *cache, const struct cache_told *told)
+{
+    char name[MODULE_NAME_BYTES + 1] = "";
+    const struct quire_bytes own = cache_get_config(cache)->name;
+    (void)context;
+    if (!atomic_load(&stream.runs) || !told->bytes || own.n_bytes != MODULE_NAME_BYTES) {
+        free(told->bytes);
+        free(told->document);
+        return;
+    }
+    memcpy(name, own.data, MODULE_NAME_BYTES);
+    push(name, told->bytes, told->n, told->document, told->document_bytes);
 }
 
 void module_stream_image(struct module_item *item)
 {
     if (atomic_load(&stream.runs))
-        push(item->name, NULL, 0);
+        push(item->name, NULL, 0, NULL, 0);
 }
 
 bool module_stream_is_held(void)
@@ -154,29 +179,16 @@ static void give_image(struct rm_ctx *ctx, const struct module_item *item, const
     rm.replicate(ctx, MODULE_IMAGE, "Abcb", item->key, (size_t)item->key_bytes, item->name, (const char *)bytes, n);
 }
 
-static void send_definition(struct rm_ctx *ctx, const struct module_item *item)
-{
-    size_t n = 0;
-    uint8_t *bytes = module_caches_image(item, &n);
-    if (bytes)
-        give_image(ctx, item, bytes, n);
-    free(bytes);
-}
-
 static void send_image(struct rm_ctx *ctx, const struct module_item *item)
 {
     struct quire_error err = {0};
     uint8_t *bytes = NULL;
     size_t n = 0;
-    if (item->kind == MODULE_CACHE) {
-        send_definition(ctx, item);
+    struct collection *set = item->kind == MODULE_SET ? module_set_of(item->name) : NULL;
+    if (item->kind == MODULE_SET && !set)
         return;
-    }
-    struct collection *set = module_set_of(item->name);
-    if (!set)
-        return;
-    int rc = module_stream_identify(item, set, &err);
-    if (rc == 0)
+    int rc = set ? module_stream_identify(item, set, &err) : module_caches_image(item->name, &bytes, &n, &err);
+    if (rc == 0 && set)
         rc = replica_manifest_make(set, &bytes, &n, &err);
     if (rc == 0)
         give_image(ctx, item, bytes, n);
@@ -185,6 +197,20 @@ static void send_image(struct rm_ctx *ctx, const struct module_item *item)
                  (int)item->key_bytes, item->key ? item->key : "", err.message);
     free(bytes);
     collection_unref(set);
+}
+
+static void send_effect(struct rm_ctx *ctx, const struct module_item *item, const struct entry *e)
+{
+    uint8_t *whole = e->n_rest ? malloc((size_t)e->n + e->n_rest) : NULL;
+    if (e->n_rest && !whole) /* replicas find a gap at the next write */
+        return;
+    if (whole) {
+        memcpy(whole, e->bytes, e->n);
+        memcpy(whole + e->n, e->rest, e->n_rest);
+    }
+    rm.replicate(ctx, MODULE_WRITE, "Abcb", item->key, (size_t)item->key_bytes, e->name,
+                 (const char *)(whole ? whole : e->bytes), (size_t)e->n + e->n_rest);
+    free(whole);
 }
 
 bool module_stream_flush(struct rm_ctx *ctx)
@@ -199,13 +225,11 @@ bool module_stream_flush(struct rm_ctx *ctx)
         const struct module_item *item = module_item_find(e->name);
         if (item && item->key && !module_the.is_replica) {
             if (e->bytes)
-                rm.replicate(ctx, MODULE_WRITE, "Abcb", item->key, (size_t)item->key_bytes, e->name,
-                             (const char *)e->bytes, (size_t)e->n);
+                send_effect(ctx, item, e);
             else
                 send_image(ctx, item);
         }
-        free(e->bytes);
-        free(e);
+        free_entry(e);
     }
     return true;
 }
@@ -252,6 +276,8 @@ static void begin_one(void *context, struct module_item *item)
     uint64_t lsn;
     struct collection *set = item->kind == MODULE_SET ? module_set_of(item->name) : NULL;
     (void)context;
+    if (item->kind == MODULE_CACHE)
+        module_caches_tell(item, true);
     if (item->kind == MODULE_CACHE && item->state == MODULE_LIVE && item->attached > 0)
         module_stream_image(item);
     if (!set)
@@ -276,9 +302,18 @@ void module_stream_begin(void)
     module_items_each(begin_one, NULL);
 }
 
+static void end_one(void *context, struct module_item *item)
+{
+    (void)context;
+    if (item->kind == MODULE_CACHE)
+        module_caches_tell(item, false);
+}
+
 void module_stream_end(void)
 {
     atomic_store(&stream.runs, false);
+    if (module_the.open)
+        module_items_each(end_one, NULL);
     drop_all();
 }
 

@@ -255,6 +255,8 @@ int data_open(struct service *s, struct quire_error *err)
                                     .guard_folder = config->cache_guards[0] ? config->cache_guards : NULL,
                                     .log = log_event,
                                     .log_context = s,
+                                    .told = s->on_told,
+                                    .told_context = s,
                                     .seal_rows = (uint32_t)config->cache_seal_rows};
     int rc = documents_create(&s->documents, err);
     if (rc == 0 && config->dir[0] == 0)

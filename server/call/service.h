@@ -44,9 +44,11 @@ struct service {
     struct device *device; /* that helps with exact searches; NULL: none, server/device */
     unsigned n_lanes;
     bool no_priorities; /* threads keep the priority that the process has: where changing it is forbidden */
-    /* The host's: what a write of a set with a lineage did (store_host), and when the store is open, before it seals or
-     * merges anything. NULL: not told. */
+    /* The host's: what a write of a set with a lineage did (store_host), the same of a cache that tells
+     * (caches_options; context is the service), and when the store is open, before it seals or merges anything. NULL:
+     * not told. */
     void (*on_effect)(void *context, struct collection *collection, const struct effect *effect);
+    void (*on_told)(void *context, struct cache *cache, const struct cache_told *told);
     int (*on_opened)(struct service *service, struct quire_error *err);
     /* The host's: called on the journal's thread when more has become durable, as soon as there is a journal. */
     void (*on_durable)(void *context);

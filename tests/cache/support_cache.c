@@ -39,6 +39,8 @@ static int open_folder(struct world *world, struct quire_error *err)
                                     .seed = options->thread ? 0 : 7,
                                     .seal_rows = options->seal_rows,
                                     .seal_always = options->seal_rows > 0,
+                                    .told = options->told,
+                                    .told_context = options->told_context,
                                     .no_thread = !options->thread};
     int rc = caches_create(&caches, &world->caches, err);
     if (rc < 0)

@@ -9,7 +9,9 @@ struct world_options {
     struct io_fs *fs;       /* NULL: the real one; otherwise documents are read by an engine of fault.h */
     enum journal_sync sync; /* of world_open: JOURNAL_NO */
     bool thread;            /* the caches' own thread works, by the system's clock */
-    uint32_t seal_rows;     /* not 0: groups with more vectors in memory are sealed, whatever the memory */
+    void (*told)(void *context, struct cache *cache, const struct cache_told *told); /* caches_options has it */
+    void *told_context;
+    uint32_t seal_rows; /* not 0: groups with more vectors in memory are sealed, whatever the memory */
 };
 
 struct world {

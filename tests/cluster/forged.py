@@ -215,7 +215,6 @@ def write_all(c):
         c.execute_command("VADD", "t", "VALUES", 8, *vector(i), "e%d" % i, "TENANT", "acme" if i % 2 else "bolt")
     c.execute_command("VDROPTENANT", "t", "bolt")
     c.copy("w", "x")
-    c.config_set("quire.writes-with-replicas", "yes")
     c.execute_command("SC.CREATE", "faq", "DIM", 4, "SCOPE", "tenant")
     c.execute_command("SC.CAT.SET", "faq", "q", "SIM", "0.9", "GUARD", "number", "date")
     c.delete("faq")

@@ -534,8 +534,8 @@ def answer_of(node, key, *scope):
 
 
 def test_caches(folder):
-    """Definitions of caches are on replicas, entries are not: who takes the lead begins with misses, and nothing that
-    was invalidated comes back with a later change of the lead."""
+    """Settings of caches through a full sync, the stream, changes of the lead and restarts; of entries caches.py knows
+    more."""
     settings = {"save": "", "appendonly": "yes", "repl_diskless_sync_delay": 0}
     vector_of = b"\0\0\x80\x3f" + b"\0" * 12
     primary = Node(folder, "caches-primary", engine, **settings)
@@ -545,9 +545,6 @@ def test_caches(folder):
     c.execute_command("SC.PUT", "synced", "CAT", "q", "VEC", vector_of, "HASH", "h", "VALUE", "old")
     replica = Node(folder, "caches-replica", engine, replicaof="127.0.0.1 %d" % primary.port, **settings)
     checks.that("caches: the replica is attached", eventually(lambda: primary.info("replicas") == 1, 60))
-    checks.that("unasked no entry is written that replicas would not have", "not copied to them" in str(failure_of(
-        lambda: c.execute_command("SC.PUT", "synced", "CAT", "q", "VEC", vector_of, "HASH", "i", "VALUE", "lost"))))
-    c.config_set("quire.writes-with-replicas", "yes")
     c.execute_command("SC.CREATE", "streamed", "DIM", 4, "SCOPE", "tenant")
     for words in (("q", "RISK", "0.01", "TTLMAX", "200000000"), ("gone", "MODE", "exact"), ("*", "SIM", "0.8")):
         c.execute_command("SC.CAT.SET", "streamed", *words)
@@ -556,14 +553,13 @@ def test_caches(folder):
     c.execute_command("SC.PUT", "streamed", "CAT", "q", "SCOPE", "tenant", "a", "VEC", vector_of, "HASH", "h", "VALUE", "x")
     add(c, "v", 1)
     same("caches: the stream has come", primary, replica, "v")
-    checks.that("a replica says where the entries are", "on its primary only" in str(answer_of(replica, "synced")))
+    checks.that("entries that were there before", eventually(lambda: answer_of(replica, "synced") == b"old"))
     wanted = {key: settings_of(primary, key) for key in ("synced", "streamed")}
     checks.that("the primary tells settings", all(not isinstance(w, str) and w[1] for w in wanted.values()), wanted)
     replica.do("REPLICAOF", "NO", "ONE")
     for key, scope in (("synced", ()), ("streamed", ("SCOPE", "tenant", "a"))):
         checks.same("the new primary has the settings of " + key, settings_of(replica, key), wanted[key])
-        checks.same("and no entry of it", answer_of(replica, key, *scope), None)
-    checks.that("the log says so", "begins without entries" in replica.log(), replica.log(10))
+        checks.that("and entries of it", answer_of(replica, key, *scope) in (b"old", b"x"), answer_of(replica, key, *scope))
     replica.do("SC.PUT", "synced", "CAT", "q", "VEC", vector_of, "HASH", "h", "VALUE", "new")
     checks.same("it serves what is put into it", answer_of(replica, "synced"), b"new")
     replica.do("SC.INVALIDATE", "synced", "ALL")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# replicas.sh BUILD_DIR [KILLS] [--full] - quire.so in engines that are primaries and replicas: replicas.py, walk.py, forged.py,
-# joins.py, and failover.py with so many kills of primaries (50 by hand). --full: more of the two before it, and partition.py,
-# which makes networks as root.
+# replicas.sh BUILD_DIR [KILLS] [--full] - quire.so in engines that are primaries and replicas: replicas.py, caches.py,
+# walk.py, forged.py, joins.py, and failover.py with so many kills of primaries (50 by hand). --full: more of the two
+# before it, and partition.py, which makes networks as root.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cluster/engines.sh
@@ -17,6 +17,7 @@ fi
 for engine in "${engines[@]}"; do
     echo "---- $engine: $($engine --version)"
     /usr/bin/python3 "$here/replicas.py" $engine || failed=1
+    /usr/bin/python3 "$here/caches.py" $engine "${QUIRE_SEED:-$RANDOM}" || failed=1
     /usr/bin/python3 "$here/walk.py" $engine 12 "${QUIRE_SEED:-$RANDOM}" || failed=1
     /usr/bin/python3 "$here/forged.py" $engine $forged "${QUIRE_SEED:-$RANDOM}" || failed=1
     /usr/bin/python3 "$here/joins.py" $engine $joins "${QUIRE_SEED:-$RANDOM}" || failed=1
