@@ -2,10 +2,10 @@
  * fuzz_caches.c - any records of the journal as those of semantic caches (docs/format.md, "Records of the cache"), and
  * any frames as those of a leader (cache/core/cache_replica.h).
  *
- * First byte: bit 2 whether frames follow. Records: bit 0 whether the records are a checkpoint's, bit 1 whether a record that makes cache 1 comes before
- * them. Then records: a byte for the kind, two for the length, the bytes; the cache that a record is about is made one
- * of four, so that it mostly exists. Each is taken in or refused with a sentence, and what was made of them can be
- * freed.
+ * First byte: bit 2 whether frames follow. Records: bit 0 whether the records are a checkpoint's, bit 1 whether a
+ * record that makes cache 1 comes before them. Then records: a byte for the kind, two for the length, the bytes; the
+ * cache that a record is about is made one of four, so that it mostly exists. Each is taken in or refused with a
+ * sentence, and what was made of them can be freed.
  *
  * Frames come to a cache that follows: a byte for the kind, one for flags (bit 0: its number is not the next), two each
  * for the lengths of body and document; body, document. Whatever would end nearly all of them at once is made right:

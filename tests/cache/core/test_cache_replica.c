@@ -1,5 +1,5 @@
 /*
- * test_cache_replica.c - a cache on two nodes: what its leader does is done where it follows, in whatever order effects,
+ * test_cache_replica.c - a cache on two nodes: what its leader does is done where it follows, in any order of effects,
  * lists and entries arrive; roles change; frames that were changed on their way are refused.
  *
  * Both nodes are folders of this process. Effects wait in a queue until the test lets them come; lists and entries are
@@ -725,8 +725,8 @@ static void sum_again(struct frame *f)
                                                             XXH3_64bits(f->bytes, 32)));
 }
 
-/* Each frame with a byte changed, cut short, and changed with a right checksum: nothing but the frame itself is taken as
- * it is, and whatever is taken leaves the cache sound. */
+/* Each frame with a byte changed, cut short, and changed with a right checksum: nothing but the frame itself is taken
+ * as it is, and whatever is taken leaves the cache sound. */
 static void forged_frames_are_refused(void **state)
 {
     (void)state;
