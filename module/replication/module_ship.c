@@ -1,5 +1,5 @@
 /*
- * module_ship.c - what a replica asks its primary for, beside the engine's stream: sets and segments, caches and entries.
+ * module_ship.c - what a replica asks its primary for, beside the engine's stream: sets, segments, caches, entries.
  *
  *   QUIRE._COPY id [db key]                     the set as bytes (replica_manifest.h), whose segments are kept; the
  *                                               cache without its entries (cache/core/cache_replica.h). Where there is
