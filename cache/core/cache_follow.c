@@ -10,7 +10,7 @@
  *
  * New entries are listed in their groups and linked by the thread, as after a restart: what comes is not held up by it.
  */
-#include "cache/core/cache_frame.h"
+#include "cache/core/cache_follow.h"
 #include "cache/core/sealed.h"
 #include "cache/document/document.h"
 #include "cache/guard/text.h"
@@ -33,7 +33,7 @@ enum {
     NAME_BYTES_MAX = 128
 };
 
-static int damaged(const char *what, struct quire_error *err)
+int cache_follow_damaged(const char *what, struct quire_error *err)
 {
     return error_set(err, QUIRE_ECORRUPT, "%s that came for a cache is damaged", what);
 }
@@ -104,7 +104,7 @@ static int remove_rows(struct cache *cache, const uint32_t *rows, uint32_t n, ui
 }
 
 /* Entries that no list has confirmed go; where that cannot be logged they come back with a restart. (lock) */
-static void drop_unknown(struct cache *cache)
+void cache_follow_drop_unknown(struct cache *cache)
 {
     uint32_t gone[GONE_AT_ONCE], n = 0;
     uint64_t lsn;
@@ -208,7 +208,7 @@ static int check_arrival(struct arrival *a, struct quire_error *err)
     uint64_t word = told->word;
     if (document_decode(told->document.data, told->document.n_bytes, d, &n, NULL) < 0 || n != told->document.n_bytes ||
         n / DOCUMENT_UNIT > UINT16_MAX || d->id != told->id || d->created_ms < BASE_MS)
-        return damaged("an answer", err);
+        return cache_follow_damaged("an answer", err);
     a->row = (uint32_t)told->id;
     a->created = d->created_ms - BASE_MS;
     bool has_code = told->code.n_bytes == a->cache->space.code_dim && isfinite(told->f) && isfinite(told->norm2);
@@ -217,7 +217,7 @@ static int check_arrival(struct arrival *a, struct quire_error *err)
         d->n_tags > CACHE_TAGS_MAX || d->text.n_bytes > CACHE_TEXT_BYTES_MAX || d->n_chunks == 0 ||
         !(told->veto >= 0) || !(d->cost >= 0) || (word & ENTRY_VECTOR ? !has_code : told->code.n_bytes != 0) ||
         ((word & ENTRY_EXACT) && !d->exact.high))
-        return damaged("an entry", err);
+        return cache_follow_damaged("an entry", err);
     return 0;
 }
 
@@ -304,11 +304,11 @@ static int hold_group(struct arrival *a, struct group **out, struct quire_error 
     struct quire_pair scope[CACHE_SCOPE_KEYS_MAX];
     uint32_t number = a->told.category;
     if (number >= cache->n_categories || cache_category_at(cache, number)->dropped)
-        return a->listed ? 1 : damaged("an entry of a category that is not there,", err);
+        return a->listed ? 1 : cache_follow_damaged("an entry of a category that is not there,", err);
     for (uint32_t i = 0; i < a->document.n_scope; i++)
         scope[i] = document_scope(&a->document, i);
     if (group_key_make(cache, &none, scope, a->document.n_scope, key, NULL) < 0)
-        return damaged("the scope of an entry", err);
+        return cache_follow_damaged("the scope of an entry", err);
     group_key_finish(key, number, a->document.compat);
     struct group *group = group_find(cache, key);
     if (!group)
@@ -417,7 +417,7 @@ static int take_put(struct cache *cache, struct cache_scratch *scratch, struct c
 {
     struct arrival a = {.cache = cache, .scratch = scratch, .lsn = lsn};
     if (!read_entry(&frame->body, &a.told) || frame->body.left)
-        return damaged("an entry", err);
+        return cache_follow_damaged("an entry", err);
     a.told.document = frame->document;
     return arrive(&a, err);
 }
@@ -435,7 +435,7 @@ static uint32_t row_that_goes(const struct cache *cache, uint64_t id)
 static int take_gone(struct cache *cache, struct cache_reader *r, uint64_t *lsn, struct quire_error *err)
 {
     uint32_t rows[GONE_AT_ONCE];
-    int rc = r->left % 8 ? damaged("a removal", err) : 0;
+    int rc = r->left % 8 ? cache_follow_damaged("a removal", err) : 0;
     while (rc == 0 && r->left) {
         uint32_t n = 0;
         pthread_mutex_lock(&cache->lock);
@@ -443,7 +443,7 @@ static int take_gone(struct cache *cache, struct cache_reader *r, uint64_t *lsn,
             uint64_t id = cache_read_u64(r);
             uint32_t row = row_that_goes(cache, id);
             if ((uint32_t)id >= numbers_end(cache))
-                rc = damaged("a removal", err);
+                rc = cache_follow_damaged("a removal", err);
             else
                 set_known(cache, (uint32_t)id);
             if (rc == 0 && row != UINT32_MAX)
@@ -463,20 +463,20 @@ static int take_change(struct cache *cache, struct cache_reader *r, uint64_t *ls
     told.word = cache_read_u64(r);
     told.veto = cache_read_f32(r);
     if (r->bad || r->left || !(told.veto >= 0))
-        return damaged("a change", err);
+        return cache_follow_damaged("a change", err);
     note_change(cache, &told);
     uint32_t row = cache_entry_find(cache, told.id);
     return row == UINT32_MAX ? 0 : change(cache, row, told.word, told.veto, lsn, err);
 }
 
 /* What is remembered of an invalidation. (lock) */
-static int take_epoch(struct cache *cache, struct cache_reader *r, uint64_t *lsn, struct quire_error *err)
+int cache_follow_epoch(struct cache *cache, struct cache_reader *r, uint64_t *lsn, struct quire_error *err)
 {
     struct invalidation i;
     int rc = cache_read_invalidation(cache->config.dim, r, &i);
     if (rc < 0)
         return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for an invalidation")
-                                  : damaged("an invalidation", err);
+                                  : cache_follow_damaged("an invalidation", err);
     rc = cache_log_epoch(cache, &i, lsn, err);
     if (rc < 0) {
         free(i.vector);
@@ -489,42 +489,42 @@ static int take_epoch(struct cache *cache, struct cache_reader *r, uint64_t *lsn
 }
 
 /* (lock) */
-static int take_curve(struct cache *cache, uint32_t number, struct quire_bytes curve, struct quire_error *err)
+int cache_follow_curve(struct cache *cache, uint32_t number, struct quire_bytes curve, struct quire_error *err)
 {
     if (number >= cache->n_categories)
-        return damaged("a curve", err);
+        return cache_follow_damaged("a curve", err);
     int rc = risk_load(cache_category_at(cache, number)->curve, curve.data, (uint32_t)curve.n_bytes, false, err);
     return rc < 0 ? rc : cache_log_curve(cache, number, err);
 }
 
-static int read_category(struct cache_reader *r, uint32_t *number, struct quire_bytes *name,
-                         struct category_settings *settings, struct quire_error *err)
+int cache_follow_read_category(struct cache_reader *r, uint32_t *number, struct quire_bytes *name,
+                               struct category_settings *settings, struct quire_error *err)
 {
     *number = cache_read_u32(r);
     *name = cache_read_piece(r, NAME_BYTES_MAX);
     struct quire_bytes text = cache_read_piece(r, CATEGORY_TEXT_BYTES);
     category_defaults(settings);
     if (r->bad || name->n_bytes == 0 || *number >= CACHE_CATEGORIES_MAX)
-        return damaged("a category", err);
+        return cache_follow_damaged("a category", err);
     return category_parse(settings, text, err);
 }
 
 /* (lock) */
-static int set_category(struct cache *cache, uint32_t number, struct quire_bytes name,
-                        const struct category_settings *settings, uint64_t *lsn, struct quire_error *err)
+int cache_follow_category(struct cache *cache, uint32_t number, struct quire_bytes name,
+                          const struct category_settings *settings, uint64_t *lsn, struct quire_error *err)
 {
     const struct category *own = number < cache->n_categories ? cache_category_at(cache, number) : NULL;
     if (number > cache->n_categories || (own && (own->dropped || !text_equal(own->name, name))))
-        return damaged("a category", err);
+        return cache_follow_damaged("a category", err);
     int rc = cache_log_category(cache, number, name, settings, lsn, err);
     return rc == 0 ? cache_category_put(cache, name, settings, number, err) : rc;
 }
 
 /* (lock) */
-static int drop_category(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err)
+int cache_follow_category_drop(struct cache *cache, uint32_t number, uint64_t *lsn, struct quire_error *err)
 {
     if (number >= cache->n_categories)
-        return damaged("a removed category", err);
+        return cache_follow_damaged("a removed category", err);
     if (cache_category_at(cache, number)->dropped)
         return 0;
     int rc = cache_log_category_drop(cache, number, lsn, err);
@@ -545,19 +545,19 @@ static int take_small(struct cache *cache, struct cache_frame *frame, uint64_t *
     case FRAME_CHANGE:
         return take_change(cache, r, lsn, err);
     case FRAME_EPOCH:
-        rc = take_epoch(cache, r, lsn, err);
+        rc = cache_follow_epoch(cache, r, lsn, err);
         break;
     case FRAME_CURVE:
         number = cache_read_u32(r);
-        rc = take_curve(cache, number, cache_read_piece(r, RISK_BYTES), err);
+        rc = cache_follow_curve(cache, number, cache_read_piece(r, RISK_BYTES), err);
         break;
     case FRAME_CATEGORY:
-        rc = read_category(r, &number, &name, &settings, err);
+        rc = cache_follow_read_category(r, &number, &name, &settings, err);
         if (rc == 0)
-            rc = set_category(cache, number, name, &settings, lsn, err);
+            rc = cache_follow_category(cache, number, name, &settings, lsn, err);
         break;
     case FRAME_CATEGORY_DROP:
-        rc = drop_category(cache, cache_read_u32(r), lsn, err);
+        rc = cache_follow_category_drop(cache, cache_read_u32(r), lsn, err);
         break;
     case FRAME_IMAGE:
     case FRAME_PUT:
@@ -565,9 +565,9 @@ static int take_small(struct cache *cache, struct cache_frame *frame, uint64_t *
     case FRAME_LIST:
     case FRAME_ENTRIES:
     default:
-        return damaged("a frame of another kind", err);
+        return cache_follow_damaged("a frame of another kind", err);
     }
-    return rc == 0 && (r->bad || r->left) ? damaged("an effect", err) : rc;
+    return rc == 0 && (r->bad || r->left) ? cache_follow_damaged("an effect", err) : rc;
 }
 
 /* 1: it is the next; 0: it was done. (lock) */
@@ -608,197 +608,6 @@ int cache_take_effect(struct cache *cache, struct cache_scratch *scratch, const 
     cache->seq = frame.seq;
     rc = settle(cache, err);
     pthread_mutex_unlock(&cache->lock);
-    return rc;
-}
-
-/* ---- images ------------------------------------------------------------------------------------------------------ */
-
-struct image {
-    struct cache_config config;
-    uint64_t seed, secret[2], before_history, before_seq, entries, epoch;
-    struct cache_reader rest; /* categories and invalidations */
-};
-
-static int read_image(struct cache_frame *frame, struct quire_bytes name, struct image *out, struct quire_error *err)
-{
-    struct cache_reader *r = &frame->body;
-    struct cache_config *c = &out->config;
-    *out = (struct image){.config.name = name};
-    c->type = (enum quire_type)cache_read_u8(r);
-    c->require_scope = cache_read_u8(r) != 0;
-    c->dim = cache_read_u32(r);
-    c->memory_bytes = cache_read_u64(r);
-    c->disk_bytes = cache_read_u64(r);
-    c->encoder = cache_read_piece(r, CACHE_NAME_BYTES);
-    c->n_scope_keys = cache_read_u32(r);
-    for (uint32_t i = 0; i < c->n_scope_keys && i < CACHE_SCOPE_KEYS_MAX; i++)
-        c->scope_keys[i] = cache_read_piece(r, CATEGORY_SCOPE_KEY_BYTES);
-    out->seed = cache_read_u64(r);
-    out->secret[0] = cache_read_u64(r);
-    out->secret[1] = cache_read_u64(r);
-    out->before_history = cache_read_u64(r);
-    out->before_seq = cache_read_u64(r);
-    out->entries = cache_read_u64(r);
-    out->epoch = cache_read_u64(r);
-    out->rest = *r;
-    return frame->kind != FRAME_IMAGE || r->bad || c->n_scope_keys > CACHE_SCOPE_KEYS_MAX || out->seed == 0 ||
-                   out->secret[0] == 0 || out->epoch > INT64_MAX || c->dim == 0 || c->dim > QUIRE_DIM_MAX
-               ? damaged("an image", err)
-               : 0;
-}
-
-struct image_category {
-    uint32_t number;
-    struct quire_bytes name, curve;
-    struct category_settings settings;
-    bool dropped;
-};
-
-static int next_category(struct cache_reader *r, uint32_t i, struct image_category *out, struct quire_error *err)
-{
-    int rc = read_category(r, &out->number, &out->name, &out->settings, err);
-    out->dropped = cache_read_u8(r) != 0;
-    out->curve = cache_read_piece(r, RISK_BYTES);
-    return rc == 0 && (r->bad || out->number != i) ? damaged("a category", err) : rc;
-}
-
-/* Whether all of the rest can be read. */
-static int check_rest(const struct image *image, struct quire_error *err)
-{
-    struct cache_reader r = image->rest;
-    struct image_category c;
-    struct invalidation made;
-    uint32_t n = cache_read_u32(&r);
-    int rc = n > CACHE_CATEGORIES_MAX ? damaged("an image", err) : 0;
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = next_category(&r, i, &c, err);
-    n = cache_read_u32(&r);
-    for (uint32_t i = 0; i < n && rc == 0; i++) {
-        rc = cache_read_invalidation(image->config.dim, &r, &made);
-        free(made.vector);
-    }
-    if (rc == 0 && !r.bad && r.left == 0)
-        return 0;
-    return rc == QUIRE_ENOMEM ? error_set(err, rc, "no memory for an image") : damaged("an image", err);
-}
-
-static bool is_same_config(const struct cache *cache, const struct image *image)
-{
-    const struct cache_config *own = &cache->config, *told = &image->config;
-    bool same = own->type == told->type && own->require_scope == told->require_scope && own->dim == told->dim &&
-                own->memory_bytes == told->memory_bytes && own->disk_bytes == told->disk_bytes &&
-                own->n_scope_keys == told->n_scope_keys && text_equal(own->encoder, told->encoder) &&
-                cache->space.seed == image->seed && cache->secret[0] == image->secret[0] &&
-                cache->secret[1] == image->secret[1];
-    for (uint32_t i = 0; i < own->n_scope_keys && same; i++)
-        same = text_equal(own->scope_keys[i], told->scope_keys[i]);
-    return same;
-}
-
-/* Whether the cache here can become what the image says: its categories have the same numbers. */
-static bool fits(struct cache *cache, const struct image *image)
-{
-    struct cache_reader r = image->rest;
-    struct image_category c;
-    uint32_t n = cache_read_u32(&r);
-    pthread_mutex_lock(&cache->lock);
-    bool same = !cache->unavailable && is_same_config(cache, image) && cache->n_categories <= n;
-    for (uint32_t i = 0; i < cache->n_categories && same; i++) {
-        const struct category *own = cache_category_at(cache, i);
-        same = next_category(&r, i, &c, NULL) == 0 && text_equal(own->name, c.name) && (!own->dropped || c.dropped);
-    }
-    pthread_mutex_unlock(&cache->lock);
-    return same;
-}
-
-/* (lock) */
-static int apply_rest(struct cache *cache, const struct image *image, uint64_t *lsn, struct quire_error *err)
-{
-    struct cache_reader r = image->rest;
-    struct image_category c;
-    uint32_t n = cache_read_u32(&r);
-    int rc = 0;
-    for (uint32_t i = 0; i < n && rc == 0; i++) {
-        rc = next_category(&r, i, &c, err);
-        bool is_old = i < cache->n_categories && cache_category_at(cache, i)->dropped;
-        if (rc == 0 && !is_old)
-            rc = set_category(cache, i, c.name, &c.settings, lsn, err);
-        if (rc == 0 && c.curve.n_bytes)
-            rc = take_curve(cache, i, c.curve, err);
-        if (rc == 0 && c.dropped)
-            rc = drop_category(cache, i, lsn, err);
-    }
-    n = rc == 0 ? cache_read_u32(&r) : 0;
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = take_epoch(cache, &r, lsn, err);
-    if (rc == 0 && image->epoch > cache->epoch)
-        cache->epoch = image->epoch;
-    return rc;
-}
-
-/* From here on effects of this history are done; entries are compared, where any may differ. (lock) */
-static int begin_history(struct cache *cache, const struct cache_frame *frame, const struct image *image,
-                         struct quire_error *err)
-{
-    /* Of the history before it must have all, and nothing may have been done in the new one: effects that the image
-     * knows are not done once more. */
-    bool whole = !cache->copying && cache->history && cache->seq == frame->seq;
-    bool same = whole && (cache->history == frame->history ||
-                          (cache->history == image->before_history && cache->seq == image->before_seq));
-    cache_copying_free(cache);
-    cache->history = frame->history;
-    cache->seq = frame->seq;
-    cache->before_history = image->before_history;
-    cache->before_seq = image->before_seq;
-    if (same)
-        return 0;
-    cache->copying = calloc(1, sizeof *cache->copying);
-    if (!cache->copying) {
-        cache->history = 0;
-        return error_set(err, QUIRE_ENOMEM, "no memory to copy a cache");
-    }
-    if (image->entries == 0) { /* nothing is to come but effects */
-        drop_unknown(cache);
-        cache_copying_free(cache);
-    }
-    return 0;
-}
-
-int caches_take_image(struct caches *caches, struct quire_bytes name, const uint8_t *bytes, size_t n, uint64_t *lsn,
-                      struct quire_error *err)
-{
-    struct cache_frame frame;
-    struct image image;
-    int rc = cache_frame_read(bytes, n, &frame, err);
-    if (rc == 0)
-        rc = read_image(&frame, name, &image, err);
-    if (rc == 0)
-        rc = check_rest(&image, err);
-    if (rc < 0)
-        return rc;
-    struct cache *cache = caches_find(caches, name);
-    if (cache && !fits(cache, &image)) {
-        rc = caches_drop(caches, name, lsn, err);
-        cache_unref(cache);
-        cache = NULL;
-    }
-    if (rc == 0 && !cache) {
-        rc = caches_add_with(caches, &image.config, image.seed, image.secret, lsn, err);
-        cache = rc == 0 ? caches_find(caches, name) : NULL;
-    }
-    if (rc == 0 && !cache)
-        rc = error_set(err, QUIRE_ENOTFOUND, "the cache was dropped meanwhile");
-    if (rc == 0)
-        rc = cache_follow(cache, err);
-    if (rc == 0) {
-        pthread_mutex_lock(&cache->lock);
-        rc = apply_rest(cache, &image, lsn, err);
-        if (rc == 0)
-            rc = begin_history(cache, &frame, &image, err);
-        pthread_mutex_unlock(&cache->lock);
-    }
-    if (cache)
-        cache_unref(cache);
     return rc;
 }
 
@@ -889,7 +698,7 @@ int cache_take_list(struct cache *cache, const uint8_t *bytes, size_t n, uint64_
     uint32_t first = cache_read_u32(r);
     *next = cache_read_u32(r);
     if (frame.kind != FRAME_LIST || r->bad || !list_is_sound(cache, *r, first, *next))
-        return damaged("a list of entries", err);
+        return cache_follow_damaged("a list of entries", err);
     for (bool more = true; rc == 0 && more; first += LIST_AT_ONCE) {
         pthread_mutex_lock(&cache->lock);
         rc = check_copying(cache, &frame, err);
@@ -916,14 +725,14 @@ int cache_take_entries(struct cache *cache, struct cache_scratch *scratch, const
     *taken = 0;
     int rc = cache_frame_read(bytes, n, &frame, err);
     if (rc == 0 && frame.kind != FRAME_ENTRIES)
-        rc = damaged("a list of entries", err);
+        rc = cache_follow_damaged("a list of entries", err);
     while (rc == 0 && r->left) {
         struct arrival a = {.cache = cache, .scratch = scratch, .listed = true, .lsn = &lsn};
         if (!read_entry(r, &a.told))
-            return damaged("an entry", err);
+            return cache_follow_damaged("an entry", err);
         a.told.document = cache_read_piece(r, DOCUMENT_BYTES_MAX);
         if (r->bad)
-            return damaged("an entry", err);
+            return cache_follow_damaged("an entry", err);
         pthread_mutex_lock(&cache->lock);
         rc = check_copying(cache, &frame, err);
         pthread_mutex_unlock(&cache->lock);
@@ -966,7 +775,7 @@ void cache_lead(struct cache *cache, bool tells)
     pthread_mutex_lock(&cache->lock);
     if (cache->follows) {
         if (cache->copying) { /* what was not confirmed may have been removed where the lead was */
-            drop_unknown(cache);
+            cache_follow_drop_unknown(cache);
             cache->history = 0;
         }
         cache_copying_free(cache);

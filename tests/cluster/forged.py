@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from nodes import Checks, Folder, Node, add, eventually, vector
+from nodes import Checks, Folder, Node, add, eventually, make_cache, put, vector
 from proxy import Proxy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -91,10 +91,11 @@ def mutated(data):
 # ---- from clients --------------------------------------------------------------------------------------------------------
 
 class Known:
-    """What is true of the pair, for forgeries to be near: ids of sets and segments, and commands of the stream."""
+    """What is true of the pair, for forgeries to be near: ids of sets, segments, a cache and its entries, and commands of the
+    stream."""
 
     def __init__(self):
-        self.ids, self.segments, self.frames, self.answers = [], [], [], []
+        self.ids, self.segments, self.frames, self.cache, self.entries = [], [], [], b"", []
 
     def word(self):
         dice = rng.random()
@@ -121,6 +122,10 @@ class Known:
             return [b"v", rng.choice([b"set", b"cache"]), first, rng.choice(NUMBERS)]
         if name == "_HAVE":
             return [b"%016x" % rng.getrandbits(3), first, rng.choice(NUMBERS)]
+        if name == "_LIST":
+            return [self.cache, rng.choice(NUMBERS)]
+        if name == "_ENTRIES":
+            return [self.cache, b"".join(rng.choice(self.entries) for _ in range(rng.randrange(1, 40)))]
         words = [first, rng.choice(self.segments), rng.choice(FILES), rng.choice(NUMBERS), rng.choice(NUMBERS)]
         return words[:{"_COPY": 1, "_FILES": 2, "_READ": 5}[name]]
 
@@ -136,7 +141,7 @@ class Known:
         return words
 
 
-COMMANDS = ("_W", "_IMAGE", "_MANIFEST", "_COPY", "_FILES", "_READ", "_HAVE")
+COMMANDS = ("_W", "_IMAGE", "_MANIFEST", "_COPY", "_FILES", "_READ", "_HAVE", "_LIST", "_ENTRIES")
 
 
 def from_clients(known, nodes):
@@ -218,6 +223,13 @@ def write_all(c):
     c.execute_command("SC.CREATE", "faq", "DIM", 4, "SCOPE", "tenant")
     c.execute_command("SC.CAT.SET", "faq", "q", "SIM", "0.9", "GUARD", "number", "date")
     c.delete("faq")
+    make_cache(c, "c")
+    for i in range(200):
+        put(c, "c", i)
+    _, some = c.execute_command("SC.SCAN", "c", 0, "COUNT", 40)
+    for entry in some:
+        c.execute_command("SC.DEL" if rng.random() < 0.5 else "SC.PIN", "c", entry[entry.index(b"id") + 1])
+    c.execute_command("SC.INVALIDATE", "c", "NEAR", struct.pack("<8f", *vector(41)), "0.999")
 
 
 def learn(primary, replica, proxy):
@@ -242,6 +254,9 @@ def learn(primary, replica, proxy):
     known.frames = [words for words in recorder.frames() if words[0] in (b"QUIRE._W", b"QUIRE._IMAGE", b"QUIRE._MANIFEST")]
     known.ids = sorted({words[2] if words[0] != b"QUIRE._MANIFEST" else words[3] for words in known.frames})
     known.segments = sorted({segment for _, segment in asked})
+    known.cache = next(words[2] for words in known.frames if words[1] == b"c")
+    known.entries = [struct.pack("<Q", int(entry[entry.index(b"id") + 1], 16))
+                     for entry in primary.client().execute_command("SC.SCAN", "c", 0, "COUNT", 1000)[1]]
     checks.that("the stream has writes, images and manifests", len({words[0] for words in known.frames}) == 3 and
                 len(known.frames) > 500 and known.segments, len(known.frames), known.segments)
     return known
@@ -310,9 +325,11 @@ def in_answers(primary, replica, proxy):
             n += 1
             add(c, key, 20000 + n, "e%d" % (n % 400))
         c.execute_command("VSEAL", key)
-        if rng.random() < 0.3:  # all of it is asked for
-            proxy.link.client.close() if rng.random() < 0.5 else \
-                primary.client().execute_command("CLIENT", "KILL", "TYPE", "replica")
+        if rng.random() < 0.3:  # all of it is asked for, and entries that were put while it was away
+            proxy.inject(request("PING"))  # it has counted more than its primary has sent: a full synchronisation
+            proxy.link.client.close() if rng.random() < 0.5 else c.execute_command("CLIENT", "KILL", "TYPE", "replica")
+            for i in range(40):
+                put(c, "c", 1000 + rng.randrange(3000))
         time.sleep(0.05)
         if lives(replica):
             break

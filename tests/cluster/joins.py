@@ -12,14 +12,14 @@ import threading
 import time
 
 import redis
-from nodes import Checks, Folder, Node, add, eventually
+from nodes import Checks, Folder, Node, add, eventually, make_cache, put
 from proxy import Proxy
 
 engine, n_kills, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 checks = Checks()
 rng = random.Random(seed)
 print("seed %d" % seed)
-KEYS, EQUAL_S, SEGMENTS, ROWS, MANY = ("v", "w", "t"), 60, 5, 700, 40
+KEYS, EQUAL_S, SEGMENTS, ROWS, ANSWERS, MANY = ("v", "w", "t"), 60, 5, 700, 2000, 40
 SETTINGS = {"save": "", "appendonly": "no", "repl_diskless_sync_delay": 0, "quire_memtable_memory": "64mb",
             "repl_backlog_size": "64mb"}
 
@@ -81,6 +81,8 @@ def write_on(c, turn):
         c.execute_command("VREM", key, "e%d" % rng.randrange(ROWS))
         c.execute_command("VSETATTR", key, "e%d" % (10001 + turn * 40), '{"n":%d}' % turn)
     c.execute_command("VSEAL", "v")
+    for i in range(20):
+        put(c, "c", rng.randrange(2 * ANSWERS))
     if turn % 5 == 4:
         c.execute_command("VCOMPACT", "v")
 
@@ -210,6 +212,9 @@ with Folder() as folder:
             fill(c, key, i * ROWS, (i + 1) * ROWS)
             c.execute_command("VSEAL", key)
     fill(c, "w", 50000, 50200)
+    make_cache(c, "c")
+    for i in range(ANSWERS):
+        put(c, "c", i)
     replica = Node(folder, "replica", engine, start=False, replicaof="127.0.0.1 %d" % proxy.port, **SETTINGS)
     test_kills(primary, replica, proxy)
     test_disk(primary, replica)

@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -187,6 +188,17 @@ def vector(i, dim=8):
 def add(client, key, i, name=None, **more):
     v = vector(i)
     return client.execute_command("VADD", key, "VALUES", len(v), *v, name or "e%d" % i)
+
+
+def make_cache(client, key):
+    client.execute_command("SC.CREATE", key, "DIM", 8)
+    client.execute_command("SC.CAT.SET", key, "q", "SIM", "0.9", "AUDIT", "0")
+
+
+def put(client, key, i):
+    """An answer, in a semantic cache."""
+    return client.execute_command("SC.PUT", key, "CAT", "q", "VEC", struct.pack("<8f", *vector(i)), "HASH", "h%d" % i,
+                                  "TEXT", "question %d" % i, "VALUE", "answer %d" % i)
 
 
 def leave(node, requests, turns=20, clients=32):

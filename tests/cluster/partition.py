@@ -17,24 +17,33 @@ KEY, NODE_TIMEOUT_MS, LATE_S, NET = "v{a}", 2000, 1.0, "10.77.%d" % (os.getpid()
 
 def write(host, port, seconds):
     from nodes import vector
-    c, until, n = redis.Redis(host=host, port=port, socket_timeout=5), time.time() + seconds, 0
+    until, n = time.time() + seconds, 0
+    connection = redis.Connection(host=host, port=port, socket_timeout=5)
+    connection.connect()
     while time.time() < until:
         name, waits = "p%d-%d" % (os.getpid(), n), n % 2
         n += 1
-        p = c.pipeline(transaction=False)
-        p.execute_command("VADD", KEY, "VALUES", 8, *vector(n), name)
-        if waits:
-            p.execute_command("WAIT", 1, 100)
+        commands = [("VADD", KEY, "VALUES", 8, *vector(n), name)] + [("WAIT", 1, 100)] * waits
         try:
-            reply = p.execute(raise_on_error=False)
+            connection.send_packed_command(connection.pack_commands(commands))
+            replies, answered_s = [read_reply(connection)], time.time()  # of the write; that of WAIT comes later
+            if waits:
+                replies.append(read_reply(connection))
         except redis.exceptions.RedisError:
             break
-        if isinstance(reply[0], Exception):
-            if "MOVED" in str(reply[0]) or "read only" in str(reply[0]):
+        if isinstance(replies[0], Exception):
+            if "MOVED" in str(replies[0]) or "read only" in str(replies[0]):
                 break
             time.sleep(0.05)
             continue
-        print(name, time.time(), int(bool(waits and reply[1] == 1)), flush=True)
+        print(name, answered_s, int(bool(waits and replies[1] == 1)), flush=True)
+
+
+def read_reply(connection):
+    try:
+        return connection.read_response()
+    except redis.exceptions.ResponseError as e:
+        return e
 
 
 if sys.argv[1] == "--write":

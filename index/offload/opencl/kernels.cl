@@ -7,7 +7,8 @@
  *   FACTORS   1: products times a factor
  *   TILED     1: tiles in local memory, for devices that have it; 0: tiles in registers, for processors
  *   SIDE, EACH, DEPTH  of tiles in local memory: rows and queries, those of a work-item, words of each at a time
- *   SORT      what the tiled selection sorts at most, a power of two
+ *   KEEP      1: the selection alone, which is the same for all of these but TILED
+ *   SORT, GROUP  of the tiled selection: what it sorts at most, a power of two, and its work-items
  *   CODES     1: dot products of codes alone
  *   DOT4      how four products of bytes are summed: 0 by the sum as it is written, 1 by cl_khr_integer_dot_product,
  *             2 by cl_arm_integer_dot_product_accumulate_int8, 3 by an instruction of NVIDIA's
@@ -305,41 +306,6 @@ __kernel void distances(__global const base_t *base, __global const query_t *que
         for (uint j = 0; j < 4 && q + j < n_queries; j++)
             offer(q + j, r + i, KEY(total(sums[i][j]), r + i, q + j), limits, counts, candidates, room);
 }
-
-/* One work-item per query: `best` is a heap of the nearest, the farthest first. */
-__kernel void keep_nearest(__global const ulong *candidates, uint room, uint n_queries, uint k, uint kept,
-                           __global const uint *counts, __global ulong *best, __global ulong *limits)
-{
-    uint q = get_global_id(0);
-    if (q >= n_queries)
-        return;
-    __global ulong *heap = best + (size_t)q * k;
-    __global const ulong *from = candidates + (size_t)q * room;
-    uint n = kept;
-    for (uint i = 0; i < counts[q]; i++) {
-        ulong item = from[i];
-        uint at;
-        if (n < k) {
-            at = n++;
-            while (at > 0 && heap[(at - 1) / 2] < item) {
-                heap[at] = heap[(at - 1) / 2];
-                at = (at - 1) / 2;
-            }
-        } else if (item < heap[0]) {
-            at = 0;
-            for (uint child = 1; child < n; child = 2 * at + 1) {
-                child += child + 1 < n && heap[child + 1] > heap[child] ? 1 : 0;
-                if (heap[child] <= item)
-                    break;
-                heap[at] = heap[child];
-                at = child;
-            }
-        } else
-            continue;
-        heap[at] = item;
-    }
-    limits[q] = n < k ? NONE : heap[0];
-}
 #else
 
 /* ---- distances, tiles in local memory ---------------------------------------------------------------------------- */
@@ -458,7 +424,48 @@ distances(__global const base_t *base, __global const query_t *queries, __global
                 offer(q, r, KEY(sums[i][j], r, q), limits, counts, candidates, room);
         }
 }
+#endif
+#endif
 
+/* ---- selection --------------------------------------------------------------------------------------------------- */
+
+#ifdef KEEP
+#if !TILED
+/* One work-item per query: `best` is a heap of the nearest, the farthest first. */
+__kernel void keep_nearest(__global const ulong *candidates, uint room, uint n_queries, uint k, uint kept,
+                           __global const uint *counts, __global ulong *best, __global ulong *limits)
+{
+    uint q = get_global_id(0);
+    if (q >= n_queries)
+        return;
+    __global ulong *heap = best + (size_t)q * k;
+    __global const ulong *from = candidates + (size_t)q * room;
+    uint n = kept;
+    for (uint i = 0; i < counts[q]; i++) {
+        ulong item = from[i];
+        uint at;
+        if (n < k) {
+            at = n++;
+            while (at > 0 && heap[(at - 1) / 2] < item) {
+                heap[at] = heap[(at - 1) / 2];
+                at = (at - 1) / 2;
+            }
+        } else if (item < heap[0]) {
+            at = 0;
+            for (uint child = 1; child < n; child = 2 * at + 1) {
+                child += child + 1 < n && heap[child + 1] > heap[child] ? 1 : 0;
+                if (heap[child] <= item)
+                    break;
+                heap[at] = heap[child];
+                at = child;
+            }
+        } else
+            continue;
+        heap[at] = item;
+    }
+    limits[q] = n < k ? NONE : heap[0];
+}
+#else
 /* A work-group per query sorts what was kept and what was offered (Batcher's bitonic sort, 1968). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 keep_nearest(__global const ulong *candidates, uint room, uint n_queries, uint k, uint kept,

@@ -275,8 +275,7 @@ int opencl_dots(void *context, void *block, const struct offload_dots *request, 
             OPENCL_ARGUMENT(b->data), OPENCL_ARGUMENT(queries),      OPENCL_ARGUMENT(runs), OPENCL_ARGUMENT(ids),
             OPENCL_ARGUMENT(has_ids), OPENCL_ARGUMENT(b->shape.dim), OPENCL_ARGUMENT(out)};
         size_t local = program->group, global = request->n_runs * local;
-        rc = opencl_run(cl, program->kernels[0], arguments, sizeof arguments / sizeof *arguments, &global, &local, 1,
-                        err);
+        rc = opencl_run(cl, program->kernel, arguments, sizeof arguments / sizeof *arguments, &global, &local, 1, err);
     }
     if (rc == 0)
         rc = opencl_read(cl, out, request->n_out * sizeof *request->out, request->out, err);

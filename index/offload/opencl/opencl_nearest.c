@@ -27,7 +27,7 @@ struct batch {
     struct opencl *cl;
     const struct opencl_block *block;
     const struct offload_nearest *request;
-    const struct opencl_program *program;
+    const struct opencl_program *distances, *keep;
     uint32_t most, room; /* queries at a time, candidates of a query */
     uint32_t n;          /* queries of this batch */
     size_t query_bytes;  /* of a query on the device */
@@ -126,7 +126,7 @@ static int begin(struct batch *b, uint32_t first, struct quire_error *err)
 static int measure(struct batch *b, uint32_t first, uint32_t n, struct quire_error *err)
 {
     const struct offload_shape *shape = &b->block->shape;
-    const struct opencl_tile *tile = &b->program->tile;
+    const struct opencl_tile *tile = &b->distances->tile;
     uint32_t length = b->block->padded / opencl_planes(shape->element); /* of codes in bytes */
     const struct opencl_argument arguments[] = {
         OPENCL_ARGUMENT(b->block->data), OPENCL_ARGUMENT(b->d_queries),    OPENCL_ARGUMENT(b->block->factors),
@@ -139,8 +139,8 @@ static int measure(struct batch *b, uint32_t first, uint32_t n, struct quire_err
     const size_t global[] = {(n + side - 1) / side * items, (b->n + side - 1) / side * items};
     int rc = opencl_write(b->cl, b->d_counts, 0, b->n * sizeof *b->zeros, b->zeros, err);
     if (rc == 0)
-        rc = opencl_run(b->cl, b->program->kernels[0], arguments, sizeof arguments / sizeof *arguments, global, local,
-                        2, err);
+        rc = opencl_run(b->cl, b->distances->kernel, arguments, sizeof arguments / sizeof *arguments, global, local, 2,
+                        err);
     return rc == 0 ? opencl_read(b->cl, b->d_counts, b->n * sizeof *b->counts, b->counts, err) : rc;
 }
 
@@ -157,10 +157,8 @@ static int keep(struct batch *b, uint32_t seen, struct quire_error *err)
         OPENCL_ARGUMENT(b->d_best),
         OPENCL_ARGUMENT(b->d_limits),
     };
-    size_t local = b->cl->tiled ? b->program->group : 4,
-           global = b->cl->tiled ? b->n * local : (b->n + local - 1) / local * local;
-    return opencl_run(b->cl, b->program->kernels[1], arguments, sizeof arguments / sizeof *arguments, &global, &local,
-                      1, err);
+    size_t local = b->keep->group, global = b->cl->tiled ? b->n * local : (b->n + local - 1) / local * local;
+    return opencl_run(b->cl, b->keep->kernel, arguments, sizeof arguments / sizeof *arguments, &global, &local, 1, err);
 }
 
 static bool all_fit(const struct batch *b)
@@ -232,7 +230,8 @@ int opencl_nearest(void *context, void *block, const struct offload_nearest *req
 {
     struct batch b = {.cl = context, .block = block, .request = request};
     assert(request->k >= 1 && request->k <= b.block->shape.n && request->k <= opencl_nearest_max(context));
-    int rc = opencl_program_nearest(b.cl, &b.block->shape, request->measure, request->n_queries, &b.program, err);
+    int rc =
+        opencl_program_nearest(b.cl, &b.block->shape, request->measure, request->n_queries, &b.distances, &b.keep, err);
     if (rc == 0)
         rc = batch_init(&b, err);
     for (uint32_t first = 0; rc == 0 && first < request->n_queries; first += b.n) {

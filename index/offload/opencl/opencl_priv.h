@@ -62,16 +62,17 @@ enum opencl_dot4 {
     OPENCL_DOT4_NV,
 };
 
-/* A program of kernels.cl for one kind of work. */
+/* A program of kernels.cl, for one kind of work: it has one kernel. */
 struct opencl_program {
     cl_program program; /* NULL: not yet built */
-    cl_kernel kernels[2];
-    struct opencl_tile tile; /* where tiles are in local memory */
-    size_t group;            /* work-items that go together where the kernel leaves that open */
+    cl_kernel kernel;
+    struct opencl_tile tile; /* of distances, where tiles are in local memory */
+    size_t group;            /* work-items that go together; of distances as many of its selection */
 };
 
 #define OPENCL_KINDS    20u                     /* 16 kinds of nearest of elements, 4 of codes */
 #define OPENCL_PROGRAMS (2u * OPENCL_KINDS + 1) /* for few queries and for many; products of codes */
+#define OPENCL_KEEPS    2u                      /* selections: by the work-items of a tile */
 
 struct opencl {
     const struct opencl_calls *calls;
@@ -85,7 +86,7 @@ struct opencl {
     uint64_t buffer_bytes; /* of one buffer at most */
     enum opencl_dot4 dot4;
     bool emulates_dot4; /* by functions of our own */
-    struct opencl_program programs[OPENCL_PROGRAMS];
+    struct opencl_program programs[OPENCL_PROGRAMS], keeps[OPENCL_KEEPS];
 };
 
 /* Rows in the device's memory; behind the last is room for a tile. */
@@ -98,7 +99,8 @@ struct opencl_block {
 /* opencl_program.c: the kernels `distances` and `keep_nearest` for so many queries, or `code_dots`; built when they are
  * first asked for. */
 int opencl_program_nearest(struct opencl *cl, const struct offload_shape *shape, enum offload_measure measure,
-                           uint32_t n_queries, const struct opencl_program **out, struct quire_error *err);
+                           uint32_t n_queries, const struct opencl_program **distances,
+                           const struct opencl_program **keep, struct quire_error *err);
 int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, struct quire_error *err);
 void opencl_program_fini(struct opencl *cl);
 

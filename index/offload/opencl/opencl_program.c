@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define DOTS_GROUP 32u
+#define KEEP_GROUP 4u /* where a work-item has a query for itself */
 
 extern const char opencl_kernels[]; /* made by cmake/opencl.cmake */
 
@@ -28,9 +29,8 @@ static int say_why(const struct opencl *cl, cl_program program, cl_int status, s
 
 static void drop(const struct opencl *cl, struct opencl_program *program)
 {
-    for (unsigned i = 0; i < 2; i++)
-        if (program->kernels[i])
-            cl->calls->clReleaseKernel(program->kernels[i]);
+    if (program->kernel)
+        cl->calls->clReleaseKernel(program->kernel);
     if (program->program)
         cl->calls->clReleaseProgram(program->program);
     *program = (struct opencl_program){0};
@@ -55,8 +55,8 @@ static int compile(struct opencl *cl, struct opencl_program *made, const char *o
     return status == CL_SUCCESS ? 0 : say_why(cl, made->program, status, err);
 }
 
-static int build(struct opencl *cl, struct opencl_program *out, const char *options, const char *const *names,
-                 unsigned n_names, struct quire_error *err)
+static int build(struct opencl *cl, struct opencl_program *out, const char *options, const char *name,
+                 struct quire_error *err)
 {
     struct opencl_program made = {0};
     cl_int status;
@@ -66,9 +66,9 @@ static int build(struct opencl *cl, struct opencl_program *out, const char *opti
         cl->dot4 = OPENCL_DOT4_PLAIN;
         rc = compile(cl, &made, options, err);
     }
-    for (unsigned i = 0; rc == 0 && i < n_names; i++) {
-        made.kernels[i] = cl->calls->clCreateKernel(made.program, names[i], &status);
-        if (!made.kernels[i])
+    if (rc == 0) {
+        made.kernel = cl->calls->clCreateKernel(made.program, name, &status);
+        if (!made.kernel)
             rc = opencl_failed(err, __func__, status, "clCreateKernel");
     }
     if (rc == 0)
@@ -86,32 +86,61 @@ static size_t kernel_number(const struct opencl *cl, cl_kernel kernel, cl_kernel
     return status == CL_SUCCESS ? number : 0;
 }
 
+/* Whether so many work-items of it run together. */
+static int check_group(const struct opencl *cl, const struct opencl_program *program, size_t group,
+                       struct quire_error *err)
+{
+    size_t most = kernel_number(cl, program->kernel, CL_KERNEL_WORK_GROUP_SIZE);
+    return most == 0 || most >= group
+               ? 0
+               : opencl_error(err, __func__, QUIRE_EUNSUPPORTED,
+                              "the device runs %zu work-items of the kernels together, %zu are wanted", most, group);
+}
+
+/* The selection by so many work-items, or with tiles in registers by one for each query, some of which go together. */
+static int keep_of(struct opencl *cl, size_t group, const struct opencl_program **out, struct quire_error *err)
+{
+    struct opencl_program *keep = cl->keeps, *end = keep + OPENCL_KEEPS;
+    char options[128] = "-DKEEP=1 -DTILED=0";
+    if (cl->tiled)
+        snprintf(options, sizeof options, "-DKEEP=1 -DTILED=1 -DSORT=%u -DGROUP=%zu", cl->sort, group);
+    while (keep < end && keep->program && keep->group != group)
+        keep++;
+    assert(keep < end); /* tiles have 64 or 256 work-items */
+    int rc = keep->program ? 0 : build(cl, keep, options, "keep_nearest", err);
+    if (rc == 0)
+        keep->group = group;
+    if (rc == 0 && cl->tiled)
+        rc = check_group(cl, keep, group, err);
+    *out = keep;
+    return rc;
+}
+
 /* With tiles in local memory: the largest that fits, and a smaller one where the compiler's kernels need too much of
  * something else. */
 static int build_tiled(struct opencl *cl, struct opencl_program *out, const char *kind, unsigned planes,
-                       uint32_t n_queries, const char *const *names, struct quire_error *err)
+                       uint32_t n_queries, struct quire_error *err)
 {
     struct opencl_tile tile = {0};
+    const struct opencl_program *keep;
     uint32_t side_most = OPENCL_SIDE_MOST;
     char options[256];
     while (opencl_shape_tile(cl, planes, n_queries, side_most, &tile)) {
         size_t items = tile.side / tile.each, group = items * items;
-        snprintf(options, sizeof options, "%s -DTILED=1 -DSORT=%u -DSIDE=%u -DEACH=%u -DDEPTH=%u", kind, cl->sort,
-                 tile.side, tile.each, tile.depth);
-        int rc = build(cl, out, options, names, 2, err);
-        if (rc < 0 && rc != QUIRE_EUNSUPPORTED)
-            return rc;
+        snprintf(options, sizeof options, "%s -DTILED=1 -DSIDE=%u -DEACH=%u -DDEPTH=%u", kind, tile.side, tile.each,
+                 tile.depth);
+        int rc = keep_of(cl, group, &keep, err);
+        if (rc == 0)
+            rc = build(cl, out, options, "distances", err);
         if (rc == 0) {
-            size_t most = kernel_number(cl, out->kernels[0], CL_KERNEL_WORK_GROUP_SIZE);
-            size_t sorts = kernel_number(cl, out->kernels[1], CL_KERNEL_WORK_GROUP_SIZE);
             out->tile = tile;
             out->group = group;
-            if ((most == 0 || most >= group) && (sorts == 0 || sorts >= group))
-                return 0;
-            drop(cl, out);
-            opencl_error(err, __func__, QUIRE_EUNSUPPORTED,
-                         "the device runs %zu work-items of the kernels together, %zu are wanted", most, group);
+            rc = check_group(cl, out, group, err);
+            if (rc < 0)
+                drop(cl, out);
         }
+        if (rc != QUIRE_EUNSUPPORTED)
+            return rc;
         if (cl->forced.side || tile.side <= 32)
             break;
         side_most = tile.side / 2;
@@ -120,9 +149,9 @@ static int build_tiled(struct opencl *cl, struct opencl_program *out, const char
 }
 
 int opencl_program_nearest(struct opencl *cl, const struct offload_shape *shape, enum offload_measure measure,
-                           uint32_t n_queries, const struct opencl_program **out, struct quire_error *err)
+                           uint32_t n_queries, const struct opencl_program **distances,
+                           const struct opencl_program **keep, struct quire_error *err)
 {
-    static const char *const names[] = {"distances", "keep_nearest"};
     bool is_code = offload_is_code(shape->element), factors = shape->has_factors && measure == OFFLOAD_DOT;
     bool few = cl->tiled && n_queries <= 32;
     unsigned planes = opencl_planes(shape->element),
@@ -137,26 +166,27 @@ int opencl_program_nearest(struct opencl *cl, const struct offload_shape *shape,
                  factors);
     int rc = 0;
     if (!program->program && cl->tiled) {
-        rc = build_tiled(cl, program, options, planes, n_queries, names, err);
+        rc = build_tiled(cl, program, options, planes, n_queries, err);
     } else if (!program->program) {
         strcat(options, " -DTILED=0");
-        rc = build(cl, program, options, names, 2, err);
+        rc = build(cl, program, options, "distances", err);
+        program->group = KEEP_GROUP;
     }
     if (rc == 0)
-        *out = program;
+        rc = keep_of(cl, program->group, keep, err);
+    *distances = program;
     return rc;
 }
 
 int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, struct quire_error *err)
 {
-    static const char *const names[] = {"code_dots"};
     struct opencl_program *program = &cl->programs[OPENCL_PROGRAMS - 1];
     int rc = 0;
     if (!program->program) {
-        rc = build(cl, program, "-DCODES=1", names, 1, err);
+        rc = build(cl, program, "-DCODES=1", "code_dots", err);
         if (rc == 0) { /* whole waves, one at least of 32, for runs are short */
-            size_t wave = kernel_number(cl, program->kernels[0], CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE);
-            size_t most = kernel_number(cl, program->kernels[0], CL_KERNEL_WORK_GROUP_SIZE);
+            size_t wave = kernel_number(cl, program->kernel, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE);
+            size_t most = kernel_number(cl, program->kernel, CL_KERNEL_WORK_GROUP_SIZE);
             program->group = wave < DOTS_GROUP ? DOTS_GROUP : wave;
             program->group = most > 0 && program->group > most ? most : program->group;
         }
@@ -170,4 +200,6 @@ void opencl_program_fini(struct opencl *cl)
 {
     for (unsigned i = 0; i < OPENCL_PROGRAMS; i++)
         drop(cl, &cl->programs[i]);
+    for (unsigned i = 0; i < OPENCL_KEEPS; i++)
+        drop(cl, &cl->keeps[i]);
 }
