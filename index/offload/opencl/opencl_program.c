@@ -36,16 +36,18 @@ static void drop(const struct opencl *cl, struct opencl_program *program)
     *program = (struct opencl_program){0};
 }
 
-/* `options` and how products of bytes are made. */
-static int compile(struct opencl *cl, struct opencl_program *made, const char *options, struct quire_error *err)
+/* `options`, and how products of bytes are made where there are any: other programs are the same for every way. */
+static int compile(struct opencl *cl, struct opencl_program *made, const char *options, bool of_bytes,
+                   struct quire_error *err)
 {
     const char *source = opencl_kernels;
+    enum opencl_dot4 dot4 = of_bytes ? cl->dot4 : OPENCL_DOT4_PLAIN;
     /* the extension's functions are those of OpenCL C 3.0 */
-    const char *std = cl->dot4 == OPENCL_DOT4_KHR && !cl->emulates_dot4 ? "CL3.0" : "CL1.2";
+    const char *std = dot4 == OPENCL_DOT4_KHR && !cl->emulates_dot4 ? "CL3.0" : "CL1.2";
     char all[512];
     cl_int status;
-    int n = snprintf(all, sizeof all, "-cl-std=%s -DDOT4=%d -DEMULATED=%d %s", std, (int)cl->dot4, cl->emulates_dot4,
-                     options);
+    int n = snprintf(all, sizeof all, "-cl-std=%s -DDOT4=%d -DEMULATED=%d %s", std, (int)dot4,
+                     of_bytes && cl->emulates_dot4, options);
     assert(n > 0 && (size_t)n < sizeof all);
     (void)n;
     made->program = cl->calls->clCreateProgramWithSource(cl->context, 1, &source, NULL, &status);
@@ -55,16 +57,16 @@ static int compile(struct opencl *cl, struct opencl_program *made, const char *o
     return status == CL_SUCCESS ? 0 : say_why(cl, made->program, status, err);
 }
 
-static int build(struct opencl *cl, struct opencl_program *out, const char *options, const char *name,
+static int build(struct opencl *cl, struct opencl_program *out, const char *options, const char *name, bool of_bytes,
                  struct quire_error *err)
 {
     struct opencl_program made = {0};
     cl_int status;
-    int rc = compile(cl, &made, options, err);
-    if (rc == QUIRE_EUNSUPPORTED && cl->dot4 != OPENCL_DOT4_PLAIN && !cl->emulates_dot4) {
+    int rc = compile(cl, &made, options, of_bytes, err);
+    if (rc == QUIRE_EUNSUPPORTED && of_bytes && cl->dot4 != OPENCL_DOT4_PLAIN && !cl->emulates_dot4) {
         drop(cl, &made); /* what the device reports its compiler does not bear out: the sum as it is written */
         cl->dot4 = OPENCL_DOT4_PLAIN;
-        rc = compile(cl, &made, options, err);
+        rc = compile(cl, &made, options, of_bytes, err);
     }
     if (rc == 0) {
         made.kernel = cl->calls->clCreateKernel(made.program, name, &status);
@@ -107,7 +109,7 @@ static int keep_of(struct opencl *cl, size_t group, const struct opencl_program 
     while (keep < end && keep->program && keep->group != group)
         keep++;
     assert(keep < end); /* tiles have 64 or 256 work-items */
-    int rc = keep->program ? 0 : build(cl, keep, options, "keep_nearest", err);
+    int rc = keep->program ? 0 : build(cl, keep, options, "keep_nearest", false, err);
     if (rc == 0)
         keep->group = group;
     if (rc == 0 && cl->tiled)
@@ -118,20 +120,21 @@ static int keep_of(struct opencl *cl, size_t group, const struct opencl_program 
 
 /* With tiles in local memory: the largest that fits, and a smaller one where the compiler's kernels need too much of
  * something else. */
-static int build_tiled(struct opencl *cl, struct opencl_program *out, const char *kind, unsigned planes,
+static int build_tiled(struct opencl *cl, struct opencl_program *out, const char *kind, enum offload_element element,
                        uint32_t n_queries, struct quire_error *err)
 {
+    bool of_bytes = element != OFFLOAD_F32 && element != OFFLOAD_F16;
     struct opencl_tile tile = {0};
     const struct opencl_program *keep;
     uint32_t side_most = OPENCL_SIDE_MOST;
     char options[256];
-    while (opencl_shape_tile(cl, planes, n_queries, side_most, &tile)) {
+    while (opencl_shape_tile(cl, opencl_planes(element), n_queries, side_most, &tile)) {
         size_t items = tile.side / tile.each, group = items * items;
         snprintf(options, sizeof options, "%s -DTILED=1 -DSIDE=%u -DEACH=%u -DDEPTH=%u", kind, tile.side, tile.each,
                  tile.depth);
         int rc = keep_of(cl, group, &keep, err);
         if (rc == 0)
-            rc = build(cl, out, options, "distances", err);
+            rc = build(cl, out, options, "distances", of_bytes, err);
         if (rc == 0) {
             out->tile = tile;
             out->group = group;
@@ -166,10 +169,10 @@ int opencl_program_nearest(struct opencl *cl, const struct offload_shape *shape,
                  factors);
     int rc = 0;
     if (!program->program && cl->tiled) {
-        rc = build_tiled(cl, program, options, planes, n_queries, err);
+        rc = build_tiled(cl, program, options, shape->element, n_queries, err);
     } else if (!program->program) {
-        strcat(options, " -DTILED=0");
-        rc = build(cl, program, options, "distances", err);
+        strcat(options, " -DTILED=0"); /* products of vectors, in which no four bytes go together */
+        rc = build(cl, program, options, "distances", false, err);
         program->group = KEEP_GROUP;
     }
     if (rc == 0)
@@ -183,7 +186,7 @@ int opencl_program_dots(struct opencl *cl, const struct opencl_program **out, st
     struct opencl_program *program = &cl->programs[OPENCL_PROGRAMS - 1];
     int rc = 0;
     if (!program->program) {
-        rc = build(cl, program, "-DCODES=1", "code_dots", err);
+        rc = build(cl, program, "-DCODES=1", "code_dots", true, err);
         if (rc == 0) { /* whole waves, one at least of 32, for runs are short */
             size_t wave = kernel_number(cl, program->kernel, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE);
             size_t most = kernel_number(cl, program->kernel, CL_KERNEL_WORK_GROUP_SIZE);
