@@ -133,7 +133,7 @@ static int run_digest_command(struct rm_ctx *ctx, struct rm_string **argv, int a
         return rm.reply_null(ctx);
     if (module_copies_refuse(item, text))
         return rm.reply_error(ctx, text);
-    if (item->state == MODULE_ABSENT || (module_the.is_replica && item->kind == MODULE_CACHE))
+    if (item->state == MODULE_ABSENT)
         return rm.reply_error(ctx, "ERR the data of this key is not on this node");
     if (!may_wait(ctx))
         return rm.reply_error(ctx, "ERR this command takes long: it is not for transactions and scripts");

@@ -65,10 +65,18 @@ def entries(node, key="c"):
 
 
 def same(what, a, b, key="c", seconds=20):
-    equal = eventually(lambda: isinstance(entries(a, key), dict) and entries(a, key) == entries(b, key), seconds)
+    equal = eventually(lambda: isinstance(entries(a, key), dict) and entries(a, key) == entries(b, key) and
+                       digest(a, key) == digest(b, key), seconds)
     left, right = entries(a, key), entries(b, key)
     return checks.that(what, equal, left if isinstance(left, str) else len(left),
-                       right if isinstance(right, str) else len(right))
+                       right if isinstance(right, str) else len(right), digest(a, key), digest(b, key))
+
+
+def digest(node, key):
+    try:
+        return node.do("QUIRE.DIGEST", key)
+    except redis.exceptions.RedisError as e:
+        return str(e)
 
 
 def make(c, key, memory=64 << 20, *more):

@@ -305,10 +305,14 @@ class Liar:
                b"*4\r\n$4\r\nmeta\r\n:1\r\n$4\r\nmeta\r\n:1\r\n", b"*2\r\n$7\r\n../meta\r\n:5\r\n", b"*2\r\n-NOSEGMENT x\r\n:5\r\n",
                b"*2\r\n$40\r\n" + b"m" * 40 + b"\r\n:5\r\n"]
 
+    ASKED = {b"_READ", b"_LIST", b"_ENTRIES"}  # all are to be, so that answers of each kind are damaged now and then
+
     def __init__(self):
-        self.lies = 0
+        self.lies, self.asked = 0, set()
 
     def __call__(self, data, from_primary, connection):
+        if not from_primary:
+            self.asked |= {name for name in self.ASKED if b"QUIRE." + name in data}
         if not from_primary or not connection.asks or rng.random() < 0.66:
             return data
         self.lies += 1
@@ -319,7 +323,7 @@ def in_answers(primary, replica, proxy):
     liar, c, n = Liar(), primary.client(), 0
     proxy.harm = liar
     until = time.time() + 60
-    while liar.lies < n_forged // 10 and time.time() < until:
+    while (liar.lies < n_forged // 10 or liar.asked != liar.ASKED) and time.time() < until:
         key = "k%d" % rng.randrange(12)
         for _ in range(30):
             n += 1
@@ -334,6 +338,7 @@ def in_answers(primary, replica, proxy):
         if lives(replica):
             break
     checks.same("%d answers are lies: the replica lives" % liar.lies, lives(primary, replica), None)
+    checks.same("it has asked for pieces, lists and entries", liar.asked, liar.ASKED)
     segments = replica.info("segments_damaged")
     proxy.harm = None
     checks.that("and is equal when they are true again (%s segments came damaged)" % segments, equal(primary, replica),
