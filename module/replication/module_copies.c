@@ -47,7 +47,9 @@ enum {
     DAMAGED_TOLD = 3,
     UNKNOWN_ASKS = 10,
     HAVE_MS = 5000,
-    LATE_BYTES_MAX = 64 << 20
+    LATE_BYTES_MAX = 64 << 20,
+    LATE_SLICE_US = 5000,
+    IMAGE_AT_ONCE = 64 << 10 /* bytes of an image of which the main thread makes a set itself */
 };
 
 /* A write that came while the set is copied anew. */
@@ -69,7 +71,7 @@ struct module_copy {
     unsigned n_damaged, n_unknown; /* segments that came damaged; answers that the primary has no such set */
     uint64_t retry_ms, seq;
     struct late *late;
-    size_t n_late, late_capacity, late_bytes;
+    size_t n_late, late_done, late_capacity, late_bytes;
     bool late_lost;
     char why[MODULE_TEXT_BYTES];
 };
@@ -101,7 +103,7 @@ static void forget_late(struct module_copy *copy)
 {
     for (size_t i = 0; i < copy->n_late; i++)
         free(copy->late[i].bytes);
-    copy->n_late = 0;
+    copy->n_late = copy->late_done = 0;
     copy->late_bytes = 0;
     copy->late_lost = false;
 }
@@ -361,27 +363,40 @@ static int take_cache(struct module_item *item, const uint8_t *bytes, size_t n, 
     return module_item_log(item, &lsn, err);
 }
 
-/* A set of which what is here stays where it has all that the image has. */
+/* What is here stays where it has all that the image has. */
+static bool keep_set(struct module_item *item, const struct replica_manifest_info *info, struct collection *old)
+{
+    struct lineage_identity own;
+    if (!old || !lineage_get(old, &own) || memcmp(own.id, info->identity.id, LINEAGE_ID_BYTES) != 0 ||
+        memcmp(own.history, info->identity.history, LINEAGE_ID_BYTES) != 0 || own.seq < info->identity.seq ||
+        collection_available(old, NULL) < 0 || lineage_set_replica(old, true, NULL) < 0)
+        return false;
+    item->copy->n_segments = info->n_segments;
+    item->copy->led = false;
+    item->is_copy = true;
+    return true;
+}
+
+/* Rows of a large image are put into memory by the thread that fetches, or other clients would wait; but not those of one
+ * in the stream, where a COPY that gives it a key may follow at once. */
 static int take_set(struct module_item *item, const uint8_t *bytes, size_t n, struct quire_error *err)
 {
     struct module_copy *copy = item->copy;
     struct replica_manifest_info info;
-    struct lineage_identity own;
     struct collection *old = module_set_of(item->name), *fresh = NULL;
     int rc = replica_manifest_read(bytes, n, &info, err);
-    bool has = rc == 0 && old && lineage_get(old, &own) && memcmp(own.id, info.identity.id, LINEAGE_ID_BYTES) == 0 &&
-               memcmp(own.history, info.identity.history, LINEAGE_ID_BYTES) == 0 && own.seq >= info.identity.seq &&
-               collection_available(old, NULL) == 0;
-    if (has) {
-        rc = lineage_set_replica(old, true, err);
-        copy->n_segments = info.n_segments;
-        copy->led = false;
-        item->is_copy = true;
-    } else if (rc == 0) {
-        rc = replica_manifest_load(module_the.service.store, bytes, n, old, &fresh, err);
-        copies.stats.copied_anew += rc == 0;
-        if (rc == 0)
-            rc = take_fresh(item, fresh, info.n_segments, err);
+    if (rc == 0 && !keep_set(item, &info, old)) {
+        if (copies.loading && n > IMAGE_AT_ONCE) {
+            copy->is_wanted = true;
+            copy->retry_ms = 0;
+            say(copy, "its rows are on their way into memory");
+            copy->is_queued = module_fetch_given(item, copy->generation, bytes, n); /* false: it is asked for */
+        } else {
+            rc = replica_manifest_load(module_the.service.store, bytes, n, old, &fresh, err);
+            copies.stats.copied_anew += rc == 0;
+            if (rc == 0)
+                rc = take_fresh(item, fresh, info.n_segments, err);
+        }
     }
     collection_unref(old);
     return rc;
@@ -428,21 +443,6 @@ static int apply_one(const struct module_item *item, const uint8_t *bytes, size_
     return rc;
 }
 
-static void apply_late(struct module_item *item)
-{
-    struct module_copy *copy = item->copy;
-    struct quire_error err = {0};
-    uint64_t lsn;
-    int rc = 0;
-    for (size_t i = 0; i < copy->n_late && rc >= 0; i++)
-        rc = apply_one(item, copy->late[i].bytes, copy->late[i].n, &lsn, &err);
-    forget_late(copy);
-    if (rc == QUIRE_EVERSION)
-        stop(item, err.message);
-    else if (rc < 0)
-        want(item, err.message);
-}
-
 static void drop_fresh(struct collection *fresh)
 {
     struct quire_error err = {0};
@@ -483,18 +483,71 @@ static void note_failure(struct module_item *item, const struct module_fetch *f)
     }
 }
 
+/* The item of what the thread has done; NULL: it is for nobody any more. */
+static struct module_item *item_of(const struct module_fetch *f)
+{
+    struct module_item *item = module_item_find(f->name);
+    return item && item->copy && item->copy->generation == f->generation && module_the.is_replica ? item : NULL;
+}
+
+static void end_fetched(struct module_item *item, struct module_fetch *f)
+{
+    item->copy->is_queued = false;
+    if (f->code < 0)
+        note_failure(item, f);
+    else
+        item->copy->n_damaged = item->copy->n_unknown = 0;
+    look_at(item);
+    module_fetch_free(f);
+}
+
+/* Does what came while it was copied, some at a time: what comes meanwhile stands behind that, and until all is done the
+ * set is not whole. */
+static void apply_late(struct lane *lane, struct message *message)
+{
+    struct module_fetch *f = (struct module_fetch *)(void *)message;
+    struct module_item *item = item_of(f);
+    struct module_copy *copy = item ? item->copy : NULL;
+    uint64_t lsn, until_us = clock_us() + LATE_SLICE_US;
+    int rc = 0;
+    if (!item) {
+        module_fetch_free(f);
+        return;
+    }
+    while (rc >= 0 && copy->late_done < copy->n_late && clock_us() < until_us) {
+        const struct late *late = &copy->late[copy->late_done++];
+        rc = apply_one(item, late->bytes, late->n, &lsn, &f->error);
+    }
+    if (rc >= 0 && copy->late_done < copy->n_late) {
+        lane_post(lane, message);
+        return;
+    }
+    copy->is_wanted = copy->is_queued = false;
+    if (rc == QUIRE_EVERSION)
+        stop(item, f->error.message);
+    else if (rc < 0)
+        want(item, f->error.message);
+    else if (copy->late_lost)
+        want(item, "more was written while it was copied than is kept in memory");
+    else
+        forget_late(copy);
+    end_fetched(item, f);
+}
+
 void module_copies_fetched(struct lane *lane, struct message *message)
 {
     struct module_fetch *f = (struct module_fetch *)(void *)message;
-    struct module_item *item = module_item_find(f->name);
-    struct module_copy *copy = item ? item->copy : NULL;
-    (void)lane;
-    if (!copy || copy->generation != f->generation || !module_the.is_replica) {
+    struct module_item *item = item_of(f);
+    if (item && copies.loading) { /* the engine looks at its clients now and then while it loads */
+        lane_post(lane, message);
+        return;
+    }
+    if (!item) {
         drop_fresh(f->fresh);
         module_fetch_free(f);
         return;
     }
-    copy->is_queued = false;
+    struct module_copy *copy = item->copy;
     if (f->code == 0 && f->anew && copy->late_lost) {
         forget_late(copy);
         drop_fresh(f->fresh);
@@ -502,15 +555,14 @@ void module_copies_fetched(struct lane *lane, struct message *message)
         copies.stats.copied_anew++;
         f->code = f->image ? take_cache(item, f->image, f->n_image, &f->error)
                            : take_fresh(item, f->fresh, f->n_segments, &f->error);
-        if (f->code == 0)
-            apply_late(item);
+        if (f->code == 0) {
+            copy->is_wanted = true; /* until what came late is done */
+            f->message.run = apply_late;
+            apply_late(lane, message);
+            return;
+        }
     }
-    if (f->code < 0)
-        note_failure(item, f);
-    else
-        copy->n_damaged = copy->n_unknown = 0;
-    look_at(item);
-    module_fetch_free(f);
+    end_fetched(item, f);
 }
 
 /* ---- the stream -------------------------------------------------------------------------------------------------- */

@@ -139,12 +139,16 @@ struct module_fetch {
     uint32_t n_segments;
     uint8_t *image; /* anew, of a cache; owned */
     size_t n_image;
+    uint8_t *given; /* anew: the image of a set that is here already; owned; NULL: it is asked for */
+    size_t n_given;
 };
 void module_copies_fetched(struct lane *lane, struct message *message);
 int module_fetch_open(struct quire_error *err);
 void module_fetch_close(void);
 /* asks_key: the primary is asked what the item's key is, too. False: no memory. */
 bool module_fetch_post(const struct module_item *item, uint64_t generation, bool anew, bool asks_key);
+/* As if the primary had just answered with this image of a set, which is copied. */
+bool module_fetch_given(const struct module_item *item, uint64_t generation, const uint8_t *image, size_t n);
 void module_fetch_free(struct module_fetch *task);
 /* What it is at is for nobody any more. */
 void module_fetch_cancel(void);

@@ -3,8 +3,9 @@
  *
  * The main thread posts sets, one task each; the result comes back to it as a message. A task of a set that must be
  * copied anew asks for its image (QUIRE._COPY) and makes a set of it, with hard links to the segments that the old one
- * has. Where the primary has no set of that id it is asked now and then what the key is: it says so in the stream. A
- * task of a set that lacks segments fetches those whose turn has come, one after the other, until none is
+ * has; a large image that came in an RDB is given to a task instead. Where the primary has no set of that id it is asked
+ * now and then what the key is: it says so in the stream. A task of a set that lacks segments fetches those whose turn
+ * has come, one after the other, until none is
  * awaited: a list of files, then pieces of PIECE_BYTES with IN_FLIGHT of them asked for ahead. What came is verified
  * and adopted by index/replica/replica_fetch.h; a damaged segment is gone, and the main thread decides when to ask
  * again. A task of a cache that must be copied anew brings its image, which the main thread makes a cache of; one of a
@@ -436,10 +437,10 @@ static int fetch_segments(struct module_fetch *f, uint64_t epoch)
 
 static int copy_anew(struct module_fetch *f, uint64_t epoch)
 {
-    struct module_link_reply reply;
+    struct module_link_reply reply = {.bytes = f->given, .n = f->n_given};
     struct replica_manifest_info info;
     struct collection *old = module_set_of(f->name);
-    int rc = ask_copy(f, &reply);
+    int rc = f->given ? 0 : ask_copy(f, &reply);
     if (rc == 0)
         rc = replica_manifest_read(reply.bytes, reply.n, &info, &f->error);
     if (rc == 0 && is_over(epoch))
@@ -562,28 +563,57 @@ void module_fetch_free(struct module_fetch *f)
 {
     free(f->key);
     free(f->image);
+    free(f->given);
     free(f);
 }
 
-bool module_fetch_post(const struct module_item *item, uint64_t generation, bool anew, bool asks_key)
+static struct module_fetch *new_task(const struct module_item *item, uint64_t generation, bool anew)
 {
     struct module_fetch *f = calloc(1, sizeof *f);
     if (!f)
-        return false;
+        return NULL;
     memcpy(f->name, item->name, sizeof f->name);
     f->kind = item->kind;
     f->generation = generation;
     f->anew = anew;
     f->db = item->db;
-    if (asks_key && item->key && (f->key = malloc(item->key_bytes + 1u))) {
-        memcpy(f->key, item->key, item->key_bytes);
-        f->key_bytes = item->key_bytes;
-    }
+    return f;
+}
+
+static void post(struct module_fetch *f)
+{
     pthread_mutex_lock(&fetch.lock);
     *(fetch.first ? &fetch.last->next : &fetch.first) = f;
     fetch.last = f;
     pthread_cond_signal(&fetch.ready);
     pthread_mutex_unlock(&fetch.lock);
+}
+
+bool module_fetch_post(const struct module_item *item, uint64_t generation, bool anew, bool asks_key)
+{
+    struct module_fetch *f = new_task(item, generation, anew);
+    if (!f)
+        return false;
+    if (asks_key && item->key && (f->key = malloc(item->key_bytes + 1u))) {
+        memcpy(f->key, item->key, item->key_bytes);
+        f->key_bytes = item->key_bytes;
+    }
+    post(f);
+    return true;
+}
+
+bool module_fetch_given(const struct module_item *item, uint64_t generation, const uint8_t *image, size_t n)
+{
+    struct module_fetch *f = new_task(item, generation, true);
+    if (f && !(f->given = malloc(n + 1))) {
+        module_fetch_free(f);
+        return false;
+    }
+    if (!f)
+        return false;
+    memcpy(f->given, image, n);
+    f->n_given = n;
+    post(f);
     return true;
 }
 

@@ -20,10 +20,11 @@ enum { LOST_NAMES_MAX = 10000 };
 
 /* ---- QUIRE.REPLICATION ------------------------------------------------------------------------------------------- */
 
+/* What is not whole. A thread makes sets whole meanwhile: each is looked at once. */
 struct report {
-    struct rm_ctx *ctx;
-    long n; /* of the lines that are replied */
-    bool counts;
+    char (*lines)[MODULE_TEXT_BYTES]; /* owned */
+    size_t n, capacity;
+    bool is_short; /* there was no memory for all */
 };
 
 static void report_one(void *context, struct module_item *item)
@@ -32,9 +33,9 @@ static void report_one(void *context, struct module_item *item)
     char text[MODULE_TEXT_BYTES];
     if (item->attached == 0 || !module_copies_describe(item, text))
         return;
-    r->n++;
-    if (!r->counts)
-        rm.reply_bulk(r->ctx, text, strlen(text));
+    r->is_short |= !array_reserve(&r->lines, &r->capacity, r->n + 1);
+    if (!r->is_short)
+        memcpy(r->lines[r->n++], text, strlen(text) + 1);
 }
 
 static void put_text(struct rm_ctx *ctx, const char *name, const char *value)
@@ -51,7 +52,7 @@ static void put_number(struct rm_ctx *ctx, const char *name, uint64_t value)
 
 int module_replication_report(struct rm_ctx *ctx, struct rm_string **argv, int argc)
 {
-    struct report lines = {.ctx = ctx, .counts = true};
+    struct report report = {.lines = NULL};
     struct module_copies_stats copies;
     struct module_fetch_stats fetch;
     struct module_ship_stats ship;
@@ -61,7 +62,11 @@ int module_replication_report(struct rm_ctx *ctx, struct rm_string **argv, int a
     module_copies_get_stats(&copies);
     module_fetch_get_stats(&fetch);
     module_ship_get_stats(&ship);
-    module_items_each(report_one, &lines);
+    module_items_each(report_one, &report);
+    if (report.is_short) {
+        free(report.lines);
+        return rm.reply_error(ctx, "OOM no memory for the list of sets that are not whole");
+    }
     rm.reply_map(ctx, 22);
     put_text(ctx, "role", module_the.is_replica ? "replica" : "primary");
     put_text(ctx, "stream", module_stream_runs() ? "yes" : "no");
@@ -85,9 +90,10 @@ int module_replication_report(struct rm_ctx *ctx, struct rm_string **argv, int a
     put_number(ctx, "entries_fetched", fetch.entries);
     put_number(ctx, "bytes_fetched", fetch.bytes);
     rm.reply_bulk(ctx, "sets", 4);
-    rm.reply_array(ctx, lines.n);
-    lines.counts = false;
-    module_items_each(report_one, &lines);
+    rm.reply_array(ctx, (long)report.n);
+    for (size_t i = 0; i < report.n; i++)
+        rm.reply_bulk(ctx, report.lines[i], strlen(report.lines[i]));
+    free(report.lines);
     return RM_OK;
 }
 

@@ -13,7 +13,7 @@ import time
 import redis
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from nodes import Checks, Folder, Node, eventually, leave  # noqa: E402
+from nodes import BUILD, Checks, Folder, Node, eventually, leave  # noqa: E402
 from resp_client import request  # noqa: E402
 
 engine = sys.argv[1]
@@ -102,7 +102,7 @@ def scripts(folder):
         bad = [line for line in lines if line.startswith(("FAIL", "    |"))]
         checks.that("tests/search/%s.py: %d checks" % (name, n), n > 0 and done.returncode == 0, bad[:6], done.stderr[-500:])
     node.kill()
-    words = ["/usr/bin/python3", str(SEARCH / "answers.py"), "--build-dir", os.environ["QUIRE_BUILD"], "--engine", engine]
+    words = ["/usr/bin/python3", str(SEARCH / "answers.py"), "--build-dir", BUILD, "--engine", engine]
     done = subprocess.run(words, capture_output=True, text=True)
     last = [line for line in done.stdout.splitlines() if line.startswith(("ok", "FAIL", "skip"))]
     checks.that("tests/search/answers.py: " + "; ".join(last), done.returncode == 0 and last, done.stdout[-1500:], done.stderr)

@@ -23,6 +23,7 @@ import redis
 BUILD = os.path.abspath(os.environ["QUIRE_BUILD"])
 MODULE = os.path.join(BUILD, "quire.so")
 START_S = 60
+ANSWER_S = 300  # an answer that never comes is a failure
 
 
 def engines():
@@ -121,7 +122,8 @@ class Node:
             time.sleep(0.15)
 
     def client(self, **more):
-        return redis.Redis(host=self.host, port=self.port, **{"password": self.settings.get("requirepass"), **more})
+        return redis.Redis(host=self.host, port=self.port, **{"password": self.settings.get("requirepass"),
+                                                              "socket_timeout": ANSWER_S, **more})
 
     def do(self, *words):
         return self.client().execute_command(*words)

@@ -8,7 +8,7 @@ import threading
 import time
 
 import redis
-from nodes import Checks, Folder, Node, add, eventually, free_port, vector
+from nodes import BUILD, Checks, Folder, Node, add, eventually, free_port, vector
 from proxy import (EndAfterCopy, Exchange, Proxy, cut_pieces, flip_pieces, newer_images, newer_keys, newer_writes,
                    other_ids)
 
@@ -97,7 +97,7 @@ def test_writes(primary, replica):
 
 def test_load(folder, primary, replica):
     """An index that was built elsewhere is a segment that is nowhere else: the replica is not whole before it has it."""
-    quire = os.path.join(os.environ["QUIRE_BUILD"], "quire")
+    quire = os.path.join(BUILD, "quire")
     here = folder.path + "/imports"
     subprocess.run([quire, "gen", "--rows", "2000", "--dim", "8", "--clusters", "20", "--intrinsic", "4", "--queries", "0",
                     "--metric", "cosine", "--out", "base"], cwd=here, check=True, capture_output=True)
@@ -271,6 +271,30 @@ def test_sync(folder):
     same("follows, too", primary, third, "v")
     for node in (primary, replica, third):
         node.kill()
+
+
+def test_report(folder):
+    """QUIRE.REPLICATION while sets become whole: what it lists must not change between its length and its lines."""
+    primary, replica = pair(folder, "report")
+    replica.stop()
+    c = primary.client()
+    for i in range(120):
+        fill(c, "v%d" % i, 0, 12)
+        c.execute_command("VSEAL", "v%d" % i)
+    replica.start()
+    r, n, most, until = replica.client(socket_timeout=5), 0, 0, time.time() + 60
+    try:
+        while time.time() < until:
+            reply = r.execute_command("QUIRE.REPLICATION")
+            n, most = n + 1, max(most, len(reply[-1]))
+            if n > 100 and not reply[-1] and replica.info("segments") == 120:
+                break
+        seen = None if most else "nothing was copied meanwhile"
+    except redis.exceptions.RedisError as e:
+        seen = str(e)
+    checks.same("%d reports while up to %d sets were copied, each whole" % (n, most), seen, None)
+    primary.kill()
+    replica.kill()
 
 
 def test_under_load(folder):
@@ -595,6 +619,7 @@ with Folder() as folder:
     test_damage(folder)
     test_names(folder)
     test_versions(folder)
+    test_report(folder)
     test_under_load(folder)
     test_tls(folder)
     test_caches(folder)
