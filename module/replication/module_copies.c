@@ -377,8 +377,8 @@ static bool keep_set(struct module_item *item, const struct replica_manifest_inf
     return true;
 }
 
-/* Rows of a large image are put into memory by the thread that fetches, or other clients would wait; but not those of one
- * in the stream, where a COPY that gives it a key may follow at once. */
+/* Rows of a large image are put into memory by the thread that fetches, or other clients would wait; but not those of
+ * one in the stream, where a COPY that gives it a key may follow at once. */
 static int take_set(struct module_item *item, const uint8_t *bytes, size_t n, struct quire_error *err)
 {
     struct module_copy *copy = item->copy;
@@ -501,8 +501,8 @@ static void end_fetched(struct module_item *item, struct module_fetch *f)
     module_fetch_free(f);
 }
 
-/* Does what came while it was copied, some at a time: what comes meanwhile stands behind that, and until all is done the
- * set is not whole. */
+/* Does what came while it was copied, some at a time: what comes meanwhile stands behind that, and until all is done
+ * the set is not whole. */
 static void apply_late(struct lane *lane, struct message *message)
 {
     struct module_fetch *f = (struct module_fetch *)(void *)message;

@@ -3,13 +3,13 @@
  *
  * The main thread posts sets, one task each; the result comes back to it as a message. A task of a set that must be
  * copied anew asks for its image (QUIRE._COPY) and makes a set of it, with hard links to the segments that the old one
- * has; a large image that came in an RDB is given to a task instead. Where the primary has no set of that id it is asked
- * now and then what the key is: it says so in the stream. A task of a set that lacks segments fetches those whose turn
- * has come, one after the other, until none is
- * awaited: a list of files, then pieces of PIECE_BYTES with IN_FLIGHT of them asked for ahead. What came is verified
- * and adopted by index/replica/replica_fetch.h; a damaged segment is gone, and the main thread decides when to ask
- * again. A task of a cache that must be copied anew brings its image, which the main thread makes a cache of; one of a
- * cache that lacks entries asks for lists (QUIRE._LIST) and, of each, for the entries that are not here (_ENTRIES).
+ * has; a large image that came in an RDB is given to a task instead. Where the primary has no set of that id it is
+ * asked now and then what the key is: it says so in the stream. A task of a set that lacks segments fetches those whose
+ * turn has come, one after the other, until none is awaited: a list of files, then pieces of PIECE_BYTES with IN_FLIGHT
+ * of them asked for ahead. What came is verified and adopted by index/replica/replica_fetch.h; a damaged segment is
+ * gone, and the main thread decides when to ask again. A task of a cache that must be copied anew brings its image,
+ * which the main thread makes a cache of; one of a cache that lacks entries asks for lists (QUIRE._LIST) and, of each,
+ * for the entries that are not here (_ENTRIES).
  *
  * quire.ship-rate bounds the bytes per second. A change of roles or a full sync ends a task at its next piece.
  */
