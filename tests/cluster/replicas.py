@@ -2,6 +2,7 @@
 stream, restarts of each, a change of roles, segments that are damaged on their way, a version that is not known, TLS."""
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -271,6 +272,38 @@ def test_sync(folder):
     same("follows, too", primary, third, "v")
     for node in (primary, replica, third):
         node.kill()
+
+
+def test_rows_in_memory(folder):
+    """A full sync with many rows in memory, which the thread that fetches puts there; what is written meanwhile is done
+    after that."""
+    primary, replica = pair(folder, "memory", quire_memtable_memory="64mb")
+    replica.stop()
+    c, stop = primary.client(), threading.Event()
+    for first in range(0, 20000, 1000):
+        fill(c, "v", first, first + 1000)
+
+    def write():
+        own, i = primary.client(), 0
+        while not stop.is_set():
+            fill(own, "v", 30000 + i, 30020 + i)
+            own.execute_command("VREM", "v", "e%d" % i)
+            i += 20
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    shutil.rmtree(replica.path + "/quire")
+    shutil.rmtree(replica.path + "/appendonlydir", ignore_errors=True)
+    replica.start()
+    whole = eventually(lambda: is_whole(replica), EQUAL_S)
+    stop.set()
+    thread.join()
+    checks.that("a full sync with 20,000 rows in memory, beside writes", whole, state(replica))
+    same("and all that was written meanwhile", primary, replica, "v")
+    checks.that("it was made of what the RDB had", state(replica)["sets_copied"] == 1 and
+                "is copied anew" not in replica.log(), state(replica), replica.log(20))
+    primary.kill()
+    replica.kill()
 
 
 def test_report(folder):
@@ -619,6 +652,7 @@ with Folder() as folder:
     test_damage(folder)
     test_names(folder)
     test_versions(folder)
+    test_rows_in_memory(folder)
     test_report(folder)
     test_under_load(folder)
     test_tls(folder)
