@@ -4,11 +4,11 @@
 const format = (() => {
 	const missing = '–';
 	const known = value => typeof value === 'number' && Number.isFinite(value);
-	const grouped = value => value.toFixed(0).replace(/\B(?=(\d{3})+$)/g, ',');
+	const grouped = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
 
 	function count(value) {
 		if (!known(value)) return missing;
-		if (Math.abs(value) < 100000) return Number.isInteger(value) ? grouped(value) : digits(value);
+		if (Math.abs(value) < 100000) return Number.isInteger(value) ? grouped.format(value) : digits(value);
 		return scaled(value, ['', 'k', 'M', 'G', 'T'], 1000).join('');
 	}
 
@@ -16,7 +16,7 @@ const format = (() => {
 		const size = Math.abs(value);
 		if (size === 0) return '0';
 		return size >= 100
-			? grouped(value)
+			? grouped.format(value)
 			: size >= 10
 				? value.toFixed(1)
 				: size >= 1
@@ -43,7 +43,7 @@ const format = (() => {
 	const dollars = value =>
 		!known(value)
 			? missing
-			: '$' + (value >= 1000 ? grouped(value) : value.toFixed(value >= 1 || value === 0 ? 2 : 4));
+			: '$' + (value >= 1000 ? grouped.format(value) : value.toFixed(value >= 1 || value === 0 ? 2 : 4));
 	const rate = value => (known(value) ? digits(value) : missing);
 
 	function micros(value) {
