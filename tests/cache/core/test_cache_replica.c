@@ -224,8 +224,8 @@ static void assert_same_lists(struct node *a, struct node *b)
 {
     struct quire_error err = {0};
     for (uint32_t next = 0; next != UINT32_MAX;) {
-        uint8_t *left, *right;
-        size_t n_left, n_right;
+        uint8_t *left = NULL, *right = NULL;
+        size_t n_left = 0, n_right = 0;
         if (cache_copy_list(a->w.cache, next, &left, &n_left, &err) < 0 ||
             cache_copy_list(b->w.cache, next, &right, &n_right, &err) < 0)
             fail_msg("%s", err.message);
