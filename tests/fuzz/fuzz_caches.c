@@ -139,7 +139,7 @@ static void follow(const uint8_t *data, size_t size)
     struct io_fs *fs = fault_fs_create();
     struct caches_options options = {
         .fs = fs, .folder = "/data", .clock_ms = clock_of, .seed = 1, .no_thread = true, .told = on_told};
-    struct caches *caches;
+    struct caches *caches = NULL;
     struct cache_scratch *scratch;
     struct quire_error err = {0};
     fuzz_require(fs->ops->mkdir(fs, "/data") >= 0 && caches_create(&options, &caches, &err) == 0);
