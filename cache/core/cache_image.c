@@ -161,7 +161,7 @@ int caches_take_image(struct caches *caches, struct quire_bytes name, const uint
                       struct quire_error *err)
 {
     struct cache_frame frame;
-    struct image image;
+    struct image image = {.seed = 0};
     int rc = cache_frame_read(bytes, n, &frame, err);
     if (rc == 0)
         rc = read_image(&frame, name, &image, err);

@@ -317,7 +317,7 @@ static int take_entries(const char *name, struct cache *cache, struct cache_scra
                         uint32_t n, uint32_t *done, struct quire_error *err)
 {
     uint8_t bytes[8 * ENTRIES_AT_ONCE];
-    struct module_link_reply reply, item;
+    struct module_link_reply reply = {.n = 0}, item = {.n = 0};
     uint32_t taken = 0;
     n = n < ENTRIES_AT_ONCE ? n : ENTRIES_AT_ONCE;
     for (uint32_t i = 0; i < n; i++)

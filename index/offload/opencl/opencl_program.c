@@ -171,8 +171,9 @@ int opencl_program_nearest(struct opencl *cl, const struct offload_shape *shape,
     if (!program->program && cl->tiled) {
         rc = build_tiled(cl, program, options, shape->element, n_queries, err);
     } else if (!program->program) {
-        strcat(options, " -DTILED=0"); /* products of vectors, in which no four bytes go together */
-        rc = build(cl, program, options, "distances", false, err);
+        char all[160]; /* products of vectors, in which no four bytes go together */
+        snprintf(all, sizeof all, "%s -DTILED=0", options);
+        rc = build(cl, program, all, "distances", false, err);
         program->group = KEEP_GROUP;
     }
     if (rc == 0)
