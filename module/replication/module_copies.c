@@ -553,8 +553,8 @@ void module_copies_fetched(struct lane *lane, struct message *message)
         drop_fresh(f->fresh);
     } else if (f->code == 0 && f->anew) {
         copies.stats.copied_anew++;
-        f->code = f->image ? take_cache(item, f->image, f->n_image, &f->error)
-                           : take_fresh(item, f->fresh, f->n_segments, &f->error);
+        f->code = f->kind == MODULE_CACHE ? take_cache(item, f->image, f->n_image, &f->error)
+                                          : take_fresh(item, f->fresh, f->n_segments, &f->error);
         if (f->code == 0) {
             copy->is_wanted = true; /* until what came late is done */
             f->message.run = apply_late;

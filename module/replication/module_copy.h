@@ -137,10 +137,8 @@ struct module_fetch {
     struct quire_error error;
     struct collection *fresh; /* anew: a reference */
     uint32_t n_segments;
-    uint8_t *image; /* anew, of a cache; owned */
+    uint8_t *image; /* anew: of a cache, which it brings; of a set that was given to it, NULL: it is asked for; owned */
     size_t n_image;
-    uint8_t *given; /* anew: the image of a set that is here already; owned; NULL: it is asked for */
-    size_t n_given;
 };
 void module_copies_fetched(struct lane *lane, struct message *message);
 int module_fetch_open(struct quire_error *err);

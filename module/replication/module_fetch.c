@@ -437,10 +437,10 @@ static int fetch_segments(struct module_fetch *f, uint64_t epoch)
 
 static int copy_anew(struct module_fetch *f, uint64_t epoch)
 {
-    struct module_link_reply reply = {.bytes = f->given, .n = f->n_given};
+    struct module_link_reply reply = {.bytes = f->image, .n = f->n_image};
     struct replica_manifest_info info;
     struct collection *old = module_set_of(f->name);
-    int rc = f->given ? 0 : ask_copy(f, &reply);
+    int rc = f->image ? 0 : ask_copy(f, &reply);
     if (rc == 0)
         rc = replica_manifest_read(reply.bytes, reply.n, &info, &f->error);
     if (rc == 0 && is_over(epoch))
@@ -563,7 +563,6 @@ void module_fetch_free(struct module_fetch *f)
 {
     free(f->key);
     free(f->image);
-    free(f->given);
     free(f);
 }
 
@@ -605,14 +604,15 @@ bool module_fetch_post(const struct module_item *item, uint64_t generation, bool
 bool module_fetch_given(const struct module_item *item, uint64_t generation, const uint8_t *image, size_t n)
 {
     struct module_fetch *f = new_task(item, generation, true);
-    if (f && !(f->given = malloc(n + 1))) {
+    if (!f)
+        return false;
+    f->image = malloc(n + 1);
+    if (!f->image) {
         module_fetch_free(f);
         return false;
     }
-    if (!f)
-        return false;
-    memcpy(f->given, image, n);
-    f->n_given = n;
+    memcpy(f->image, image, n);
+    f->n_image = n;
     post(f);
     return true;
 }
