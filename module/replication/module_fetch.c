@@ -662,6 +662,14 @@ static void look_at_settings(struct rm_ctx *ctx, struct module_link_target *t)
     }
 }
 
+static bool is_same_target(const struct module_link_target *a, const struct module_link_target *b)
+{
+    return a->port == b->port && a->tls == b->tls && strcmp(a->host, b->host) == 0 && strcmp(a->user, b->user) == 0 &&
+           strcmp(a->password, b->password) == 0 && strcmp(a->ca_file, b->ca_file) == 0 &&
+           strcmp(a->ca_folder, b->ca_folder) == 0 && strcmp(a->cert_file, b->cert_file) == 0 &&
+           strcmp(a->key_file, b->key_file) == 0;
+}
+
 void module_fetch_look(struct rm_ctx *ctx, uint64_t now_ms)
 {
     struct module_link_target *t;
@@ -679,7 +687,7 @@ void module_fetch_look(struct rm_ctx *ctx, uint64_t now_ms)
     if (t->port)
         look_at_settings(ctx, t);
     pthread_mutex_lock(&fetch.lock);
-    if (memcmp(t, &fetch.target, sizeof *t) != 0) {
+    if (!is_same_target(t, &fetch.target)) {
         fetch.target = *t;
         fetch.target_version = t->port ? now_ms : 0;
     }

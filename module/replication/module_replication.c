@@ -133,10 +133,10 @@ static void look_at_buffers(struct advice *a)
 {
     char *text = module_setting_of_engine(a->ctx, "client-output-buffer-limit");
     const char *at = text ? strstr(text, "slave ") : NULL;
-    char shown[64];
-    unsigned long long hard = 0, soft = 0;
-    if (at && sscanf(at, "slave %llu %llu", &hard, &soft) == 2 &&
-        ((hard && hard < 1073741824ull) || (soft && soft < 536870912ull))) {
+    char shown[64], *end = NULL;
+    unsigned long long hard = at ? strtoull(at + strlen("slave "), &end, 10) : 0;
+    unsigned long long soft = at ? strtoull(end, NULL, 10) : 0;
+    if ((hard && hard < 1073741824ull) || (soft && soft < 536870912ull)) {
         snprintf(shown, sizeof shown, "%llu %llu for replicas", hard, soft);
         advise(a, "client-output-buffer-limit", shown,
                "a replica that falls behind is cut off and synchronised anew. Set 'replica 1gb 512mb 60'");

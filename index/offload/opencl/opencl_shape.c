@@ -127,8 +127,13 @@ void opencl_shape_choose(struct opencl *cl)
         cl->tiled = true;
     if (asked && strcmp(asked, "registers") == 0)
         cl->tiled = false;
-    if (asked && sscanf(asked, "local:%u:%u", &cl->forced.side, &cl->forced.depth) != 2)
-        cl->forced = (struct opencl_tile){0};
+    if (asked && strncmp(asked, "local:", 6) == 0) {
+        char *end;
+        uint32_t side = (uint32_t)strtoul(asked + 6, &end, 10);
+        uint32_t depth = *end == ':' ? (uint32_t)strtoul(end + 1, NULL, 10) : 0;
+        if (side && depth)
+            cl->forced = (struct opencl_tile){.side = side, .depth = depth};
+    }
     for (cl->sort = SORT_MOST; cl->sort > SORT_LEAST && cl->sort * sizeof(cl_ulong) + LOCAL_SPARED > local;)
         cl->sort /= 2;
     /* one bit has the most planes */
