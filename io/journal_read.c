@@ -348,6 +348,16 @@ struct stretch {
     uint64_t known_at_end; /* what the end frame says */
 };
 
+/* Of n bytes how many there are up to the last that is not zero. */
+static size_t bytes_used(const uint8_t *bytes, size_t n)
+{
+    if (n && bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0)
+        return 0;
+    while (n && bytes[n - 1] == 0)
+        n--;
+    return n;
+}
+
 /* How far behind `at` there are bytes that are not zero: space that was reserved is no torn frame. */
 static int count_torn(struct scan *scan, uint64_t at, uint64_t *torn, struct quire_error *err)
 {
@@ -359,9 +369,9 @@ static int count_torn(struct scan *scan, uint64_t at, uint64_t *torn, struct qui
         int rc = scan_bytes(scan, from, n, &bytes, err);
         if (rc < 0)
             return rc;
-        for (size_t i = 0; i < n; i++)
-            if (bytes[i])
-                *torn = from + i + 1 - at;
+        size_t used = bytes_used(bytes, n);
+        if (used)
+            *torn = from + used - at;
         from += n;
     }
     return 0;

@@ -16,7 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HUGE_BYTES ((size_t)2 << 20)
+#define HUGE_BYTES      ((size_t)2 << 20)
+#define HEAP_READ_BYTES (64u << 10)
 
 static size_t whole_pages(size_t bytes)
 {
@@ -64,6 +65,19 @@ void memory_unmap(void *base, size_t bytes)
 {
     if (base)
         munmap(base, whole_pages(bytes));
+}
+
+void *memory_for_read(size_t bytes)
+{
+    return bytes <= HEAP_READ_BYTES ? memory_aligned(4096, whole_pages(bytes)) : memory_map_alone(bytes, 0);
+}
+
+void memory_read_end(void *base, size_t bytes)
+{
+    if (bytes <= HEAP_READ_BYTES)
+        memory_free(base);
+    else
+        memory_unmap(base, bytes);
 }
 
 void *memory_reserve(size_t bytes)

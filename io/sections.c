@@ -297,7 +297,7 @@ int section_file_open(struct io_fs *fs, const char *path, uint32_t kind, const u
                       struct section_file **out, struct quire_error *err)
 {
     struct section_file *f = calloc(1, sizeof *f);
-    uint8_t *sb = memory_map_alone(SECTION_ALIGN, 0);
+    uint8_t *sb = memory_for_read(SECTION_ALIGN);
     int rc =
         f && sb ? fs_open(fs, path, flags, &f->file, err) : error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     if (rc == 0 && f->file->bytes < SECTION_ALIGN)
@@ -312,7 +312,7 @@ int section_file_open(struct io_fs *fs, const char *path, uint32_t kind, const u
         memcpy(f->segment_id, sb + 16, 16);
         rc = parse_table(f, sb, err);
     }
-    memory_unmap(sb, SECTION_ALIGN);
+    memory_read_end(sb, SECTION_ALIGN);
     if (rc < 0)
         section_file_close(f);
     else
@@ -324,7 +324,7 @@ int section_file_open_damaged(struct io_fs *fs, const char *path, uint32_t kind,
                               unsigned flags, struct section_file **out, struct quire_error *err)
 {
     struct section_file *f = calloc(1, sizeof *f);
-    uint8_t *sb = memory_map_alone(SECTION_ALIGN, 0);
+    uint8_t *sb = memory_for_read(SECTION_ALIGN);
     int rc =
         f && sb ? fs_open(fs, path, flags, &f->file, err) : error_set(err, QUIRE_ENOMEM, "no memory to open %s", path);
     if (rc == 0 && f->file->bytes >= SECTION_ALIGN && fs_read_exact(f->file, sb, SECTION_ALIGN, 0, NULL) == 0) {
@@ -338,7 +338,7 @@ int section_file_open_damaged(struct io_fs *fs, const char *path, uint32_t kind,
                 f->entries[f->n_entries++] = entry;
         }
     }
-    memory_unmap(sb, SECTION_ALIGN);
+    memory_read_end(sb, SECTION_ALIGN);
     assert(rc < 0 || f->n_entries <= SECTIONS_MAX);
     if (rc < 0)
         section_file_close(f);
@@ -394,11 +394,15 @@ static int read_pieces(struct section_file *f, uint64_t offset, uint64_t bytes,
                        struct quire_error *err)
 {
     assert(offset <= f->file->bytes && bytes <= f->file->bytes - offset);
-    uint8_t *bounce = memory_map_alone(BUFFER_BYTES, 0);
+    if (bytes == 0)
+        return 0;
+    const uint64_t span = offset % SECTION_ALIGN + bytes;
+    const size_t room = (size_t)(span < BUFFER_BYTES ? span : BUFFER_BYTES);
+    uint8_t *bounce = memory_for_read(room);
     int rc = bounce ? 0 : error_set(err, QUIRE_ENOMEM, "no memory to read %s", f->file->path);
     while (rc == 0 && bytes > 0) {
         uint64_t begin = offset / SECTION_ALIGN * SECTION_ALIGN, skip = offset - begin;
-        uint64_t want = skip + bytes < BUFFER_BYTES ? skip + bytes : BUFFER_BYTES;
+        uint64_t want = skip + bytes < room ? skip + bytes : room;
         /* a file's size is a multiple of a page, so whole pages are there */
         rc = fs_read_exact(f->file, bounce, (size_t)((want + SECTION_ALIGN - 1) / SECTION_ALIGN * SECTION_ALIGN), begin,
                            err);
@@ -409,7 +413,7 @@ static int read_pieces(struct section_file *f, uint64_t offset, uint64_t bytes,
         offset += want - skip;
         bytes -= want - skip;
     }
-    memory_unmap(bounce, BUFFER_BYTES);
+    memory_read_end(bounce, room);
     return rc;
 }
 

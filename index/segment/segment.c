@@ -161,12 +161,12 @@ static int open_listed(struct opening *o, const char *name, uint32_t kind, struc
     if (rc < 0)
         return rc;
     struct io_file *file = section_file_io(*out);
-    uint8_t *superblock = memory_map_alone(SECTION_ALIGN, 0);
+    uint8_t *superblock = memory_for_read(SECTION_ALIGN);
     rc = superblock ? fs_read_exact(file, superblock, SECTION_ALIGN, 0, o->err) : QUIRE_ENOMEM;
     if (rc == 0 && (bytes_load_u64(listed + 16) != file->bytes ||
                     bytes_load_u64(listed + 24) != XXH3_64bits(superblock, SECTION_ALIGN)))
         rc = error_set(o->err, QUIRE_ECORRUPT, "%s is not the file that this index was built with", file->path);
-    memory_unmap(superblock, SECTION_ALIGN);
+    memory_read_end(superblock, SECTION_ALIGN);
     o->s->info.index_bytes += file->bytes;
     return rc;
 }

@@ -26,9 +26,10 @@
 #define SECTOR         512u
 #define FILE_BYTES_MAX (1ull << 40)
 
+/* What a file has: bytes behind the first `filled` ones are zero and not stored, as logs reserve megabytes of them. */
 struct image {
     uint8_t *bytes;
-    uint64_t size, room;
+    uint64_t size, filled, room;
 };
 
 /* A write, or with data NULL a new size. */
@@ -109,31 +110,54 @@ static void *need(void *memory)
 
 static void image_resize(struct image *image, uint64_t size)
 {
-    if (size > image->room) {
-        uint64_t room = image->room * 2 > size ? image->room * 2 : size;
+    image->filled = image->filled < size ? image->filled : size;
+    image->size = size;
+}
+
+static void image_make_room(struct image *image, uint64_t bytes)
+{
+    if (bytes > image->room) {
+        uint64_t room = image->room * 2 > bytes ? image->room * 2 : bytes;
         image->bytes = need(realloc(image->bytes, room));
         image->room = room;
     }
-    if (size > image->size)
-        memset(image->bytes + image->size, 0, size - image->size);
-    image->size = size;
+}
+
+/* Stores zeros up to `end`, which is not behind the image's end. */
+static void image_fill(struct image *image, uint64_t end)
+{
+    if (end > image->filled) {
+        image_make_room(image, end);
+        memset(image->bytes + image->filled, 0, end - image->filled);
+        image->filled = end;
+    }
 }
 
 static void image_write(struct image *image, const void *data, uint64_t bytes, uint64_t offset)
 {
+    const uint64_t end = offset + bytes;
     if (bytes == 0)
         return;
-    if (offset + bytes > image->size)
-        image_resize(image, offset + bytes);
+    image_make_room(image, end);
+    image_fill(image, offset);
     memcpy(image->bytes + offset, data, bytes);
+    image->filled = image->filled > end ? image->filled : end;
+    image->size = image->size > end ? image->size : end;
+}
+
+static void image_read(const struct image *image, void *buffer, uint64_t bytes, uint64_t offset)
+{
+    uint64_t rest = offset < image->filled ? image->filled - offset : 0, n = rest < bytes ? rest : bytes;
+    if (n)
+        memcpy(buffer, image->bytes + offset, n);
+    memset((uint8_t *)buffer + n, 0, bytes - n);
 }
 
 static void image_copy(struct image *to, const struct image *from)
 {
-    to->size = 0;
-    image_resize(to, from->size);
-    if (from->size)
-        memcpy(to->bytes, from->bytes, from->size);
+    image_resize(to, 0);
+    image_write(to, from->bytes, from->filled, 0);
+    to->size = from->size;
 }
 
 /* ---- nodes and names --------------------------------------------------------------------------------------------- */
@@ -421,7 +445,7 @@ static ssize_t fault_read(struct io_file *file, void *buffer, size_t bytes, uint
         n = (ssize_t)(rest < bytes ? rest : bytes);
         if (is_turn(&f->short_left))
             n /= 2;
-        memcpy(buffer, image->bytes + offset, (size_t)n);
+        image_read(image, buffer, (uint64_t)n, offset);
     }
     pthread_mutex_unlock(&f->lock);
     return n;
@@ -787,6 +811,8 @@ int fault_flip_bit(struct io_fs *fs, const char *path, uint64_t bit)
     if (rc == 0) {
         /* through the log, so that the disk has the flipped byte and not an earlier one */
         clear_log(node, true);
+        image_fill(&node->live, bit / 8 + 1);
+        image_fill(&node->durable, bit / 8 + 1);
         node->live.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         node->durable.bytes[bit / 8] = node->live.bytes[bit / 8];
     }
@@ -869,8 +895,10 @@ static int each_in(const struct node *folder, const char *path,
         need(asprintf(&below, "%s/%s", path, name->text) < 0 ? NULL : below);
         if (name->node->folder)
             rc = each_in(name->node, below, visit, context);
-        else
+        else {
+            image_fill(&name->node->live, name->node->live.size);
             rc = visit(context, below, name->node->live.bytes, name->node->live.size);
+        }
         free(below);
     }
     return rc;
