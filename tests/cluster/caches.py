@@ -171,7 +171,7 @@ def test_sync(folder, primary):
     checks.that("what it had did not travel again",
                 0 < state(replica)[b"entries_fetched"] < info(primary, "big")[b"entries"], state(replica))
     checks.same("by hash", by_hash(replica, "big", 3), b"changed meanwhile")
-    there = [i for i in range(0, ENTRIES, 401) if near(primary, "big", i)]
+    there = [i for i in range(0, ENTRIES, 197) if near(primary, "big", i)]
     answers = [[near(node, "big", i) for i in there] for node in (primary, replica)]
     checks.that("sealed ones are near what they were near to", answers[0] == answers[1] and len(there) > 10, answers)
     replica.stop()

@@ -121,7 +121,7 @@ class Writers:
         return lost, checked
 
 
-elected_at = [time.time()]  # a primary, the last time
+elected_at = [time.time()]  # when a primary was, the last time
 
 
 def make_cluster(folder):

@@ -213,8 +213,10 @@ with Folder() as folder:
             c.execute_command("VSEAL", key)
     fill(c, "w", 50000, 50200)
     make_cache(c, "c")
-    for i in range(ANSWERS):
-        put(c, "c", i)
+    with c.pipeline(transaction=False) as p:
+        for i in range(ANSWERS):
+            put(p, "c", i)
+        p.execute()
     replica = Node(folder, "replica", engine, start=False, replicaof="127.0.0.1 %d" % proxy.port, **SETTINGS)
     test_kills(primary, replica, proxy)
     test_disk(primary, replica)
