@@ -38,7 +38,7 @@ def digests(node):
 
 
 def equal(one, other):
-    return eventually(lambda: digests(one) == digests(other) and isinstance(digests(one), dict), EQUAL_S)
+    return eventually(lambda: isinstance(seen := digests(one), dict) and seen == digests(other), EQUAL_S)
 
 
 def memory(node):
@@ -308,10 +308,11 @@ class Liar:
     ASKED = {b"_READ", b"_LIST", b"_ENTRIES"}  # all are to be, so that answers of each kind are damaged now and then
 
     def __init__(self):
-        self.lies, self.asked = 0, set()
+        self.lies, self.asked, self.questions = 0, set(), 0
 
     def __call__(self, data, from_primary, connection):
         if not from_primary:
+            self.questions += connection.asks
             self.asked |= {name for name in self.ASKED if b"QUIRE." + name in data}
         if not from_primary or not connection.asks or rng.random() < 0.66:
             return data
@@ -324,17 +325,19 @@ def in_answers(primary, replica, proxy):
     proxy.harm = liar
     until = time.time() + 60
     while (liar.lies < n_forged // 10 or liar.asked != liar.ASKED) and time.time() < until:
-        key = "k%d" % rng.randrange(12)
-        for _ in range(30):
-            n += 1
-            add(c, key, 20000 + n, "e%d" % (n % 400))
-        c.execute_command("VSEAL", key)
+        key, questions = "k%d" % rng.randrange(12), liar.questions
+        with c.pipeline(transaction=False) as p:
+            for _ in range(30):
+                n += 1
+                add(p, key, 20000 + n, "e%d" % (n % 400))
+            p.execute_command("VSEAL", key)
+            p.execute()
         if rng.random() < 0.3:  # all of it is asked for, and entries that were put while it was away
             proxy.inject(request("PING"))  # it has counted more than its primary has sent: a full synchronisation
             proxy.link.client.close() if rng.random() < 0.5 else c.execute_command("CLIENT", "KILL", "TYPE", "replica")
             for i in range(40):
                 put(c, "c", 1000 + rng.randrange(3000))
-        time.sleep(0.05)
+        eventually(lambda: liar.questions > questions, 0.5)  # a lie may keep it waiting for some seconds
         if lives(replica):
             break
     checks.same("%d answers are lies: the replica lives" % liar.lies, lives(primary, replica), None)

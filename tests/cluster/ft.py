@@ -1,4 +1,4 @@
-"""ft.py ENGINE [KILLS] [SEED] - FT.* and JSON.* of quire.so in an engine: what tests/search asks of quire-server, asked of the
+"""ft.py ENGINE [KILLS] [SEED] [PART...] - FT.* and JSON.* of quire.so in an engine: what tests/search asks of quire-server, asked of the
 engine; then what is the engine's about them: databases, transactions, scripts, permissions, RENAME and the like, restarts
 from an AOF, an RDB, both and neither, kill -9, a store that is older than the keys, replicas, an RDB that is moved."""
 import os
@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import redis
@@ -17,9 +18,8 @@ from nodes import BUILD, Checks, Folder, Node, eventually, leave  # noqa: E402
 from resp_client import request  # noqa: E402
 
 engine = sys.argv[1]
-is_writer = sys.argv[2:3] == ["--write"]  # of `kills`
-n_kills = int(sys.argv[2]) if len(sys.argv) > 2 and not is_writer else 4
-seed = int(sys.argv[3]) if len(sys.argv) > 3 and not is_writer else 1
+n_kills = int(sys.argv[2]) if len(sys.argv) > 2 else 4
+seed = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 checks = Checks()
 DIM = 16
 SCHEMA = ("SCHEMA", "g", "TAG", "n", "NUMERIC", "v", "VECTOR", "FLAT", 6, "TYPE", "FLOAT32", "DIM", DIM, "DISTANCE_METRIC",
@@ -315,23 +315,33 @@ def kills(folder):
         c = node.client()
         create(c)
         for turn in range(n_kills):
-            child = subprocess.Popen([sys.executable, __file__, engine, "--write", str(node.port), str(turn)])
-            time.sleep(0.3 + rng.random())
+            rounds = []
+            writer = threading.Thread(target=write_until_killed, args=(node.client(), turn, rounds))
+            writer.start()
+            if not eventually(lambda: rounds, 20):
+                checks.that("%s: it writes before kill %d" % (name, turn), False)
+            if name == "RDB":
+                try:
+                    node.client().bgsave()  # of what is there after the kill
+                except redis.exceptions.ResponseError:
+                    pass  # one is under way
+            time.sleep(0.05 + 0.6 * rng.random())
             node.kill()
-            child.wait()
+            writer.join()
             node.start()
             agrees(node.client(), "%s: kill -9 under writes, %d" % (name, turn), sample=40)
         node.kill()
 
 
-def write_until_killed(port, turn):
-    c, rng, version = redis.Redis(port=port), random.Random(turn), 10 * turn
+def write_until_killed(c, turn, rounds):
+    rng, version = random.Random(turn), 10 * turn
     try:
         while True:
             version += 1
             first = rng.randrange(3000)
             write(c, range(first, first + 100), version)
             c.delete(*("d:%d" % rng.randrange(3000) for _ in range(20)))
+            rounds.append(version)
     except redis.exceptions.RedisError:
         pass
 
@@ -369,7 +379,8 @@ def other_ways(folder):
 
 
 def replicas(folder):
-    node, replica = Node(folder, "primary", engine, save=""), Node(folder, "replica", engine, save="")
+    node = Node(folder, "primary", engine, save="", repl_diskless_sync_delay=0)
+    replica = Node(folder, "replica", engine, save="")
     c, r = node.client(), replica.client()
     create(c)
     write(c, range(500), 0)
@@ -408,10 +419,9 @@ def replicas(folder):
     replica.kill()
 
 
-if is_writer:
-    write_until_killed(int(sys.argv[3]), int(sys.argv[4]))
-    sys.exit(0)
+PARTS = {part.__name__: part for part in (scripts, keys_of_the_engine, back_fills, clients_that_go, restarts, kills,
+                                          other_ways, replicas)}
 with Folder() as folder:
-    for part in (scripts, keys_of_the_engine, back_fills, clients_that_go, restarts, kills, other_ways, replicas):
-        part(folder)
+    for name in sys.argv[4:] or PARTS:
+        PARTS[name](folder)
 checks.end()

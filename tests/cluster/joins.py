@@ -43,7 +43,7 @@ def is_whole(node):
 
 
 def equal(one, other):
-    return eventually(lambda: isinstance(digests(one), dict) and digests(one) == digests(other), EQUAL_S)
+    return eventually(lambda: isinstance(seen := digests(one), dict) and seen == digests(other), EQUAL_S)
 
 
 def fill(c, key, first, last):
@@ -103,7 +103,7 @@ def join(primary, replica, counter, turn, kill_at):
     until = time.time() + EQUAL_S
     while replica.process.poll() is None and time.time() < until and not (thread.is_alive() is False and is_whole(replica)
                                                                           and digests(primary) == digests(replica)):
-        time.sleep(0.02)
+        time.sleep(0.05)
     thread.join()
     return replica.process.poll() is not None
 
@@ -213,8 +213,10 @@ with Folder() as folder:
             c.execute_command("VSEAL", key)
     fill(c, "w", 50000, 50200)
     make_cache(c, "c")
-    for i in range(ANSWERS):
-        put(c, "c", i)
+    with c.pipeline(transaction=False) as p:
+        for i in range(ANSWERS):
+            put(p, "c", i)
+        p.execute()
     replica = Node(folder, "replica", engine, start=False, replicaof="127.0.0.1 %d" % proxy.port, **SETTINGS)
     test_kills(primary, replica, proxy)
     test_disk(primary, replica)

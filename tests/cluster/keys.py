@@ -305,7 +305,7 @@ def test_refusals(folder):
     node.start(wait=False)
     node.process.wait(20)
     checks.that("allkeys-* is refused", "maxmemory-policy must be" in node.log(), node.log(5))
-    node = Node(folder, "prefix", engine, quire_prefix="Q.")
+    node = Node(folder, "prefix", engine, quire_prefix="Q.", repl_diskless_sync_delay=0)
     c = node.client()
     checks.same("quire.prefix", c.execute_command("Q.VADD", "k", "VALUES", 2, 1, 0, "a"), 1)
     checks.error("without it there is no such command", "unknown command",

@@ -54,8 +54,13 @@ def run(folder, mode, persistence):
         node.start()
         c = node.client()
         for writer in acked:
-            for name, (there, when) in list(writer.items()):
-                have = bool(c.execute_command("VISMEMBER", "k", name))
+            names = list(writer)
+            with c.pipeline(transaction=False) as p:
+                for name in names:
+                    p.execute_command("VISMEMBER", "k", name)
+                haves = p.execute()
+            for name, have in zip(names, map(bool, haves)):
+                there, when = writer[name]
                 sure = when is not None and (mode == "always" or when < killed - LATE_S)
                 checked += sure
                 if sure and have != there:

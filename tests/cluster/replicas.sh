@@ -6,22 +6,32 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cluster/engines.sh
 source "$here/engines.sh" "$1"
-kills=${2:-4} full=${3:-} failed=0 forged=60 joins=4
+# shellcheck source=tests/cluster/beside.sh
+source "$here/beside.sh"
+kills=${2:-4} full=${3:-} forged=60 joins=4
 [ "$full" != --full ] || forged=4000 joins=40
-if timeout 120 "$here/../../tools/cluster-demo" "$1" >/dev/null; then
-    echo "ok - tools/cluster-demo"
-else
-    echo "FAIL - tools/cluster-demo"
-    failed=1
-fi
+
+demo() {
+    if timeout 120 "$here/../../tools/cluster-demo" "$QUIRE_BUILD" >/dev/null; then
+        echo "ok - tools/cluster-demo"
+    else
+        echo "FAIL - tools/cluster-demo"
+        return 1
+    fi
+}
+
+beside demo
 for engine in "${engines[@]}"; do
     echo "---- $engine: $($engine --version)"
-    /usr/bin/python3 "$here/replicas.py" $engine || failed=1
-    /usr/bin/python3 "$here/caches.py" $engine "${QUIRE_SEED:-$RANDOM}" || failed=1
-    /usr/bin/python3 "$here/walk.py" $engine 12 "${QUIRE_SEED:-$RANDOM}" || failed=1
-    /usr/bin/python3 "$here/forged.py" $engine $forged "${QUIRE_SEED:-$RANDOM}" || failed=1
-    /usr/bin/python3 "$here/joins.py" $engine $joins "${QUIRE_SEED:-$RANDOM}" || failed=1
-    /usr/bin/python3 "$here/failover.py" $engine "$kills" "${QUIRE_SEED:-$RANDOM}" || failed=1
-    [ "$full" != --full ] || /usr/bin/python3 "$here/partition.py" $engine 5 "${QUIRE_SEED:-$RANDOM}" || failed=1
+    beside script replicas.py "$engine" pair seal
+    beside script failover.py "$engine" "$kills" "${QUIRE_SEED:-$RANDOM}"
+    beside script replicas.py "$engine" sync damage names versions memory
+    beside script replicas.py "$engine" report load tls caches
+    beside script caches.py "$engine" "${QUIRE_SEED:-$RANDOM}"
+    beside script walk.py "$engine" 12 "${QUIRE_SEED:-$RANDOM}"
+    beside script forged.py "$engine" "$forged" "${QUIRE_SEED:-$RANDOM}"
+    beside script joins.py "$engine" "$joins" "${QUIRE_SEED:-$RANDOM}"
+    wait
+    [ "$full" != --full ] || beside script partition.py "$engine" 5 "${QUIRE_SEED:-$RANDOM}"
 done
-exit $failed
+all_are_right

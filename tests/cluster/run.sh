@@ -5,14 +5,18 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cluster/engines.sh
 source "$here/engines.sh" "$1"
-forks=${2:-30} kills=${3:-4} failed=0
+# shellcheck source=tests/cluster/beside.sh
+source "$here/beside.sh"
+forks=${2:-30} kills=${3:-4}
 for engine in "${engines[@]}"; do
     echo "---- $engine: $($engine --version)"
-    /usr/bin/python3 "$here/keys.py" $engine || failed=1
-    /usr/bin/python3 "$here/same.py" $engine || failed=1
-    /usr/bin/python3 "$here/ft.py" $engine "$kills" "${QUIRE_SEED:-$RANDOM}" || failed=1
-    /usr/bin/python3 "$here/forks.py" $engine "$forks" || failed=1
-    /usr/bin/python3 "$here/kills.py" $engine "$kills" "${QUIRE_SEED:-$RANDOM}" || failed=1
-    bash "$here/wire.sh" $engine || failed=1
+    seed=${QUIRE_SEED:-$RANDOM}
+    beside script ft.py "$engine" "$kills" "$seed" scripts keys_of_the_engine back_fills clients_that_go
+    beside script keys.py "$engine"
+    beside script ft.py "$engine" "$kills" "$seed" restarts kills other_ways replicas
+    beside script same.py "$engine"
+    beside script kills.py "$engine" "$kills" "${QUIRE_SEED:-$RANDOM}"
+    beside bash "$here/wire.sh" "$engine"
+    beside script forks.py "$engine" "$forks"
 done
-exit $failed
+all_are_right

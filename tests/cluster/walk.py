@@ -122,7 +122,7 @@ with Folder() as folder:
         stop.set()
         for thread in threads:
             thread.join()
-        if not eventually(lambda: digests(primary) == digests(replica) and isinstance(digests(primary), dict), EQUAL_S):
+        if not eventually(lambda: isinstance(seen := digests(primary), dict) and seen == digests(replica), EQUAL_S):
             differ.append((n, what, differences(digests(primary), digests(replica)), primary.name))
             break
     checks.same("%d steps (%s), %s: both are equal after each" % (
