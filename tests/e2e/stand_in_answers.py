@@ -37,6 +37,13 @@ def embed(text, dim=DIM):
     return out * whole + out[:rest]
 
 
+def vector_json(vector):
+    """What embed() gives, as JSON: the numbers that repeat are written once."""
+    whole, rest = divmod(len(vector), DIM)
+    once, last = json.dumps(vector[:DIM])[1:-1], json.dumps(vector[:rest])[1:-1]
+    return "[%s]" % ", ".join([once] * whole + [last] * (rest > 0))
+
+
 @dataclass
 class Answer:
     request: dict
