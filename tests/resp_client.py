@@ -108,7 +108,7 @@ class Stream:
             self.socket.sendall(b"".join(part))
             wanted = len(answers) + len(part)
             while len(answers) < wanted:
-                data = self.socket.recv(1 << 20)
+                data = self.socket.recv(1 << 16)
                 if not data:
                     raise OSError("the server closed the connection on a read")
                 self.received += data

@@ -50,13 +50,15 @@ export async function launch() {
         '--force-color-profile=srgb',
         '--font-render-hinting=none',
         '--disable-lcd-text',
-        '--disable-dev-shm-usage'
+        '--disable-dev-shm-usage',
+        '--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup' // pages of its own behind the address bar
     ];
     const begin = more =>
         puppeteer.launch({
             executablePath: chromium(),
             headless: true,
             args: [...args, ...more],
+            networkEnabled: false, // open() asks for what it needs of it
             protocolTimeout: 120000
         });
     if (process.getuid() === 0) return begin(['--no-sandbox']);
@@ -68,9 +70,9 @@ export async function launch() {
 }
 
 // A page of the console. complaints: what it logged as an error, threw, or asked of another origin. expected: patterns of
-// complaints that belong to the test.
+// complaints that belong to the test. before: runs in the page, with arg, before it begins.
 export async function open(browser, base, options = {}) {
-    const {width = 1280, height = 900, dark = false, route = '', headers, expected = []} = options;
+    const {width = 1280, height = 900, dark = false, route = '', expected = [], before, arg} = options;
     const page = await browser.newPage();
     const complaints = [];
     const origin = new URL(base).origin;
@@ -82,8 +84,8 @@ export async function open(browser, base, options = {}) {
             complain(message.type() + ': ' + message.text() + ' ' + (message.location()?.url || ''))
     );
     page.on('pageerror', error => complain('thrown: ' + (error.stack || error)));
-    page.on('request', request => {
-        const url = request.url();
+    const client = await page.createCDPSession();
+    client.on('Network.requestWillBeSent', ({request: {url}}) => {
         if (!url.startsWith('data:') && !url.startsWith('blob:') && new URL(url).origin !== origin)
             complaints.push('another origin: ' + url);
     });
@@ -92,11 +94,9 @@ export async function open(browser, base, options = {}) {
         dialog.dismiss();
     });
     await page.setViewport({width, height, deviceScaleFactor: 1});
-    await page.emulateMediaFeatures([
-        {name: 'prefers-color-scheme', value: dark ? 'dark' : 'light'},
-        {name: 'prefers-reduced-motion', value: 'reduce'}
-    ]);
-    if (headers) await page.setExtraHTTPHeaders(headers);
+    await client.send('Network.enable');
+    await dress(page, dark ? 'dark' : 'light');
+    if (before) await page.evaluateOnNewDocument(before, arg);
     await page.goto(base + (route ? '#/' + route : ''), {waitUntil: 'load'});
     return {
         page,
@@ -109,6 +109,13 @@ export async function open(browser, base, options = {}) {
         }
     };
 }
+
+// The theme that the system asks for.
+export const dress = (page, theme) =>
+    page.emulateMediaFeatures([
+        {name: 'prefers-color-scheme', value: theme},
+        {name: 'prefers-reduced-motion', value: 'reduce'}
+    ]);
 
 // The view has its data: its first answers came and it drew them.
 export async function settled(page, seconds = 30) {

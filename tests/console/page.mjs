@@ -2,7 +2,7 @@
 // data, figures beside those of RESP, texts that look like markup, keys, rights, ten minutes of polling, widths and themes.
 import {readFileSync, readdirSync} from 'node:fs';
 import {join} from 'node:path';
-import {accessible, check, failed, launch, open, overflow, part, settled, text, until} from './browser.mjs';
+import {accessible, check, dress, failed, launch, open, overflow, part, settled, text, until} from './browser.mjs';
 import {resp} from './resp.mjs';
 import {end, gateway, model, root, server} from './rig.mjs';
 import {evil, randoms, seedCache, seedSets} from './seed.mjs';
@@ -153,58 +153,51 @@ function faults(page) {
     });
 }
 
-async function everyView(base, dark) {
-    const theme = dark ? 'dark' : 'light';
-    const {page, complaints, go} = await open(browser, base, {dark});
+// Each view in both themes: it is opened in the one of the view before, and then switched.
+async function everyView(base) {
+    let theme = 'dark';
+    const {page, complaints, go} = await open(browser, base, {dark: true});
     await settled(page);
-    const led = new Set(); // where underlined figures lead
+    const led = {dark: new Set(), light: new Set()}; // where underlined figures lead
     for (const [name, route, act] of views)
-        await part(name + ', ' + theme, async () => {
+        await part(name, async () => {
             await go(route);
             if (act) await act(page);
-            const wrong = [];
-            for (const width of wide) {
-                await page.setViewport({width, height: 900, deviceScaleFactor: 1});
-                await page.evaluate(
-                    () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))
-                );
-                for (const one of await overflow(page)) wrong.push(width + ': ' + one);
-            }
-            await page.setViewport({width: 1280, height: 900, deviceScaleFactor: 1});
-            check(
-                name + ', ' + theme + ': nothing reaches out at 360, 1,280 and 1,920 px',
-                wrong.length === 0,
-                wrong.join('\n')
-            );
-            for (const href of await page.$$eval('main a.mean', list => list.map(one => one.getAttribute('href')))) led.add(href);
-            const found = await faults(page);
-            check(
-                name + ', ' + theme + ': everything has a name and can be read',
-                found.length === 0,
-                found.join('\n')
-            );
-            await accessible(page, name + ', ' + theme);
-            const markup = await page.evaluate(() => ({
-                hurt: window.hurt,
-                images: document.querySelectorAll('img, b[onclick], script:not(:last-of-type)').length
-            }));
-            check(
-                name + ', ' + theme + ': data is never markup',
-                markup.hurt === undefined && markup.images === 0,
-                markup
-            );
-            check(
-                name + ', ' + theme + ': no error, no other origin',
-                complaints.length === 0,
-                complaints.splice(0).join('\n')
-            );
+            await inTheme(page, complaints, name, theme, led[theme]);
+            theme = theme === 'dark' ? 'light' : 'dark';
+            await dress(page, theme);
+            await until(page, wanted => document.documentElement.dataset.theme === wanted, theme);
+            await inTheme(page, complaints, name, theme, led[theme]);
         });
-    const dead = await page.evaluate(
-        list => list.filter(href => !document.getElementById(href.replace('#/meanings/', 'm-'))),
-        [...led]
-    ); // the last view is that of meanings
-    check('each underlined figure, ' + theme + ', leads to its meaning', led.size > 20 && dead.length === 0, [led.size, dead]);
+    for (const [one, links] of Object.entries(led)) {
+        const dead = await page.evaluate(
+            list => list.filter(href => !document.getElementById(href.replace('#/meanings/', 'm-'))),
+            [...links]
+        ); // the last view is that of meanings
+        check('each underlined figure, ' + one + ', leads to its meaning', links.size > 20 && dead.length === 0, [links.size, dead]);
+    }
     await page.close();
+}
+
+async function inTheme(page, complaints, name, theme, led) {
+    const wrong = [];
+    for (const width of wide) {
+        await page.setViewport({width, height: 900, deviceScaleFactor: 1});
+        await page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))));
+        for (const one of await overflow(page)) wrong.push(width + ': ' + one);
+    }
+    await page.setViewport({width: 1280, height: 900, deviceScaleFactor: 1});
+    check(name + ', ' + theme + ': nothing reaches out at 360, 1,280 and 1,920 px', wrong.length === 0, wrong.join('\n'));
+    for (const href of await page.$$eval('main a.mean', list => list.map(one => one.getAttribute('href')))) led.add(href);
+    const found = await faults(page);
+    check(name + ', ' + theme + ': everything has a name and can be read', found.length === 0, found.join('\n'));
+    await accessible(page, name + ', ' + theme);
+    const markup = await page.evaluate(() => ({
+        hurt: window.hurt,
+        images: document.querySelectorAll('img, b[onclick], script:not(:last-of-type)').length
+    }));
+    check(name + ', ' + theme + ': data is never markup', markup.hurt === undefined && markup.images === 0, markup);
+    check(name + ', ' + theme + ': no error, no other origin', complaints.length === 0, complaints.splice(0).join('\n'));
 }
 
 async function nothingThere(base) {
@@ -555,17 +548,20 @@ async function hands(base, resp_) {
 
 // ---- time ----
 
-// The page's two seconds pass in a few milliseconds, so that ten minutes are 300 polls.
+// In the page, before it begins: its two seconds pass in so many milliseconds; how often it has waited and asked.
+function faster(pause) {
+    const real = window.setTimeout,
+        asked = window.fetch;
+    window.polls = 0;
+    window.calls = 0;
+    window.setTimeout = (call, ms, ...rest) => real(call, ms === 2000 ? (window.polls++, pause) : ms, ...rest);
+    window.fetch = (...what) => (window.calls++, asked(...what));
+}
+
+// Two seconds pass in two milliseconds, so that ten minutes are 300 polls. The browser tells nobody what the page asks.
 async function polling(base, route) {
     const page = await browser.newPage();
-    await page.evaluateOnNewDocument(() => {
-        const real = window.setTimeout,
-            asked = window.fetch;
-        window.polls = 0;
-        window.calls = 0;
-        window.setTimeout = (call, ms, ...rest) => real(call, ms === 2000 ? (window.polls++, 2) : ms, ...rest);
-        window.fetch = (...what) => (window.calls++, asked(...what));
-    });
+    await page.evaluateOnNewDocument(faster, 2);
     await page.goto(base + '/ui#/' + route, {waitUntil: 'load'});
     await settled(page);
     const client = await page.createCDPSession();
@@ -614,10 +610,11 @@ async function polling(base, route) {
 
 // What the server does behind is on the Sets view while it does it.
 async function underWay(base, resp_) {
-    const {page, complaints} = await open(browser, base, {route: 'sets'});
+    // it asks again after 50 ms instead of two seconds, so that a seal of few rows is long enough
+    const {page, complaints} = await open(browser, base, {route: 'sets', before: faster, arg: 50});
     await settled(page);
     const {normal} = randoms(5);
-    const rows = Array.from({length: 6000}, (_, i) =>
+    const rows = Array.from({length: 2000}, (_, i) =>
         resp_.run('VADD', 'growing', 'VALUES', 48, ...Array.from({length: 48}, () => normal().toFixed(3)), 'g' + i)
     );
     await Promise.all(rows);
@@ -874,8 +871,7 @@ async function main() {
         await page.close();
     });
     await delivery(one.url);
-    await everyView(one.url + '/ui', false);
-    await everyView(one.url + '/ui', true);
+    await part('every view', () => everyView(one.url + '/ui'));
     await figures(one.url + '/ui', resp_);
     await hands(one.url + '/ui', resp_);
     for (const route of ['overview', 'category/shop/faq', 'server'])

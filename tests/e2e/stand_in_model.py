@@ -42,7 +42,7 @@ import time
 from collections import Counter, deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from stand_in_answers import ERROR, SHAPES, Answer, embed, of_schema, tag
+from stand_in_answers import ERROR, SHAPES, Answer, embed, of_schema, tag, vector_json
 
 calls, revisions, failures, paths, state = Counter(), Counter(), Counter(), Counter(), Counter()
 requests, control, lock = deque(maxlen=64), {"words": {}, "revoked": []}, threading.Lock()
@@ -237,13 +237,16 @@ class Model(BaseHTTPRequestHandler):
                 calls["embed: " + text] += 1
             vector = embed(text, dim)
             if request.get("encoding_format") == "base64":
-                vector = base64.b64encode(struct.pack("<%df" % dim, *vector)).decode()
-            out.append({"object": "embedding", "index": i, "embedding": vector})
+                value = json.dumps(base64.b64encode(struct.pack("<%df" % dim, *vector)).decode())
+            else:
+                value = vector_json(vector)
+            out.append('{"object": "embedding", "index": %d, "embedding": %s}' % (i, value))
         if "html" in self.steer:
             self.reply(200, b"<html><body>busy</body></html>", kind="text/html")
             return
-        self.reply(200, {"object": "list", "data": out, "model": request.get("model", "stand-in"),
-                         "usage": {"prompt_tokens": tokens, "total_tokens": tokens}})
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        self.reply(200, ('{"object": "list", "data": [%s], "model": %s, "usage": %s}' % (
+            ", ".join(out), json.dumps(request.get("model", "stand-in"), ensure_ascii=False), json.dumps(usage))).encode())
 
     def complete(self, request, shape):
         text, last = question_of(request)

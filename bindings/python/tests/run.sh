@@ -62,9 +62,11 @@ elif ! has build || ! has wheel; then
     echo "skip - wheels: needs python3-build and python3-wheel (tools/setup-debian.sh test)"
 else
     make_wheel() { env -C "$work/source" "${@:2}" "$python" -m build --wheel --no-isolation --outdir "$work/$1" .; }
-    install() { # NAME: into a venv of its own, with the system's numpy and no network
-        "$python" -m venv --system-site-packages "$work/venv-$1" &&
-            "$work/venv-$1/bin/pip" install --no-index --no-deps "$work/$1"/quire-*.whl
+    install() { # NAME: into a venv of its own, with the system's numpy and no network; by the pip of the first of them
+        local without_pip=()
+        [[ ! -e $work/venv-plain ]] || without_pip=(--without-pip)
+        "$python" -m venv --system-site-packages "${without_pip[@]}" "$work/venv-$1" &&
+            "$work/venv-plain/bin/pip" --python "$work/venv-$1/bin/python" install --no-index --no-deps "$work/$1"/quire-*.whl
     }
     use() { # NAME: from another folder than the sources
         env -C "$work" "${@:2}" "$work/venv-$1/bin/python" -c '
