@@ -2,7 +2,8 @@
 # run.sh BUILD_DIR [CYCLES] - kill_loop.py with that server, 14 cycles, cache_kill_loop.py and document_kill_loop.py, 6,
 # and dump_kill.py, 4; fewer where a sanitizer makes them slow. CYCLES: of each.
 #
-# ./check --full has 300 of each. Their --help says what is compared; seeds are printed, and --seed repeats what is random.
+# ./check --full has 300 of each. Their --help says what is compared; seeds are printed, and --seed repeats what is
+# random.
 set -u
 build=$(cd "${1:?usage: run.sh BUILD_DIR [CYCLES]}" && pwd) || exit 2
 cycles=${2:-14}

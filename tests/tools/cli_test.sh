@@ -42,7 +42,7 @@ expect() {
     say $? "$name (exit code $got)"
 }
 
-# One Python for all: what it is asked are three texts that end with a zero byte, what it answers is a line with a number.
+# One Python for all: it is asked by three texts, each with a zero byte behind, and answers with a line of one number.
 coproc judge { exec /usr/bin/python3 -c '
 import json, sys, traceback
 def take():
