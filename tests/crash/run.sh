@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# run.sh BUILD_DIR [CYCLES] - kill_loop.py with that server, 25 cycles, cache_kill_loop.py and document_kill_loop.py, 10,
-# and dump_kill.py, 6; fewer where a sanitizer makes them slow. CYCLES: of each.
+# run.sh BUILD_DIR [CYCLES] - kill_loop.py with that server, 14 cycles, cache_kill_loop.py and document_kill_loop.py, 6,
+# and dump_kill.py, 4; fewer where a sanitizer makes them slow. CYCLES: of each.
 #
-# Their --help says what is compared; seeds are printed, and --seed repeats what is random.
+# ./check --full has 300 of each. Their --help says what is compared; seeds are printed, and --seed repeats what is
+# random.
 set -u
 build=$(cd "${1:?usage: run.sh BUILD_DIR [CYCLES]}" && pwd) || exit 2
-cycles=${2:-25}
+cycles=${2:-14}
 [ $# -ge 2 ] || [ -z "${QUIRE_SANITIZE_FLAGS:-}" ] || cycles=8
-cache_cycles=${2:-10}
+cache_cycles=${2:-6}
 [ $# -ge 2 ] || [ -z "${QUIRE_SANITIZE_FLAGS:-}" ] || cache_cycles=5
-dump_cycles=${2:-6}
+dump_cycles=${2:-4}
 [ $# -ge 2 ] || [ -z "${QUIRE_SANITIZE_FLAGS:-}" ] || dump_cycles=3
 failed=0
 here=$(dirname "$0")

@@ -18,15 +18,15 @@ for compression in ("none", "gzip", "zstd"):
     shutil.move("there.parquet", compression + ".parquet")
     for name in ("back.fbin", "back.keys", "back.attrs", "back.tenants"):
         os.remove(name)
-# several groups of rows and pages: 1 GiB would take long, so long texts fill the groups
-big = np.arange(40000 * 4, dtype="f4").reshape(40000, 4)
+# several groups of rows (each has 64 MiB) and pages: a group of short rows would take long, so long texts fill them
+big = np.arange(18000 * 4, dtype="f4").reshape(18000, 4)
 write_fbin("big.fbin", big)
-write_lines("big.attrs", ['{"t": "%s"}' % (str(i) * 1000)[:4000] for i in range(40000)])
+write_lines("big.attrs", ['{"t": "%s"}' % (str(i) * 1000)[:4000] for i in range(18000)])
 convert("big.fbin", "big.parquet", "--attrs", "big.attrs", "--compression", "zstd")
 convert("big.parquet", "big2.fbin", "--attrs", "big2.attrs")
 same("parquet: groups of rows: vectors", "big.fbin", "big2.fbin")
 same("parquet: groups of rows: attributes", "big.attrs", "big2.attrs")
-open("latin.keys", "wb").write(b"".join(b"\xe9%d\n" % i for i in range(40000)))
+open("latin.keys", "wb").write(b"".join(b"\xe9%d\n" % i for i in range(18000)))
 convert("big.fbin", "latin.parquet", "--keys", "latin.keys")
 convert("latin.parquet", "latin2.fbin", "--keys", "latin2.keys")
 same("parquet: keys that are not UTF-8", "latin.keys", "latin2.keys")

@@ -13,6 +13,8 @@ if ((${#parts[@]} == 0)); then
         parts+=("${name#records_}")
     done
 fi
+# their threads would wait for each other in busy loops, and there is little to compute
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 failed=0
 for name in "${parts[@]}"; do
     echo "--- $name"
