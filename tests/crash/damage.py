@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """damage.py - damages one file of a data folder at a time, and looks whether the rest of it serves.
 
-A folder with six vector sets (both kinds of index, with and without attributes and tenants, two segments and some
+A folder with ten vector sets (both kinds of index, with and without attributes and tenants, two segments and some
 elements in memory each) and three caches (one with sealed vectors) is made once. Then, for each damage: a copy of the
 folder, in which one file has a bit flipped, a page of zeros or of garbage, was cut, or is missing; all kinds of files
 in turn. Each time
 
-  * the server starts, and five sets and the other caches answer all that they answered before;
+  * the server starts, and nine sets and the other caches answer all that they answered before;
   * the one whose file it is answers that, or says that it is damaged (a cache may miss, it never answers wrongly);
   * SIGTERM ends it; `quire verify` of the folder finds every damage to an index, `quire repair` saves what it can,
     and `quire verify` of the result has no findings.
@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from kill_loop import Server, Wrong
 from resp_client import Error, Stream, request
 
-DIM, SETS, CACHES = 16, 6, 3
-ATTRIBUTES, TENANTS = (1, 2, 4), (4, 5)  # the sets that have them; sets of odd numbers are inverted lists
+DIM, SETS, CACHES = 16, 10, 3
+ATTRIBUTES, TENANTS = (1, 2, 4, 7, 8), (4, 5, 9)  # the sets that have them; sets of odd numbers are inverted lists
 SEALED_DIM, SEALED_ENTRIES = 384, 2600  # of cache c0, which has 1 MiB of memory: more than fit into it
 SAMPLE = 25                             # of a set's elements and a cache's entries that are asked for
 SETTINGS = ["--appendfsync", "no", "--memtable-memory", "64kb", "--cache-seal-rows", "256", "--checkpoint-log", "1mb"]
@@ -69,7 +69,7 @@ def check_ok(replies):
 def make(options, folder):
     server = Server(options, folder, SETTINGS)
     stream = Stream(server.wait_ready())
-    for s in range(SETS):
+    for s in range(options.sets):
         name = "s%d" % s
         words = ["VCREATE", name, "DIM", DIM, "INDEX", "spann" if s % 2 else "pagegraph"]
         words += ["TENANTS"] if s in TENANTS else []
@@ -161,7 +161,7 @@ def look(options, folder, kind, expected, seen):
             raise
         return None
     out = set()
-    for s in range(SETS):
+    for s in range(options.sets):
         replies = ask_set(stream, s)
         for got, right in zip(replies, expected["s%d" % s]):
             if got != right:
@@ -263,6 +263,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", type=Path, default=Path("build/release"))
     parser.add_argument("--damages", type=int, default=40)
+    parser.add_argument("--sets", type=int, default=SETS, help="the first six have every combination of the ten")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="leave the folder where something was wrong")
     options = parser.parse_args()
@@ -277,7 +278,7 @@ def main():
     copy(base, top / "sound" / "data")
     server = Server(options, top / "sound", SETTINGS)
     stream = Stream(server.wait_ready())
-    expected = {"s%d" % s: ask_set(stream, s) for s in range(SETS)}
+    expected = {"s%d" % s: ask_set(stream, s) for s in range(options.sets)}
     expected.update({"c%d" % c: ask_cache(stream, c) for c in range(CACHES)})
     server.stop()
     if any(isinstance(r, Error) for replies in expected.values() for r in replies):

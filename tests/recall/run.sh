@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh BUILD - recall and reads on real text, on generated vectors, and on data sets that are given.
 #
-# Text: 10,000 glosses of WordNet through the lexical embedder (datasets/make_sample.sh). QUIRE_DATA may name a folder with
+# Text: 20,000 glosses of WordNet through the lexical embedder (datasets/make_sample.sh). QUIRE_DATA may name a folder with
 # NAME.{u8bin,fbin}, NAME.query.{u8bin,fbin}, NAME.gt.bin of sift-50k and text-20k. Counts do not depend on the machine's
 # speed, so they are tested; times are not.
 set -uo pipefail
@@ -12,7 +12,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/quire-recall.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 # a sanitizer makes a build twenty times slower; what it looks for shows in few rows
-text_rows=10000 generated_rows=15000 narrow_budget=750000 part_rows=5000
+text_rows=20000 generated_rows=15000 narrow_budget=1500000 part_rows=5000
 if [[ -n ${QUIRE_SANITIZE_FLAGS:-} ]]; then text_rows=3000 generated_rows=4000 narrow_budget=220000 part_rows=2000; fi
 
 field() { sed -n "s/^ *\"$1\": \(-\{0,1\}[0-9.e+]*\),*$/\1/p" "$work/search.json" | head -1; }
@@ -44,7 +44,7 @@ index=$work/text.index queries=$work/text/sample.query.fbin truth=$work/text.gt.
 expect "text of $text_rows rows, 4-bit codes" 0.94 10
 expect "text of $text_rows rows, 1-bit codes" 0.92 16 --memory "$narrow_budget"
 expect "text of $text_rows rows, recall 0.99" 0.98 20 --recall 0.99
-expect "text of $text_rows rows, exact" 0.98 500 --exact
+expect "text of $text_rows rows, exact" 0.98 1000 --exact
 
 "$quire" gen --rows "$generated_rows" --dim 96 --clusters 200 --intrinsic 16 --seed 7 --queries 300 --out "$work/gen" >/dev/null || exit 1
 for metric in l2 ip; do
