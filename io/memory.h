@@ -24,8 +24,8 @@ void memory_unmap(void *base, size_t bytes);
 /* The same for this process alone: a child of fork() has nothing there. For what direct reads go to, which a fork in
  * between might send astray (open(2), O_DIRECT), and for what no child needs, which need not be copied then. */
 void *memory_map_alone(size_t bytes, int huge);
-/* Whole pages for a direct read that this thread waits for, not zeroed; ended by memory_read_end with the same size. Few
- * pages come from the heap: to map one and give it back takes longer than a read, as every processor has to forget it.
+/* Whole pages for a direct read that this thread waits for, not zeroed; ended by memory_read_end with the same size. A
+ * few come from the heap: to map a page and give it back takes longer than a read, as every processor has to forget it.
  * A fork meanwhile sends nothing astray, as nobody else writes to these pages. NULL without memory. */
 void *memory_for_read(size_t bytes);
 void memory_read_end(void *base, size_t bytes);

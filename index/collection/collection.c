@@ -783,8 +783,7 @@ int collection_publish(struct collection *c, const struct collection_edit *edit,
     pthread_mutex_lock(&c->lock);
     bool is_copy = c->lineage && c->lineage->is_replica;
     if (is_copy || !view_has_removed(c->view, edit)) /* a copy, or it was one and went along with its leader */
-        rc = error_set(err, QUIRE_ECANCELLED, "set %llu has become a copy: its leader seals and merges",
-                       (unsigned long long)c->uid);
+        rc = lineage_cancel(c, err);
     else
         rc = collection_publish_locked(c, edit, &gone, lsn, err);
     pthread_mutex_unlock(&c->lock);

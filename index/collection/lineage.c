@@ -213,6 +213,12 @@ bool lineage_is_replica(const struct collection *c)
     return is;
 }
 
+int lineage_cancel(const struct collection *c, struct quire_error *err)
+{
+    return error_set(err, QUIRE_ECANCELLED, "set %llu has become a copy: its leader seals and merges",
+                     (unsigned long long)c->uid);
+}
+
 int lineage_refuse(const struct collection *c, struct quire_error *err)
 {
     return error_set(err, QUIRE_EPERM, "set %llu is a copy: write to where it is copied from",

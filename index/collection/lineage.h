@@ -98,6 +98,8 @@ int lineage_begin_history(struct collection *collection, uint64_t *lsn, struct q
  * host says so when it has opened the store. QUIRE_ENOTFOUND: it has no lineage. */
 int lineage_set_replica(struct collection *collection, bool is_replica, struct quire_error *err);
 bool lineage_is_replica(const struct collection *collection);
+/* QUIRE_ECANCELLED, and why: it has become a copy, and takes nothing in the place of its parts or memtables. */
+int lineage_cancel(const struct collection *collection, struct quire_error *err);
 /* A replica takes the lead: it begins a history and takes writes from now on. Publications that were told and are not
  * here are given up, for their rows are here otherwise; every other copy, which may have gone along with them, is made
  * anew then. QUIRE_EBUSY: it misses segments that are nowhere else. */

@@ -21,6 +21,7 @@
  * A budget of resident memory is a collection's; its parts share it. A part gets its share by rows, but at most three
  * quarters of what the others leave: the next one needs some, too. At opening all shares are dealt anew.
  */
+#include "index/collection/lineage.h"
 #include "index/collection/part_numbers.h"
 #include "index/memtable/memtable.h"
 #include "index/store/store_priv.h"
@@ -38,7 +39,8 @@ struct rebuild {
     bool is_seal; /* of memtables; otherwise a merge of parts alone */
     struct store *store;
     struct maintainer *maintainer; /* NULL: another thread */
-    uint64_t look_ms;              /* when it looks again whether it is awaited */
+    uint64_t look_ms;              /* when it looks again whether it is awaited, and whether that is for nothing */
+    bool is_void;                  /* it is for nothing */
     struct collection *collection;
     struct view *view; /* a reference: its parts and memtables stay */
     struct part **parts;
@@ -106,15 +108,18 @@ int store_open_part(struct store *store, const struct collection *collection, st
     return rc < 0 ? error_set(err, rc, "%s", reason.message) : 0;
 }
 
-/* Whoever is awaited hurries, and no longer. */
-static void look_for_writers(struct rebuild *r)
+/* Whoever is awaited hurries, and no longer. A set that has become a copy takes nothing that is built here. */
+static void look_around(struct rebuild *r)
 {
     uint64_t now = store_now_ms();
-    if (!r->maintainer || now < r->look_ms)
+    if (now < r->look_ms)
         return;
-    struct view *view = collection_view(r->collection);
-    store_priority_hurry(r->maintainer, store_is_awaited(r->store, view, r->is_seal));
-    view_unref(view);
+    r->is_void = r->is_void || lineage_is_replica(r->collection);
+    if (r->maintainer) {
+        struct view *view = collection_view(r->collection);
+        store_priority_hurry(r->maintainer, store_is_awaited(r->store, view, r->is_seal));
+        view_unref(view);
+    }
     r->look_ms = now + LOOK_MS;
 }
 
@@ -123,8 +128,8 @@ static int ask_stop(void *context, const char *phase, uint64_t done, uint64_t to
 {
     struct rebuild *r = context;
     (void)phase, (void)done, (void)total;
-    look_for_writers(r);
-    return atomic_load(&r->store->stopping) || collection_is_dropped(r->collection);
+    look_around(r);
+    return r->is_void || atomic_load(&r->store->stopping) || collection_is_dropped(r->collection);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
@@ -379,6 +384,8 @@ static int rebuild(struct rebuild *r, struct quire_error *err)
     int rc = gather(r, err);
     if (rc == 0)
         rc = write_segment(r, err);
+    if (rc == QUIRE_ECANCELLED && r->is_void)
+        rc = lineage_cancel(r->collection, err);
     if (rc == 0 && r->result.rows > 0)
         rc = open_added(r, err);
     if (rc == 0)

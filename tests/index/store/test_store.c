@@ -2,7 +2,9 @@
  * test_store.c - data folders: opened and opened again, many collections, seals and merges against a model, drops,
  * snapshots, adoption, limits.
  */
+#include "index/collection/lineage.h"
 #include "index/store/store_priv.h"
+#include "io/clock.h"
 #include "io/random.h"
 #include "io/sections.h"
 #include "tests/index/support_folder.h"
@@ -390,6 +392,49 @@ static void a_set_may_be_dropped_while_it_is_merged(void **in)
         assert_int_equal(store_settle(store, &err), 0);
         assert_int_equal(folders_of(s), 0);
     }
+    support_store_close(store);
+    assert_sound(s);
+}
+
+/* Its leader merges then: what is built here would not be taken, so no more time goes into it. */
+static void a_merge_ends_when_its_set_becomes_a_copy(void **in)
+{
+    struct state *s = *in;
+    struct store_options options = support_store_options(NULL);
+    struct store *store = support_store_open(s->path, &options);
+    struct collection *c = support_create(store);
+    struct compaction compaction = {.store = store, .collection = c};
+    struct quire_error err = {0};
+    struct store_stats stats;
+    uint64_t lsn, whole_us = 0;
+    pthread_t thread;
+    assert_int_equal(lineage_begin(c, NULL, &lsn, &err), 0);
+    for (unsigned is_copy = 0; is_copy < 2; is_copy++) {
+        put_keys(s, c, 0, KEYS / 2, 1 + is_copy);
+        seal(store, c);
+        put_keys(s, c, KEYS / 2, KEYS / 2, 1 + is_copy);
+        seal(store, c);
+        uint64_t started = clock_us();
+        assert_int_equal(pthread_create(&thread, NULL, compact, &compaction), 0);
+        if (is_copy) {
+            do {
+                usleep(1000);
+                store_get_stats(store, &stats);
+            } while (!stats.merging && clock_us() < started + 60000000);
+            started = clock_us();
+            assert_int_equal(lineage_set_replica(c, true, &err), 0);
+        }
+        pthread_join(thread, NULL);
+        assert_int_equal(compaction.code, is_copy ? QUIRE_ECANCELLED : 0);
+        if (!is_copy)
+            whole_us = clock_us() - started;
+        else if (clock_us() - started > whole_us / 2)
+            fail_msg("it went on for %llu us; all of it takes %llu", (unsigned long long)(clock_us() - started),
+                     (unsigned long long)whole_us);
+    }
+    assert_int_equal(lineage_set_replica(c, false, &err), 0);
+    assert_true(support_equal(&s->lane, c, &s->model));
+    collection_unref(c);
     support_store_close(store);
     assert_sound(s);
 }
@@ -819,6 +864,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_a_crash_leaves_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(dropping_removes_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_set_may_be_dropped_while_it_is_merged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_merge_ends_when_its_set_becomes_a_copy, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_is_consistent_while_writes_go_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_index_is_adopted_and_replaces_what_it_shares, set_up, tear_down),
         cmocka_unit_test_setup_teardown(searches_under_way_see_each_element_once, set_up, tear_down),
