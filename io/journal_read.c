@@ -252,10 +252,7 @@ __attribute__((format(printf, 2, 3))) static void say_lost(const struct walk *wa
 
 static bool is_zero(const uint8_t *bytes, size_t from, size_t to)
 {
-    for (size_t i = from; i < to; i++)
-        if (bytes[i])
-            return false;
-    return true;
+    return from == to || (bytes[from] == 0 && memcmp(bytes + from, bytes + from + 1, to - from - 1) == 0);
 }
 
 /* What is durable, by a mark; a torn one says nothing. */
@@ -351,7 +348,7 @@ struct stretch {
 /* Of n bytes how many there are up to the last that is not zero. */
 static size_t bytes_used(const uint8_t *bytes, size_t n)
 {
-    if (n && bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0)
+    if (is_zero(bytes, 0, n))
         return 0;
     while (n && bytes[n - 1] == 0)
         n--;
