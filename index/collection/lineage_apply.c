@@ -11,6 +11,7 @@
 #include "index/collection/lineage_priv.h"
 #include "index/segment/segment_view.h"
 #include "io/error.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -407,6 +408,8 @@ int lineage_adopt(struct collection *c, uint64_t uid, struct part *part, struct 
 
 void lineage_edit_free(struct collection_edit *edit)
 {
+    assert(edit->removed_parts || edit->n_removed_parts == 0);
+    assert(edit->removed_memtables || edit->n_removed_memtables == 0);
     for (uint32_t i = 0; i < edit->n_removed_parts; i++)
         part_unref(edit->removed_parts[i]);
     for (uint32_t i = 0; i < edit->n_removed_memtables; i++)

@@ -229,6 +229,7 @@ static struct column_rows *find(struct kept_rows *kept, const struct column *col
 static struct column_rows *take_oldest(struct kept_rows *kept)
 {
     struct column_rows **oldest = &kept->first;
+    assert(kept->first);
     for (struct column_rows **at = &kept->first; *at; at = &(*at)->next)
         if ((*at)->used < (*oldest)->used)
             oldest = at;

@@ -168,6 +168,7 @@ static int search_part(struct batch *b, uint32_t part, uint32_t kept, struct qui
                                       .queries = b->queries,
                                       .out = b->found};
     if (r->bits > 0) {
+        assert(b->coded && b->packed && b->levels && b->rest);
         request.measure = OFFLOAD_LEAST;
         request.queries = b->levels;
         request.coded = b->packed;
@@ -217,6 +218,7 @@ static int name_by_codes(struct batch *b, const struct exact_request *request, u
                          struct quire_error *err)
 {
     struct exact_rows *r = b->rows;
+    assert(r->bits > 0 && b->bounds && b->coded && b->levels && b->rest);
     const struct exact_coded_batch coded = {b->n, b->most, b->queries, b->coded, b->near};
     for (uint32_t q = 0; q < b->n; q++) {
         float *query = b->queries + (size_t)q * r->dim;

@@ -93,7 +93,10 @@ struct stage {
     uint8_t *blocks; /* as read */
     size_t blocks_bytes;
     uint8_t *data;  /* as the device has them */
-    float *factors; /* of codes struct offload_estimate */
+    union {
+        float *factors;
+        struct offload_estimate *estimates; /* of codes */
+    };
     uint8_t *row;   /* of codes: one row as it is */
     struct exact_code_room room;
     float *floats, *centre; /* of one row; of its block */
@@ -226,7 +229,6 @@ static int stage_block(struct stage *s, const struct block_view *view)
 {
     struct exact_rows *r = s->rows;
     size_t code_bytes = r->coded_dim / 8 * r->bits, bytes = elements_of(&r->segment->params);
-    struct offload_estimate *estimates = (struct offload_estimate *)(void *)s->factors;
     int rc = 0;
     if (r->form == EXACT_CENTRED)
         place_centre(s, view->number);
@@ -238,7 +240,7 @@ static int stage_block(struct stage *s, const struct block_view *view)
         } else {
             rc = put_row(s, view, slot, s->row);
             if (rc == 0)
-                exact_codes_put(r, &s->room, s->row, s->factor, s->data + s->n * code_bytes, &estimates[s->n]);
+                exact_codes_put(r, &s->room, s->row, s->factor, s->data + s->n * code_bytes, &s->estimates[s->n]);
         }
         s->n++;
     }
@@ -304,7 +306,7 @@ static int stage_init(struct stage *s)
     s->blocks_bytes = (size_t)at_once * p->block_bytes;
     s->blocks = memory_map_alone(s->blocks_bytes, 0);
     s->data = malloc(memory_size_mul(s->capacity, s->rows->row_bytes));
-    s->factors = malloc(sizeof(struct offload_estimate) * s->capacity);
+    s->estimates = malloc(sizeof *s->estimates * s->capacity); /* the larger of the two */
     s->row = malloc(elements_of(p));
     s->room.point = malloc(sizeof(float) * space_dim_of(p));
     s->room.rest = malloc(sizeof(float) * coded_dim_of(p));

@@ -380,8 +380,9 @@ static uint32_t arrange(const struct cell_directory *old, const struct rebuild *
         cells[i] = old->centres[i / CELL_GROUP]->cells[i % CELL_GROUP];
     for (uint32_t i = r->n_gone; i-- > 0;) {
         uint32_t at = 0;
-        while (cells[at] != r->gone[i])
+        while (at < n && cells[at] != r->gone[i])
             at++;
+        assert(at < n);
         cells[at] = used < new_cells->n ? new_cells->cells[used++] : cells[--n];
     }
     while (used < new_cells->n)
