@@ -12,6 +12,7 @@
 #include "document/fields/geo.h"
 #include "document/text/fold.h"
 #include "index/column/row_set.h"
+#include <roaring/roaring.h>
 
 #define TICKS_MAX      200000u /* units of work between two questions whether to go on */
 #define LOOKUP_FACTOR  8u      /* a look-up costs as much as gathering this many */

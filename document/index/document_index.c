@@ -16,6 +16,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

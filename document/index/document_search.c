@@ -20,6 +20,7 @@
 #include "io/error.h"
 #include <assert.h>
 #include <math.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -18,6 +18,7 @@
 #include "io/error.h"
 #include <assert.h>
 #include <math.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include "io/array.h"
 #include "io/bitmap.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,6 +15,7 @@
 #include "index/segment/selection.h"
 #include "io/error.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,6 +12,7 @@
 #include "io/bitmap.h"
 #include "io/error.h"
 #include "io/heap.h"
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -25,6 +25,7 @@
 #include "io/error.h"
 #include "io/memory.h"
 #include <math.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -22,6 +22,8 @@
 #include "io/error.h"
 #include "io/hash.h"
 #include "io/memory.h"
+#include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -407,7 +409,8 @@ static void list_tenants(struct collection *c, const struct columns *columns, st
 static uint32_t *rows_without(const roaring_bitmap_t *rows, const roaring_bitmap_t *others, uint64_t *n)
 {
     uint64_t all = roaring_bitmap_get_cardinality(rows);
-    uint32_t *out = malloc(memory_size_mul(all, sizeof *out) + 1);
+    assert(all <= UINT32_MAX);
+    uint32_t *out = malloc(sizeof *out * (all + 1));
     *n = 0;
     if (!out)
         return NULL;

@@ -25,6 +25,7 @@
 #include "io/error.h"
 #include "io/memory.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -392,6 +393,12 @@ uint64_t part_bytes(const struct part *part)
     uint64_t attributed = part->attributed ? roaring_bitmap_portable_size_in_bytes(part->attributed) : 0;
     return sizeof *part + part->dead_capacity / 8 + filter + attributed + segment + kept +
            part_numbers_bytes(part->numbers);
+}
+
+void part_rows_free(roaring_bitmap_t *rows)
+{
+    if (rows)
+        roaring_bitmap_free(rows);
 }
 
 /* ---- what scopes let be seen ------------------------------------------------------------------------------------- */

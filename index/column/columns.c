@@ -17,6 +17,7 @@
 #include "io/error.h"
 #include "io/sections.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

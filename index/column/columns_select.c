@@ -24,6 +24,7 @@
 #include "index/column/columns_priv.h"
 #include "io/bytes.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

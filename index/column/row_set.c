@@ -20,6 +20,7 @@
 #include "io/array.h"
 #include "io/bytes.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,10 +9,11 @@
 #ifndef QUIRE_INDEX_ROW_SET_H
 #define QUIRE_INDEX_ROW_SET_H
 
-#include <roaring/roaring.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+typedef struct roaring_bitmap_s roaring_bitmap_t; /* roaring/roaring.h takes .4 s to compile */
 
 /* Rows in order, not stored yet: numbers, or bits (then rows is NULL). */
 struct row_view {

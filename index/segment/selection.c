@@ -15,6 +15,7 @@
 #include "index/vector/row_place.h"
 #include "io/error.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

@@ -21,6 +21,7 @@
 #include "io/clock.h"
 #include "io/error.h"
 #include "io/hash.h"
+#include <roaring/roaring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "server/document/cmd_documents.h"
 #include "server/document/cursors.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

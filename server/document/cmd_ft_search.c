@@ -15,6 +15,7 @@
 #include "server/document/search_order.h"
 #include <assert.h>
 #include <math.h>
+#include <roaring/roaring.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,6 +10,7 @@
 #include "server/document/query_call.h"
 #include "io/error.h"
 #include <assert.h>
+#include <roaring/roaring.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,6 +11,7 @@
 #include "document/fields/fields.h"
 #include "io/random.h"
 #include "tests/document/support_query.h"
+#include <roaring/roaring.h>
 #include <stdio.h>
 #include <time.h>
 

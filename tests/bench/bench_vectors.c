@@ -18,6 +18,7 @@
 #include "tests/bench/support_bench.h"
 #include <getopt.h>
 #include <math.h>
+#include <roaring/roaring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "tests/sanitized.h"
 #include "tests/support/fault.h"
 #include <math.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

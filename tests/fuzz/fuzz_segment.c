@@ -15,6 +15,7 @@
 #include "io/bytes.h"
 #include "tests/fuzz/support_files.h"
 #include "tests/support/fault.h"
+#include <roaring/roaring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "document/fields/geo.h"
 #include "tests/document/support_query.h"
 #include <math.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

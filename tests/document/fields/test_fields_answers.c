@@ -9,6 +9,7 @@
 #include "document/fields/fields.h"
 #include "tests/document/support_query.h"
 #include <jansson.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

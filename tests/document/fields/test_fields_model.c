@@ -7,6 +7,7 @@
 #include "io/random.h"
 #include "tests/document/support_query.h"
 #include <math.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

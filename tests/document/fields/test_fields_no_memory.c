@@ -9,6 +9,7 @@
 #include "io/random.h"
 #include "tests/document/support_query.h"
 #include "tests/sanitized.h"
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

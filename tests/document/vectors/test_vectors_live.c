@@ -9,6 +9,7 @@
 #include "tests/document/support_vectors.h"
 #include "tests/sanitized.h"
 #include <pthread.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -7,6 +7,7 @@
  */
 #include "tests/document/support_vectors.h"
 #include "tests/sanitized.h"
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  */
 #include "document/vectors/vectors_table.h"
 #include "io/random.h"
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

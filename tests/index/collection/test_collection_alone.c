@@ -9,6 +9,7 @@
 #include "tests/support/fault.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

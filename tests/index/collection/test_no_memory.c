@@ -14,6 +14,7 @@
 #include "tests/index/support_store.h"
 #include "tests/sanitized.h"
 #include <errno.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

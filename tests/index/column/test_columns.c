@@ -13,6 +13,7 @@
 #include "tests/index/support_index.h"
 #include "tests/sanitized.h"
 #include <inttypes.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

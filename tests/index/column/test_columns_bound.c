@@ -6,6 +6,7 @@
 #include "io/random.h"
 #include "tests/index/support_columns.h"
 #include "tests/index/support_index.h"
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

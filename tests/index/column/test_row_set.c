@@ -3,6 +3,7 @@
  */
 #include "index/column/columns_priv.h"
 #include "io/random.h"
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

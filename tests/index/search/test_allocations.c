@@ -10,6 +10,7 @@
 #include "io/engine.h"
 #include "tests/index/support_index.h"
 #include "tests/sanitized.h"
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

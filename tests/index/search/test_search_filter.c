@@ -15,6 +15,7 @@
 #include "tests/sanitized.h"
 #include <math.h>
 #include <pthread.h>
+#include <roaring/roaring.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
