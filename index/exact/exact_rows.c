@@ -92,12 +92,12 @@ struct stage {
     struct quire_error *err;
     uint8_t *blocks; /* as read */
     size_t blocks_bytes;
-    uint8_t *data;  /* as the device has them */
+    uint8_t *data; /* as the device has them */
     union {
         float *factors;
         struct offload_estimate *estimates; /* of codes */
     };
-    uint8_t *row;   /* of codes: one row as it is */
+    uint8_t *row; /* of codes: one row as it is */
     struct exact_code_room room;
     float *floats, *centre; /* of one row; of its block */
     float factor;           /* of one row; 1 where rows have none */
