@@ -44,7 +44,7 @@ struct build_work {
     struct cli_texts column_texts;
     struct cli_columns columns;
     int metric, slot, bits, index, edge_codes;
-    uint64_t block_bytes, threads, seed, degree, beam, list_rows;
+    uint64_t block_bytes, threads, seed, degree, beam, list_rows, calibration_queries;
     double replicas;
     struct cli_memory memory;
     uint64_t build_memory;
@@ -134,7 +134,7 @@ static void open_device(struct build_work *w, enum quire_index_kind kind)
         snprintf(w->gpu.note, sizeof w->gpu.note, "--build-memory plans without a device");
         return;
     }
-    cli_gpu_build_works(w->vectors.rows, w->vectors.dim, kind, works);
+    cli_gpu_build_works(w->vectors.rows, w->vectors.dim, kind, w->calibration_queries, works);
     cli_gpu_open_build(w->cli, &w->gpu, works, (unsigned)w->threads);
 }
 
@@ -162,6 +162,7 @@ static int build(struct build_work *w, struct quire_error *err)
     options.context = w->cli;
     options.build_memory_bytes = w->build_memory;
     options.resume = w->resume;
+    options.calibration_queries = (uint32_t)w->calibration_queries;
     struct quire_input input = {.rows = w->vectors.rows,
                                 .dim = w->vectors.dim,
                                 .type = w->vectors.type,
@@ -311,6 +312,9 @@ int quire_build_verb(int argc, char **argv)
                    CLI_RANGE(0, 65536)),
         CLI_OPTION("replicas", CLI_REAL, &w.replicas, "X", "spann: lists that a row stands in on average, 1 to 8",
                    .maximum = 8),
+        CLI_OPTION("calibration-queries", CLI_COUNT, &w.calibration_queries, "N",
+                   "rows asked to measure which effort gives which recall; 50 to 800; fewer: a faster build; 0: 800",
+                   CLI_RANGE(0, BUILD_QUERIES_MOST)),
         CLI_OPTION("keys", CLI_TEXT, &w.keys_path, "FILE", "one key per line; line number is row number"),
         CLI_OPTION("attrs", CLI_TEXT, &w.attributes_path, "FILE", "one JSON object per line; an empty line for none"),
         CLI_OPTION("attr", CLI_TEXTS, &w.column_texts, "NAME:TYPE[:indexed]",

@@ -208,7 +208,7 @@ static int report_device(struct cli *cli, const struct segment *segment, struct 
             exact_work(segment, bits, uses[u].queries, &works[0], &works[1]);
             cli_gpu_report_use(cli, &rates, uses[u].use, works, 2);
         }
-        cli_gpu_build_works(i->rows, i->dim, i->index, works);
+        cli_gpu_build_works(i->rows, i->dim, i->index, 0, works);
         cli_gpu_report_build(cli, &rates, "build", works);
     }
     cli_gpu_close(gpu);

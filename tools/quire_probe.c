@@ -81,9 +81,9 @@ static void report_uses(struct cli *cli, const struct offload_rates *rates)
     cli_gpu_report_use(cli, rates, "truth of 1M x 128 f32, 1,000 queries", &truth, 1);
     cli_gpu_truth_work(USE_ROWS, 1000, USE_DIM, QUIRE_TYPE_U8, &truth);
     cli_gpu_report_use(cli, rates, "truth of 1M x 128 u8, 1,000 queries", &truth, 1);
-    cli_gpu_build_works(USE_ROWS, USE_DIM, QUIRE_INDEX_PAGEGRAPH, build);
+    cli_gpu_build_works(USE_ROWS, USE_DIM, QUIRE_INDEX_PAGEGRAPH, 0, build);
     cli_gpu_report_build(cli, rates, "build of 1M x 128, page graph", build);
-    cli_gpu_build_works(USE_ROWS, USE_DIM, QUIRE_INDEX_SPANN, build);
+    cli_gpu_build_works(USE_ROWS, USE_DIM, QUIRE_INDEX_SPANN, 0, build);
     cli_gpu_report_build(cli, rates, "build of 1M x 128, lists", build);
 }
 

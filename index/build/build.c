@@ -212,6 +212,10 @@ static int check_options(struct build *b)
                          "use a smaller --degree",
                          b->n, o->degree, UINT32_MAX);
     o->threads = o->threads ? o->threads : parallel_processors();
+    o->calibration_queries = o->calibration_queries ? o->calibration_queries : BUILD_QUERIES_MOST;
+    if (o->calibration_queries < BUILD_QUERIES_LEAST || o->calibration_queries > BUILD_QUERIES_MOST)
+        return error_set(b->err, QUIRE_ERANGE, "%u queries of the calibration: it must be %u to %u",
+                         o->calibration_queries, BUILD_QUERIES_LEAST, BUILD_QUERIES_MOST);
     if ((o->keys && !o->key_bytes) || (o->attributes && !o->attribute_bytes))
         return error_set(b->err, QUIRE_EINVALID, "keys or attributes without their lengths");
     return 0;

@@ -16,7 +16,9 @@ int build_segment(struct io_fs *fs, const char *path, const struct quire_input *
 /* About how many rows or centroids each row is multiplied with: page graph, inverted lists. */
 #define BUILD_GRAPH_PRODUCTS 1700u
 #define BUILD_LIST_PRODUCTS  520u
-#define BUILD_QUERIES_MOST   800u /* rows that a calibration asks with */
+/* Rows that a calibration asks with, of all that there are at most one in 20. */
+#define BUILD_QUERIES_LEAST 50u
+#define BUILD_QUERIES_MOST  800u
 /* Steps of a build that a device may have. */
 enum build_device_step {
     BUILD_BISECTION = 1,  /* projections of rows, level by level */

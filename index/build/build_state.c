@@ -65,6 +65,7 @@ static int hash_options(struct build *b)
                                 (uint64_t)o->index,
                                 o->list_rows,
                                 (uint64_t)(o->replicas * 1000),
+                                o->calibration_queries,
                                 b->has_tenants};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash_number(hash, numbers[i]);

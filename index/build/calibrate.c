@@ -45,7 +45,6 @@
 #include <string.h>
 
 #define ROWS_MIN         1000u
-#define QUERIES_MAX      BUILD_QUERIES_MOST
 #define BRIEF_QUERIES    400u
 #define BRIEF_BEYOND     4u     /* one query in so many is asked beyond RENEWED_LAST */
 #define ROWS_PER_QUERY   20u    /* at most one row in so many is held out */
@@ -143,7 +142,8 @@ struct calibration {
 static int choose_held_out(struct calibration *c)
 {
     const struct build *b = c->b;
-    uint32_t most = is_brief(b) ? BRIEF_QUERIES : QUERIES_MAX;
+    uint32_t asked = b->options.calibration_queries;
+    uint32_t most = is_brief(b) && asked > BRIEF_QUERIES ? BRIEF_QUERIES : asked;
     uint32_t want = b->n / ROWS_PER_QUERY < most ? b->n / ROWS_PER_QUERY : most;
     struct random random;
     assert(want > 0 && want < b->n);

@@ -143,11 +143,11 @@ void cli_gpu_truth_work(uint64_t rows, uint64_t queries, uint32_t dim, enum quir
 /* Most products are those of rows with the rows of near groups, or with near centroids in each round, and those of all
  * rows with the queries of the calibration. Each level of the bisection multiplies each row once; rows go there once,
  * their order with each level, and a direction for each part that is cut, twice that of the last level in all. */
-void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind,
+void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind, uint64_t queries,
                          struct offload_work out[CLI_GPU_BUILD_WORKS])
 {
     uint64_t per_row = kind == QUIRE_INDEX_SPANN ? BUILD_LIST_PRODUCTS : BUILD_GRAPH_PRODUCTS, elements = rows * dim;
-    uint64_t asked = rows / 20 < BUILD_QUERIES_MOST ? rows / 20 : BUILD_QUERIES_MOST, levels = 1;
+    uint64_t most = queries ? queries : BUILD_QUERIES_MOST, asked = rows / 20 < most ? rows / 20 : most, levels = 1;
     while (rows >> levels > LAST_CUT && levels < 63)
         levels++;
     out[0] = (struct offload_work){.kind = OFFLOAD_CODES,

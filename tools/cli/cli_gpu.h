@@ -30,7 +30,8 @@ void cli_gpu_close(struct cli_gpu *gpu);
 /* The works of a ground truth and of a build, as docs/gpu.md counts them. */
 void cli_gpu_truth_work(uint64_t rows, uint64_t queries, uint32_t dim, enum quire_type type, struct offload_work *out);
 #define CLI_GPU_BUILD_WORKS 3u /* in the order of enum build_device_step */
-void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind,
+/* queries of the calibration; 0: as by default */
+void cli_gpu_build_works(uint64_t rows, uint32_t dim, enum quire_index_kind kind, uint64_t queries,
                          struct offload_work out[CLI_GPU_BUILD_WORKS]);
 /* cli_gpu_open for a build: with auto the device gets those of its steps that pay, each by itself. */
 void cli_gpu_open_build(struct cli *cli, struct cli_gpu *gpu, const struct offload_work works[CLI_GPU_BUILD_WORKS],

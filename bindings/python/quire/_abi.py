@@ -207,6 +207,7 @@ class quire_build_options(C.Structure):
         ("context", C.c_void_p),
         ("build_memory_bytes", C.c_uint64),
         ("resume", C.c_bool),
+        ("calibration_queries", C.c_uint32),
     ]
 
 

@@ -168,7 +168,7 @@ class Index(Handle):
               columns: Optional[Mapping[str, str]] = None, block_bytes: int = 0, code_bits: int = 0, degree: int = 0,
               build_beam: int = 0, threads: int = 0, seed: int = 0, memory_bytes: int = 0,
               build_memory_bytes: int = 0, list_rows: int = 0, replicas: float = 0.0, resume: bool = False,
-              progress: Optional[Progress] = None) -> "Index":
+              calibration_queries: int = 0, progress: Optional[Progress] = None) -> "Index":
         """Builds an index in the new folder `path` and opens it.
 
         vectors: rows x dim, float32, float16, int8 or uint8 (bfloat16: of ml_dtypes, or uint16 with type="bf16"): an
@@ -195,6 +195,7 @@ class Index(Handle):
         o.block_bytes, o.code_bits, o.degree, o.build_beam = block_bytes, code_bits, degree, build_beam
         o.threads, o.seed, o.memory_bytes = threads, seed, memory_bytes
         o.build_memory_bytes, o.list_rows, o.replicas, o.resume = build_memory_bytes, list_rows, replicas, resume
+        o.calibration_queries = calibration_queries
         o.keys, o.key_bytes = _texts(None if keys is None else [key_bytes(k) for k in keys], rows, "keys", pieces, True)
         o.attributes, o.attribute_bytes = _texts(
             None if attributes is None else [_arrays.json_bytes(a) for a in attributes], rows, "attributes", pieces,

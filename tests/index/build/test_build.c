@@ -301,6 +301,11 @@ static void test_bad_options(void **state)
     a.options.degree = 64;
     a.options.build_beam = 63;
     expect_refusal(&a, QUIRE_ERANGE, "63");
+    a.options.build_beam = 64;
+    a.options.calibration_queries = 49;
+    expect_refusal(&a, QUIRE_ERANGE, "49");
+    a.options.calibration_queries = 801;
+    expect_refusal(&a, QUIRE_ERANGE, "801");
     attempt_fini(&a);
 }
 

@@ -283,6 +283,7 @@ static uint64_t seal_and_prove(bool brief, const struct segment *like)
     const uint32_t rows[] = {6000};
     uint64_t asked = 0;
     struct merge_options options = merge_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO, QUIRE_TYPE_F32, 24);
+    options.build.calibration_queries = 0;
     options.brief = brief;
     options.like = like;
     options.build.progress = note_asked;
@@ -302,6 +303,7 @@ static void seals_are_calibrated_in_brief(void **state)
 {
     (void)state;
     struct merge_options options = merge_options(QUIRE_METRIC_COSINE, QUIRE_SLOT_AUTO, QUIRE_TYPE_F32, 24);
+    options.build.calibration_queries = 0;
     const uint32_t rows[] = {5000};
     struct scene other;
     scene_make(&other, &options, 1, false, rows, 0);
