@@ -21,15 +21,21 @@ static bool is_there(const struct config *config, unsigned i)
     return modules[i].always || strtoul(config->redis_version, NULL, 10) >= 8;
 }
 
+/* Behind one to three digits; NULL: there are none, or more. */
+static const char *number_end(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits >= 1 && digits <= 3 ? text + digits : NULL;
+}
+
 int modules_check_version(const struct config *config, struct quire_error *err)
 {
-    unsigned number[3];
-    int end = 0;
-    const char *text = config->redis_version;
-    bool right = strspn(text, "0123456789.") == strlen(text) &&
-                 sscanf(text, "%3u.%3u.%3u%n", &number[0], &number[1], &number[2], &end) == 3 && text[end] == 0;
-    return right ? 0
-                 : error_set(err, QUIRE_EINVALID, "redis-version: '%.64s' is not three numbers, such as 8.0.0", text);
+    const char *text = config->redis_version, *at = number_end(text);
+    for (int i = 0; i < 2 && at; i++)
+        at = *at == '.' ? number_end(at + 1) : NULL;
+    return at && *at == 0
+               ? 0
+               : error_set(err, QUIRE_EINVALID, "redis-version: '%.64s' is not three numbers, such as 8.0.0", text);
 }
 
 void modules_put(const struct config *config, struct resp_buffer *out)

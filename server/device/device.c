@@ -256,6 +256,7 @@ static void look_at_part(struct device *d, struct batch *b, const struct part *p
     struct quire_error err = {0};
     char why[512];
     uint32_t most = 0;
+    assert(b->first && b->n > 0);
     if (b->first->k >= part_living(part)) {
         fall_back(d, &d->status.declined, b->n, "all rows of a segment are asked for");
         return;

@@ -9,6 +9,7 @@
 #include "server/json/cmd_jsons.h"
 #include "server/json/json_call.h"
 #include "server/process/config.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,15 +204,16 @@ static long long *make_lengths(size_t n)
     return lengths;
 }
 
-static enum json_outcome reply_lengths(struct json_call *j, const long long *lengths, const char *what)
+static enum json_outcome reply_lengths(struct json_call *j, const long long *lengths, size_t n, const char *what)
 {
+    assert(n == j->found.n);
     long long last = NO_LENGTH; /* the one that a legacy path replies with */
-    for (size_t i = 0; i < j->found.n; i++)
+    for (size_t i = 0; i < n; i++)
         last = lengths[i] != NO_LENGTH ? lengths[i] : last;
     bool any = last != NO_LENGTH;
     if (!jsonpath_is_legacy(j->path)) {
-        resp_array(&j->reply, j->found.n);
-        for (size_t i = 0; i < j->found.n && !j->reply.failed; i++)
+        resp_array(&j->reply, n);
+        for (size_t i = 0; i < n && !j->reply.failed; i++)
             if (lengths[i] == NO_LENGTH)
                 resp_null(&j->reply);
             else
@@ -245,12 +247,13 @@ static enum json_outcome edit_string(struct json_call *j, void *context)
     const json_t *more = context;
     struct quire_error err = {0};
     uint64_t most = j->caller->lane->service->config->bulk_max;
-    long long *lengths = make_lengths(j->found.n);
-    int rc = lengths ? 0 : error_set(&err, QUIRE_ENOMEM, "no memory for %zu lengths", j->found.n);
-    if (rc == 0 && j->found.n > 0 && json_string_length(more) > most / j->found.n)
+    size_t n = j->found.n;
+    long long *lengths = make_lengths(n);
+    int rc = lengths ? 0 : error_set(&err, QUIRE_ENOMEM, "no memory for %zu lengths", n);
+    if (rc == 0 && n > 0 && json_string_length(more) > most / n)
         rc = error_set(&err, QUIRE_ELIMIT, "%zu bytes at each of %zu places are more than proto-max-bulk-len allows",
-                       json_string_length(more), j->found.n);
-    for (size_t i = 0; i < j->found.n && rc == 0; i++) {
+                       json_string_length(more), n);
+    for (size_t i = 0; i < n && rc == 0; i++) {
         const json_t *string = edit_get(j->root, &j->found.items[i]);
         if (!json_is_string(string))
             continue;
@@ -258,7 +261,7 @@ static enum json_outcome edit_string(struct json_call *j, void *context)
         rc = put(j, i, extended(string, more), &err);
     }
     enum json_outcome outcome = rc < 0    ? failed(j, &err)
-                                : j->root ? reply_lengths(j, lengths, "not a string")
+                                : j->root ? reply_lengths(j, lengths, n, "not a string")
                                           : no_key(j);
     free(lengths);
     return outcome;
@@ -296,10 +299,11 @@ static enum json_outcome edit_arrays(struct json_call *j, void *context)
 {
     const struct array_edit *e = context;
     struct quire_error err = {0};
-    long long *lengths = make_lengths(j->found.n);
-    int rc = lengths ? 0 : error_set(&err, QUIRE_ENOMEM, "no memory for %zu lengths", j->found.n);
-    if (rc == 0 && j->found.n > 0 && e->n_values > TREE_VALUES_MAX / j->found.n)
-        rc = error_set(&err, QUIRE_ELIMIT, "%u values in each of %zu places are more than %u", e->n_values, j->found.n,
+    size_t n = j->found.n;
+    long long *lengths = make_lengths(n);
+    int rc = lengths ? 0 : error_set(&err, QUIRE_ENOMEM, "no memory for %zu lengths", n);
+    if (rc == 0 && n > 0 && e->n_values > TREE_VALUES_MAX / n)
+        rc = error_set(&err, QUIRE_ELIMIT, "%u values in each of %zu places are more than %u", e->n_values, n,
                        TREE_VALUES_MAX);
     if (rc == 0)
         rc = edit_plan(&j->found, false, &j->plan, &err);
@@ -312,7 +316,7 @@ static enum json_outcome edit_arrays(struct json_call *j, void *context)
         lengths[at] = (long long)json_array_size(array);
     }
     enum json_outcome outcome = rc < 0    ? failed(j, &err)
-                                : j->root ? reply_lengths(j, lengths, "not an array")
+                                : j->root ? reply_lengths(j, lengths, n, "not an array")
                                           : no_key(j);
     free(lengths);
     return outcome;
@@ -366,6 +370,7 @@ static void change_arrays(struct caller *c, const struct resp_arg *args, uint32_
 {
     struct json_call j;
     bool ok = json_call_begin(&j, c, true, args[2]);
+    assert(e->n_values == 0);
     e->values = calloc(n, sizeof *e->values);
     if (ok && !e->values) {
         caller_error(c, "OOM no memory for %u values", n);
@@ -377,6 +382,7 @@ static void change_arrays(struct caller *c, const struct resp_arg *args, uint32_
     }
     if (ok)
         json_call_write(&j, args[1], edit_arrays, e);
+    assert(e->values || e->n_values == 0);
     for (uint32_t i = 0; i < e->n_values; i++)
         json_decref(e->values[i]);
     free(e->values);
