@@ -1,5 +1,9 @@
 /*
  * fake_opencl.c - a loader of OpenCL that fails on demand (fake_opencl.h).
+ *
+ * A sweep opens a device and compiles its kernels some hundred times, and a driver takes a while for each program even
+ * where it has it already. So there is one context of the driver's behind all that are created here, and of programs
+ * with the same options the first is built; the others stand for it. What is counted and fails are the calls made here.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include "tests/opencl/fake_opencl.h"
@@ -12,12 +16,33 @@
 #define EXPORT      __attribute__((visibility("default")))
 #define BUFFERS_MAX 256
 
+#define PROGRAMS_MAX 128
+#define KEPT_MAX     256
+
 static struct fake_opencl fake;
 static void *real;
 static struct held {
     cl_mem buffer;
     size_t bytes;
 } held[BUFFERS_MAX];
+
+/* The context of all, and what was built in it; both stay. */
+static cl_context kept_context;
+static cl_device_id kept_device;
+static struct kept {
+    cl_program program;
+    const char *text; /* of the plug-in's, which stays where it is */
+    char options[512];
+    cl_int status; /* of its build */
+} kept[KEPT_MAX];
+static unsigned n_kept;
+
+/* Programs that were created and not released: what each was built as. */
+static struct made {
+    cl_program program;
+    const char *text;
+    const struct kept *built; /* NULL: not yet, or as itself */
+} programs[PROGRAMS_MAX];
 
 struct fake_opencl *fake_opencl_controls(void);
 
@@ -90,8 +115,33 @@ static bool fails(const char *name)
 
 RELEASE(clReleaseContext, cl_context)
 RELEASE(clReleaseCommandQueue, cl_command_queue)
-RELEASE(clReleaseProgram, cl_program)
 RELEASE(clReleaseKernel, cl_kernel)
+
+static struct made *find_made(cl_program program)
+{
+    for (unsigned i = 0; i < PROGRAMS_MAX; i++)
+        if (programs[i].program == program)
+            return &programs[i];
+    return NULL;
+}
+
+/* The program that was built for this one. */
+static cl_program built_as(cl_program program)
+{
+    const struct made *found = find_made(program);
+    return found && found->built ? found->built->program : program;
+}
+
+EXPORT cl_int clReleaseProgram(cl_program program)
+{
+    __typeof__(clReleaseProgram) *call;
+    *(void **)(void *)&call = dlsym(real, "clReleaseProgram");
+    struct made *found = find_made(program);
+    fake.objects--;
+    if (found)
+        *found = (struct made){0};
+    return call(program);
+}
 
 EXPORT cl_int clReleaseMemObject(cl_mem object)
 {
@@ -153,7 +203,18 @@ EXPORT cl_context clCreateContext(const cl_context_properties *properties, cl_ui
                                   cl_int *status)
 {
     GO_ON_CREATE(clCreateContext);
-    return call(properties, n, devices, notify, data, status);
+    __typeof__(clRetainContext) *retain;
+    *(void **)(void *)&retain = dlsym(real, "clRetainContext");
+    *status = CL_SUCCESS;
+    if (kept_context && (n != 1 || devices[0] != kept_device))
+        return call(properties, n, devices, notify, data, status);
+    if (!kept_context) {
+        kept_context = call(properties, n, devices, notify, data, status);
+        kept_device = devices[0];
+    }
+    if (kept_context)
+        retain(kept_context); /* for who asks; it is ours as well */
+    return kept_context;
 }
 
 EXPORT cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
@@ -167,13 +228,17 @@ EXPORT cl_program clCreateProgramWithSource(cl_context context, cl_uint n, const
                                             cl_int *status)
 {
     GO_ON_CREATE(clCreateProgramWithSource);
-    return call(context, n, texts, sizes, status);
+    cl_program program = call(context, n, texts, sizes, status);
+    struct made *place = context == kept_context && n == 1 && !sizes ? find_made(NULL) : NULL;
+    if (program && place)
+        *place = (struct made){.program = program, .text = texts[0]};
+    return program;
 }
 
 EXPORT cl_kernel clCreateKernel(cl_program program, const char *name, cl_int *status)
 {
     GO_ON_CREATE(clCreateKernel);
-    return call(program, name, status);
+    return call(built_as(program), name, status);
 }
 
 EXPORT cl_mem clCreateBuffer(cl_context context, cl_mem_flags flags, size_t bytes, void *host, cl_int *status)
@@ -198,14 +263,28 @@ EXPORT cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *
                              void(CL_CALLBACK *notify)(cl_program, void *), void *data)
 {
     GO_ON(clBuildProgram, fake.status);
-    return call(program, n, devices, options, notify, data);
+    __typeof__(clRetainProgram) *retain;
+    *(void **)(void *)&retain = dlsym(real, "clRetainProgram");
+    struct made *found = find_made(program);
+    for (unsigned i = 0; found && i < n_kept; i++)
+        if (kept[i].text == found->text && strcmp(kept[i].options, options) == 0) {
+            found->built = &kept[i];
+            return kept[i].status;
+        }
+    cl_int answer = call(program, n, devices, options, notify, data);
+    if (found && n_kept < KEPT_MAX && strlen(options) < sizeof kept->options && retain(program) == CL_SUCCESS) {
+        kept[n_kept] = (struct kept){.program = program, .text = found->text, .status = answer};
+        snprintf(kept[n_kept].options, sizeof kept->options, "%s", options);
+        n_kept++;
+    }
+    return answer;
 }
 
 EXPORT cl_int clGetProgramBuildInfo(cl_program program, cl_device_id device, cl_program_build_info what, size_t bytes,
                                     void *value, size_t *size)
 {
     GO_ON(clGetProgramBuildInfo, fake.status);
-    return call(program, device, what, bytes, value, size);
+    return call(built_as(program), device, what, bytes, value, size);
 }
 
 EXPORT cl_int clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_id device, cl_kernel_work_group_info what,

@@ -2,9 +2,10 @@
  * fake_opencl.h - a loader of OpenCL that fails on demand, as tests/support/fault.h is a disk that does.
  *
  * libfake_opencl.so stands in for libOpenCL.so.1 where QUIRE_OPENCL_LIBRARY names it. Calls go on to the real loader,
- * so that what does not fail works, and are counted. With FAKE_OPENCL_CARD in the environment its device is a graphics
- * card to programs that know nothing of its controls. A test reaches its controls by dlopen and dlsym of
- * fake_opencl_controls. One thread at a time calls OpenCL; another may set the controls meanwhile.
+ * so that what does not fail works, and are counted; each program is compiled once. With FAKE_OPENCL_CARD in the
+ * environment its device is a graphics card to programs that know nothing of its controls. A test reaches its controls
+ * by dlopen and dlsym of fake_opencl_controls. One thread at a time calls OpenCL; another may set the controls
+ * meanwhile.
  */
 #ifndef QUIRE_TESTS_FAKE_OPENCL_H
 #define QUIRE_TESTS_FAKE_OPENCL_H

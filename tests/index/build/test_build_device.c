@@ -173,15 +173,15 @@ static void test_page_graph(void **state)
 {
     (void)state;
     skip_without_device(fake);
-    check_kind(QUIRE_INDEX_PAGEGRAPH, QUIRE_TYPE_F32, 4500,
-               SANITIZED_SIZE(250, 60)); /* two batches of the calibration's truth */
+    check_kind(QUIRE_INDEX_PAGEGRAPH, QUIRE_TYPE_F32, 1125,
+               SANITIZED_SIZE(1000, 250)); /* two batches of the calibration's truth */
 }
 
 static void test_lists(void **state)
 {
     (void)state;
     skip_without_device(fake);
-    check_kind(QUIRE_INDEX_SPANN, QUIRE_TYPE_U8, SANITIZED_SIZE(6000, 4000), 24);
+    check_kind(QUIRE_INDEX_SPANN, QUIRE_TYPE_U8, 3000, 24);
 }
 
 int main(void)

@@ -22,8 +22,8 @@
 
 #include <cmocka.h>
 
-#define ROWS        2500u
-#define QUERIES     SANITIZED_SIZE(24u, 12u)
+#define ROWS        2100u /* more than a device with tiles in local memory names at once */
+#define QUERIES     SANITIZED_SIZE(16u, 12u)
 #define K_MOST      100u
 #define CL_MEM_FULL (-4)
 #define CL_GONE     (-2)
@@ -373,7 +373,7 @@ static void test_little_memory(void **state)
     char *path = support_path(folder, subject.name);
     struct quire_build_options options = support_options(subject.metric, subject.slot);
     w = (struct world){.subject = &subject};
-    support_clusters(14000, subject.dim, subject.type, 9, &w.data);
+    support_clusters(7000, subject.dim, subject.type, 9, &w.data);
     w.queries = support_queries(&w.data, QUERIES, 6);
     support_build(path, &w.data, &options);
     assert_int_equal(segment_open(path, NULL, &w.segment, &err), 0);
