@@ -173,8 +173,8 @@ static void test_page_graph(void **state)
 {
     (void)state;
     skip_without_device(fake);
-    check_kind(QUIRE_INDEX_PAGEGRAPH, QUIRE_TYPE_F32, 1125,
-               SANITIZED_SIZE(1000, 250)); /* two batches of the calibration's truth */
+    check_kind(QUIRE_INDEX_PAGEGRAPH, QUIRE_TYPE_F32, 2250,
+               SANITIZED_SIZE(500, 125)); /* two batches of the calibration's truth */
 }
 
 static void test_lists(void **state)
