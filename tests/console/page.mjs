@@ -1,5 +1,5 @@
 // page.mjs BUILD_DIR FOLDER - the console in Chromium, against a quire-gateway and a quire-server: views with and without
-// data, figures beside those of RESP, texts that look like markup, keys, rights, ten minutes of polling, widths and themes.
+// data, figures beside those of RESP, texts that look like markup, keys, rights, five minutes of polling, widths and themes.
 import {readFileSync, readdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {accessible, check, dress, failed, launch, open, overflow, part, settled, text, until} from './browser.mjs';
@@ -558,7 +558,7 @@ function faster(pause) {
     window.fetch = (...what) => (window.calls++, asked(...what));
 }
 
-// Two seconds pass in two milliseconds, so that ten minutes are 300 polls. The browser tells nobody what the page asks.
+// Two seconds pass in two milliseconds, so that five minutes are 150 polls. The browser tells nobody what the page asks.
 async function polling(base, route) {
     const page = await browser.newPage();
     await page.evaluateOnNewDocument(faster, 2);
@@ -572,18 +572,18 @@ async function polling(base, route) {
         return {nodes: m.Nodes, rows, listeners: m.JSEventListeners, heap: m.JSHeapUsedSize};
     };
     const polled = n => until(page, wanted => window.polls >= wanted, n, 120);
-    // one node or row that is forgotten in each poll would be 300
+    // one node or row that is forgotten in each poll would be 150
     await polled(60); // two minutes: what is kept up to a bound is there
     const before = await measure(),
-        done = await polled(360),
+        done = await polled(210),
         after = await measure();
     check(
-        'ten minutes of ' + route + ' make nothing grow',
+        'five minutes of ' + route + ' make nothing grow',
         done &&
-            after.nodes < before.nodes + 250 &&
-            after.rows <= before.rows + 15 &&
+            after.nodes < before.nodes + 125 &&
+            after.rows <= before.rows + 7 &&
             after.listeners <= before.listeners + 5 &&
-            after.heap < before.heap * 1.15 + 400000,
+            after.heap < before.heap * 1.075 + 200000,
         {done, before, after}
     );
 

@@ -50,7 +50,7 @@ judged "a crowd asks the model once, once more where its leader is lost" \
 judged "a full cache evicts an entry for each that comes" '[m["calls"] for m in j["measured"]] ==
     ["fill"] + [kind for kind in ("misses", "hits", "inserts") for _ in "12"] and
     all(m["as_wanted"] > 0.95 * m["n"] > 0 for m in j["measured"]) and all(m["evicted"] >= m["n"] for m in j["measured"][5:]) and j["bytes_per_entry"] > 0' \
-    --experiment bench --entries 5000 --seconds 0.5 --pid "$QUIRE_PID"
+    --experiment bench --entries 5000 --seconds 0.2 --pid "$QUIRE_PID"
 judged "load-adaptation compares two runs of the same requests" 'j["plain"]["requests"] == j["adaptive"]["requests"] and
     abs(j["burst_traffic_less"] - 1 + j["burst_model_calls_adaptive"] / j["burst_model_calls_plain"]) < 1e-6' \
     --experiment load-adaptation --rate 300 --burst 4 --seconds 4 --questions 200

@@ -293,7 +293,7 @@ def many_embeddings_are_looked_up_as_well(w):
     large = ask(g.port, "/v1/embeddings", {"model": "encoder:dim=4096", "input": ["a %d" % i for i in range(1000)]}, key="sk-one",
                 timeout=300)  # of the stand-in's numbers, which takes its time on a busy machine
     expect(len(large.body) > 64 << 20, "%d bytes are not enough for this" % len(large.body))
-    equal(len(large.json()["data"]), 1000)
+    equal((large.body.count(b'"object": "embedding"'), large.body[-1:]), (1000, b"}"))  # json.loads would take a second
 
 
 @check
@@ -1281,11 +1281,11 @@ def with_a_risk_and_a_judge_near_questions_hit_in_time(w):
     g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.1, judge="model", judge_rate=1000,
                   judge_share=1, judge_model="stand-in:say=yes")
     accepted(g)
-    seen = collections.Counter()
+    seen, one = collections.Counter(), http.client.HTTPConnection("127.0.0.1", g.port, timeout=60)
     for i in range(3000):
         word = "%s%s" % ("abcdefghijklmnopqrst"[i % 20] * 3, "uvwxyz"[i // 20 % 6] * (1 + i // 120))
-        keep(g, "please tell me what the %s of the %s is called" % (word, word))
-        seen[chat(g.port, "tell me what the %s of the %s is called" % (word, word)).cache] += 1
+        keep(g, "please tell me what the %s of the %s is called" % (word, word), connection=one)
+        seen[chat(g.port, "tell me what the %s of the %s is called" % (word, word), connection=one).cache] += 1
         if seen["hit"] >= 5:
             break
     expect(seen["hit"] >= 5, "never served by nearness: %s" % dict(seen))

@@ -728,7 +728,7 @@ else
 fi
 
 # ---- interruption and full disks ------------------------------------------------------------------------------------
-"$quire" gen --rows 8000 --dim 64 --queries 0 --out long >/dev/null
+"$quire" gen --rows 3000 --dim 64 --queries 0 --out long >/dev/null
 set -m # children of a shell without job control ignore SIGINT
 "$quire" build --base long.fbin --out long.index --threads 1 >out 2>err &
 pid=$!
@@ -743,7 +743,7 @@ check "an interrupted build ends with 130" test $? = 130
 set +m
 check "and says so" grep -q "quire build: " err
 check "and leaves nothing" test -z "$(find . -name 'long.index*' -print)"
-expect "an index built afterwards is whole" 0 "^rows *8000" build --base long.fbin --out long.index
+expect "an index built afterwards is whole" 0 "^rows *3000" build --base long.fbin --out long.index
 
 # ---- little memory, and going on ------------------------------------------------------------------------------------
 expect "too little memory is refused with a figure" 1 "a build memory of 1048576 bytes is below the [0-9]" \
@@ -751,7 +751,7 @@ expect "too little memory is refused with a figure" 1 "a build memory of 1048576
 absent "and nothing is left" small.index small.index.building*
 "$quire" build --base long.fbin --out small.index --build-memory 1M >out 2>err
 least=$(grep -o 'below the [0-9]*' err | grep -o '[0-9]*$')
-expect "the figure is enough" 0 '"rows": 8000' build --base long.fbin --out small.index --json \
+expect "the figure is enough" 0 '"rows": 3000' build --base long.fbin --out small.index --json \
     --build-memory $((least + 2 * 1048576))
 if ! nm "$quire" | grep -q __asan_init && ! nm "$quire" | grep -q __tsan_init; then
     json "the process keeps to it" out 'j["peak_resident_bytes"] <= '$((least + 3 * 1048576))
@@ -761,7 +761,7 @@ check "a pipe and little memory do not go together" bash -c \
     "mkfifo pipe.fbin && (cat long.fbin >pipe.fbin & '$quire' build --base pipe.fbin --out x --build-memory 64M 2>&1) |
      grep -q 'is a pipe'"
 check "a pipe alone does" bash -c "(cat long.fbin >pipe.fbin & '$quire' build --base pipe.fbin --out pipe.index) >out"
-check "with all its rows" grep -q "^rows *8000" out
+check "with all its rows" grep -q "^rows *3000" out
 
 "$quire" build --base long.fbin --out going.index --resume --progress always >out 2>err &
 pid=$!
@@ -776,7 +776,7 @@ expect "other options are refused" 1 "with other options" build --base long.fbin
 cp long.fbin other.fbin
 printf 'x' | dd of=other.fbin bs=1 seek=5000 conv=notrunc status=none
 expect "another input is refused" 1 "the input has changed" build --base other.fbin --out going.index --resume
-expect "the same command goes on" 0 "^rows *8000" build --base long.fbin --out going.index --resume --progress always
+expect "the same command goes on" 0 "^rows *3000" build --base long.fbin --out going.index --resume --progress always
 check "from where it was" bash -c "! grep -q partition err"
 absent "and clears its folder" going.index.building*
 expect "to a whole index" 0 "^findings *0" verify going.index
@@ -790,8 +790,8 @@ expect "plan with odd trials" 2 "it must be a multiple of 1024" plan --rows 1M -
 expect "plan of as many rows as are tried" 1 "built and measured faster than planned" plan --rows 1.5K --dim 8 --trial-rows 2048
 expect "plan of a sample of other dimensions" 1 "--dim 8: the vectors of long.fbin have" plan --rows 1M --dim 8 --sample long.fbin
 expect "plan of a small sample" 1 "a sample needs at least 1280" plan --rows 1M --sample a.query.fbin
-expect "plan" 0 '"ways"' plan --rows 1.5M --sample long.fbin --probe planned --trial-rows 4096 --qps 10 --json
-json "it names rows, ways and what was tried" out 'j["rows"] == 1500000 and len(j["ways"]) == 7 and j["sample_rows"] == 4096
+expect "plan" 0 '"ways"' plan --rows 1.5M --sample long.fbin --probe planned --trial-rows 2048 --qps 10 --json
+json "it names rows, ways and what was tried" out 'j["rows"] == 1500000 and len(j["ways"]) == 7 and j["sample_rows"] == 2048
     and len(j["trials"]) == 14'
 json "each way has its cost" out 'all(w["reads"] > 0 and w["cpu_us"] > 0 and w["disk_gb"] > 0 and w["memory_mb"] > 0
     for w in j["ways"])'
@@ -813,7 +813,7 @@ check "says what the least is" grep -q "the least takes [0-9]" out
 (ulimit -f 50 && "$quire" build --base a.fbin --out full.index >out 2>err)
 check "a build without room fails" test $? = 1
 check "with a sentence" grep -q "quire build: .*full.index" err
-(ulimit -f 600 && "$quire" build --base long.fbin --out full.index --build-memory $((least + 2 * 1048576)) >out 2>err)
+(ulimit -f 300 && "$quire" build --base long.fbin --out full.index --build-memory $((least + 2 * 1048576)) >out 2>err)
 check "nor one whose work files have no room" test $? = 1
 check "with a sentence, too" grep -q "quire build: .*full.index.*work" err
 check "and leaves nothing behind" test -z "$(find . -name 'full.index*' -print)"

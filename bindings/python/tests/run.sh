@@ -50,7 +50,7 @@ unset LD_PRELOAD
 # ---- types -----------------------------------------------------------------------------------------------------------
 cp -r "$here/.." "$work/source" && rm -rf "$work"/source/{build,*.egg-info}
 if command -v mypy >/dev/null; then
-    expect "mypy --strict" env -C "$work/source" mypy --python-executable "$python" --cache-dir "$work/mypy" --strict quire
+    expect "mypy --strict" env -C "$work/source" mypy --python-executable "$python" --cache-dir "$build/mypy" --strict quire
 else
     echo "skip - mypy --strict: there is no mypy (tools/setup-debian.sh test)"
 fi

@@ -164,8 +164,8 @@ def test_kinds_and_settings(folder):
 
 def test_the_same_index_from_every_layout(folder):
     """Row-major in place, other layouts and files: each row in the same place, with the same stored vector."""
-    rows, queries = clustered(1200, 16, 2)
-    wide = np.zeros((1200, 32), np.float32)
+    rows, queries = clustered(950, 16, 2)  # so few are not calibrated, nine times
+    wide = np.zeros((950, 32), np.float32)
     wide[:, ::2] = rows
     np.save(os.path.join(folder, "rows.npy"), rows)
     with open(os.path.join(folder, "rows.fbin"), "wb") as f:
@@ -183,9 +183,9 @@ def test_the_same_index_from_every_layout(folder):
                                  rows[::-1][::-1])):
         path = os.path.join(folder, "i%d" % i)
         with quire.Index.build(path, vectors, seed=5) as index:
-            hits = index.search_batch(queries, 1200, exact=True)
+            hits = index.search_batch(queries, 950, exact=True)
             everything = [a.tobytes() for a in (hits.ids, hits.rows, hits.distances)] + [
-                index.vector(row).tobytes() for row in range(0, 1200, 7)]
+                index.vector(row).tobytes() for row in range(0, 950, 7)]
         made = made or everything
         assert everything == made, i
 
@@ -301,7 +301,7 @@ def test_verify(folder, index_path):
 
 
 def test_calibration(folder):
-    rows, _ = clustered(6000, 16, 8)
+    rows, _ = clustered(1500, 16, 8)
     with quire.Index.build(os.path.join(folder, "i"), rows) as index:
         points = index.calibration()
         assert points and {"k", "effort", "recall", "reads", "distance"} == set(points[0])

@@ -340,7 +340,7 @@ def test_signal_handler_that_closes(index_path, folder):
         def handler(*_):
             index.close()
         signal.signal(signal.SIGALRM, handler)
-        many = np.random.default_rng(1).standard_normal((5000, 32)).astype(np.float32)
+        many = np.random.default_rng(1).standard_normal((1000, 32)).astype(np.float32)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         try:
             while True:
@@ -466,7 +466,7 @@ def test_many_threads_on_everything(folder, index_path, data):
 def test_searches_leave_python_running(index_path, data):
     """The lock of the interpreter is released: another thread counts while a long batch runs."""
     _, queries = data
-    many = np.repeat(queries, 60, axis=0)
+    many = np.repeat(queries, 20, axis=0)
     with quire.Index(index_path) as index:
         running, counted = threading.Event(), 0
         thread = threading.Thread(target=lambda: (running.set(), index.search_batch(many, 10, exact=True)))
