@@ -294,7 +294,7 @@ static void begin_pick(struct caller *c, struct vector_view *view, const struct 
         picks = call->picks = calloc(n, sizeof *call->picks);
         call->found = calloc(n, sizeof *call->found);
     }
-    if (!call->picks || !call->found) {
+    if (!picks || !call->found) {
         call->base.code = error_set(&call->base.error, QUIRE_ENOMEM, "no memory for %u elements", n);
         pick_done(&call->base);
         return;
