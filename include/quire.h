@@ -210,8 +210,8 @@ struct quire_build_options {
      * same call goes on after it. QUIRE_EINVALID if vectors or options are others than then, QUIRE_EBUSY if another
      * build works there. */
     bool resume;
-    /* Rows that are held out and asked as queries, to measure which effort gives which recall: 50 to 800, and at most one
-     * row in 20; 0: 800. With fewer a build is faster, and its curve keeps a larger margin: searches by recall work more. */
+    /* Rows that are held out and asked as queries, to measure which effort gives which recall: 50 to 800, and at most
+     * one row in 20; 0: 800. With fewer a build is faster and its curve less certain (docs/performance.md has figures). */
     uint32_t calibration_queries;
 };
 

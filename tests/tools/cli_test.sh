@@ -744,6 +744,10 @@ set +m
 check "and says so" grep -q "quire build: " err
 check "and leaves nothing" test -z "$(find . -name 'long.index*' -print)"
 expect "an index built afterwards is whole" 0 "^rows *3000" build --base long.fbin --out long.index
+expect "fewer queries calibrate" 0 "^calibration_points *[1-9]" build --base long.fbin --out brief.index \
+    --calibration-queries 50
+expect "too few are refused with the limits" 1 "40 queries of the calibration: it must be 50 to 800" \
+    build --base long.fbin --out none.index --calibration-queries 40
 
 # ---- little memory, and going on ------------------------------------------------------------------------------------
 expect "too little memory is refused with a figure" 1 "a build memory of 1048576 bytes is below the [0-9]" \

@@ -538,6 +538,41 @@ static void test_cancel(void **state)
     attempt_fini(&a);
 }
 
+/* How many queries the calibration asked in all. */
+static int note_asked(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    uint64_t *asked = context;
+    if (strcmp(phase, "calibrate") == 0 && total > 0)
+        *asked = done;
+    return 0;
+}
+
+static void test_calibration_queries(void **state)
+{
+    static const uint32_t given[] = {BUILD_QUERIES_LEAST, 2 * BUILD_QUERIES_LEAST, 0};
+    uint64_t asked[3] = {0};
+    struct support_data data;
+    (void)state;
+    support_clusters(4000, 16, QUIRE_TYPE_F32, 20, &data);
+    for (unsigned i = 0; i < 3; i++) {
+        char *folder = support_folder_make(), *path = support_path(folder, "index");
+        struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
+        options.calibration_queries = given[i];
+        options.progress = note_asked;
+        options.context = &asked[i];
+        support_build(path, &data, &options);
+        struct quire_index *index = support_open(path, NULL);
+        assert_true(quire_calibration(index, NULL, 0) > 3);
+        quire_close(index);
+        support_folder_remove(folder);
+        free(path);
+    }
+    support_data_free(&data);
+    if (asked[0] == 0 || 3 * asked[0] > 2 * asked[1] || 3 * asked[1] > 2 * asked[2]) /* 50, 100, one row in 20: 200 */
+        fail_msg("asked %llu, %llu, %llu", (unsigned long long)asked[0], (unsigned long long)asked[1],
+                 (unsigned long long)asked[2]);
+}
+
 /* Stops at its first call within a ladder of the calibration. */
 static int stop_within_ladder(void *context, const char *phase, uint64_t done, uint64_t total)
 {
@@ -862,6 +897,7 @@ int main(void)
         cmocka_unit_test(test_unwritable_folder),
         cmocka_unit_test(test_bad_keys),
         cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_calibration_queries),
         cmocka_unit_test(test_cancel_within_calibration),
         cmocka_unit_test(test_file_size_limit),
         cmocka_unit_test(test_each_failing_call),
