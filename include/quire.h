@@ -211,7 +211,7 @@ struct quire_build_options {
      * build works there. */
     bool resume;
     /* Rows that are held out and asked as queries, to measure which effort gives which recall: 50 to 800, and at most
-     * one row in 20; 0: 800. With fewer a build is faster and its curve less certain (docs/performance.md has figures). */
+     * one row in 20; 0: 800. With fewer a build is faster and its curve less certain (figures: docs/performance.md). */
     uint32_t calibration_queries;
 };
 
