@@ -15,7 +15,7 @@ complain() {
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.c' '*.h' | while read -r f; do [[ -f $f ]] && echo "$f"; done)
 ((${#sources[@]} > 50)) || complain "only ${#sources[@]} sources found"
 
-wrong=$(clang-format --dry-run "${sources[@]}" 2>&1 | grep -oE '^[^:]+:[0-9]+' | sort -u -t: -k1,1 || true)
+wrong=$(printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 100 clang-format --dry-run 2>&1 | grep -oE '^[^:]+:[0-9]+' | sort -u -t: -k1,1 || true)
 [[ -z $wrong ]] || complain "clang-format would change (clang-format -i FILE)" "$wrong"
 
 found=$(grep -nE '\b(TODO|FIXME|XXX|HACK)\b' "${sources[@]}" || true)
@@ -54,11 +54,11 @@ fi
 mapfile -t c_files < <(printf '%s\n' "${sources[@]}" | grep '\.c$')
 found=$(wc -l "${c_files[@]}" | awk '$1 > 1000 && $2 != "total" { print $2 ": " $1 " lines" }')
 [[ -z $found ]] || complain "a .c above 1,000 lines: part it" "$found"
-found=$(printf '%s\n' "${c_files[@]}" | xargs -n1 dirname | sort | uniq -c | awk '$1 > 25 { print $2 ": " $1 " files" }')
+found=$(printf '%s\n' "${c_files[@]}" | sed 's|/[^/]*$||' | sort | uniq -c | awk '$1 > 25 { print $2 ": " $1 " files" }')
 [[ -z $found ]] || complain "a folder with more than 25 .c files: give it rooms" "$found"
 
 # every room of the product says what it is for
-found=$(printf '%s\n' "${c_files[@]}" | grep -vE '^(tests|docs)/' | xargs -n1 dirname | sort -u |
+found=$(printf '%s\n' "${c_files[@]}" | grep -vE '^(tests|docs)/' | sed 's|/[^/]*$||' | sort -u |
     while read -r folder; do [[ -f $folder/README.md ]] || echo "$folder"; done)
 [[ -z $found ]] || complain "a room without a README.md" "$found"
 found=$(python3 tests/rooms.py readmes)
@@ -70,7 +70,7 @@ read -r asserted lines < <(printf '%s\n' "${sources[@]}" | grep -E '^(io|index|c
 ((asserted * 1000 >= lines * 8)) || complain "$asserted assertions in $lines lines of io, index and cache; at least 8 in 1,000"
 
 # file names are unique, but for the READMEs
-found=$(git ls-files --cached --others --exclude-standard '*.c' '*.h' | xargs -n1 basename | sort | uniq -d)
+found=$(git ls-files --cached --others --exclude-standard '*.c' '*.h' | sed 's|.*/||' | sort | uniq -d)
 [[ -z $found ]] || complain "two files of one name" "$found"
 
 # every link of the documents leads somewhere, anchors included

@@ -116,13 +116,24 @@ def check_readmes():
 
 def objects(build):
     """(source, lines of nm) of each object of the product."""
+    sources = {}
     for folder, _, names in os.walk(os.path.join(build, 'CMakeFiles')):
         for name in names:
             path = os.path.join(folder, name)
             match = re.search(r'CMakeFiles/(?:quire_\w+|quire|quire-server|quire-gateway)\.dir/(.+)\.o$', path)
             if match and os.path.exists(os.path.join(ROOT, match[1])):
-                out = subprocess.run(['nm', '-P', path], capture_output=True, text=True, check=True).stdout
-                yield match[1], [line.split() for line in out.splitlines()]
+                sources[path] = match[1]
+    out = subprocess.run(['nm', '-P', *sources], capture_output=True, text=True, check=True).stdout if sources else ''
+    source, lines = None, []
+    for line in out.splitlines():
+        if line.endswith(':') and line[:-1] in sources:  # the symbols of this object follow
+            if source:
+                yield source, lines
+            source, lines = sources[line[:-1]], []
+        else:
+            lines.append(line.split())
+    if source:
+        yield source, lines
 
 
 def read_symbols(build):
