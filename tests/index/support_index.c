@@ -306,3 +306,11 @@ struct quire_search_options support_search(uint32_t k, float recall, uint32_t ef
     options.effort = effort;
     return options;
 }
+
+int support_note_asked(void *context, const char *phase, uint64_t done, uint64_t total)
+{
+    uint64_t *asked = context;
+    if (strncmp(phase, "calibrate", 9) == 0 && total > 0)
+        *asked = done;
+    return 0;
+}

@@ -48,5 +48,7 @@ struct quire_build_options support_options(enum quire_metric metric, enum quire_
 void support_build(const char *path, const struct support_data *data, const struct quire_build_options *options);
 struct quire_index *support_open(const char *path, const struct quire_open_options *options);
 struct quire_search_options support_search(uint32_t k, float recall, uint32_t effort);
+/* A build's progress whose context is a uint64_t: how many queries the calibration asked in all. */
+int support_note_asked(void *context, const char *phase, uint64_t done, uint64_t total);
 
 #endif

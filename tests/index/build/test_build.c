@@ -538,15 +538,6 @@ static void test_cancel(void **state)
     attempt_fini(&a);
 }
 
-/* How many queries the calibration asked in all. */
-static int note_asked(void *context, const char *phase, uint64_t done, uint64_t total)
-{
-    uint64_t *asked = context;
-    if (strcmp(phase, "calibrate") == 0 && total > 0)
-        *asked = done;
-    return 0;
-}
-
 static void test_calibration_queries(void **state)
 {
     static const uint32_t given[] = {BUILD_QUERIES_LEAST, 2 * BUILD_QUERIES_LEAST, 0};
@@ -558,7 +549,7 @@ static void test_calibration_queries(void **state)
         char *folder = support_folder_make(), *path = support_path(folder, "index");
         struct quire_build_options options = support_options(QUIRE_METRIC_L2, QUIRE_SLOT_AUTO);
         options.calibration_queries = given[i];
-        options.progress = note_asked;
+        options.progress = support_note_asked;
         options.context = &asked[i];
         support_build(path, &data, &options);
         struct quire_index *index = support_open(path, NULL);

@@ -268,15 +268,6 @@ static double merge_and_prove(struct scene *s, double error_max)
 
 /* ---- seals ------------------------------------------------------------------------------------------------------- */
 
-/* How many queries the calibration asked. */
-static int note_asked(void *context, const char *phase, uint64_t done, uint64_t total)
-{
-    uint64_t *asked = context;
-    if (strncmp(phase, "calibrate", 9) == 0 && total > 0)
-        *asked = done;
-    return 0;
-}
-
 /* Rows of memory alone, calibrated like that. Returns how many queries were asked. */
 static uint64_t seal_and_prove(bool brief, const struct segment *like)
 {
@@ -286,7 +277,7 @@ static uint64_t seal_and_prove(bool brief, const struct segment *like)
     options.build.calibration_queries = 0;
     options.brief = brief;
     options.like = like;
-    options.build.progress = note_asked;
+    options.build.progress = support_note_asked;
     options.build.context = &asked;
     struct scene s;
     scene_make(&s, &options, 0, true, rows, 0);
