@@ -81,7 +81,7 @@ static bool take_options(struct caller *c, const struct resp_arg *args, uint32_t
             return false;
         }
     }
-    target->idle_s = o->idle_s > 0 && o->idle_s < UINT32_MAX ? (uint32_t)o->idle_s : o->idle_s > 0 ? UINT32_MAX : 0;
+    target->idle_s = o->idle_s < 0 ? 0 : o->idle_s < INT32_MAX ? (uint32_t)o->idle_s : INT32_MAX;
     return true;
 }
 

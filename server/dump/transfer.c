@@ -39,7 +39,7 @@ static int bind_locked(struct keyspace_lock *lock, const struct key *key, const 
     rc = keyspace_put(lock, key, value, target->expire_ms, err);
     entry = rc == 0 ? keyspace_find(lock, key) : NULL;
     if (entry)
-        entry->used_s = entry->used_s > target->idle_s ? entry->used_s - target->idle_s : 0;
+        entry->used_s -= target->idle_s; /* may be before the clock's 0: what is asked for is the difference */
     return rc;
 }
 

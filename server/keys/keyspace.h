@@ -75,7 +75,7 @@ struct key_entry {
         struct collection *set; /* a reference */
         uint64_t uid;           /* of the collection, while `unbound` */
     };
-    uint32_t used_s;   /* last access, on the clock of keyspace->second */
+    uint32_t used_s;   /* last access, on the clock of keyspace->second, modulo 2^32 */
     uint32_t queue_at; /* place among the shard's entries that expire */
     uint8_t type;
     bool unbound;  /* while a folder is read: the key of a collection that is not there yet */

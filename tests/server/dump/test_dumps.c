@@ -199,6 +199,15 @@ static void test_options_and_errors(void **state)
     struct reply r = ask(&c, "OBJECT IDLETIME t");
     assert_true(r.integer >= 1000 && r.integer < 1100);
     reply_free(&r);
+    /* longer than the machine has run */
+    check_text(restore(&c, "t", "100000", &p, "REPLACE IDLETIME 2000000000"), "OK");
+    r = ask(&c, "OBJECT IDLETIME t");
+    assert_true(r.integer >= 2000000000 && r.integer < 2000000100);
+    reply_free(&r);
+    check_text(restore(&c, "t", "100000", &p, "REPLACE IDLETIME 9000000000000000000"), "OK");
+    r = ask(&c, "OBJECT IDLETIME t");
+    assert_true(r.integer >= INT32_MAX && r.integer < INT32_MAX + 100LL);
+    reply_free(&r);
     r = ask(&c, "PTTL t");
     assert_true(r.integer > 90000 && r.integer <= 100000);
     reply_free(&r);
