@@ -73,6 +73,12 @@ read -r asserted lines < <(printf '%s\n' "${sources[@]}" | grep -E '^(io|index|c
 found=$(git ls-files --cached --others --exclude-standard '*.c' '*.h' | sed 's|.*/||' | sort | uniq -d)
 [[ -z $found ]] || complain "two files of one name" "$found"
 
+# packages: README.md names those that setup-debian.sh installs, and no others
+found=$(diff <(sed -n '/^| package | for |/,/^$/s/^| \([^|]*\) |.*/\1/p' README.md | tail -n +2 | tr ',' '\n' | tr -d ' ' | sort -u) \
+    <({ sed -n '/_packages=($/,/^)/p' tools/setup-debian.sh | sed 's/#.*//; /[()]/d'
+        grep -o '|| wanted+=([a-z]*)' tools/setup-debian.sh | sed 's/.*(//; s/)//'; } | tr -s ' ' '\n' | grep . | sort -u))
+[[ -z $found ]] || complain "README.md (<) and tools/setup-debian.sh (>) name other packages" "$found"
+
 # every link of the documents leads somewhere, anchors included
 found=$(python3 tests/links.py)
 [[ -z $found ]] || complain "links that lead nowhere" "$found"

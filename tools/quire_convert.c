@@ -266,7 +266,7 @@ int quire_convert(int argc, char **argv)
         CLI_OPTION("tenants-field", CLI_TEXT, &w.names.tenants, "NAME", "the same of the tenants (tenants)"),
         CLI_OPTION("queries", CLI_TEXT, &w.queries, "FILE", "vectors of queries: test of an hdf5"),
         CLI_OPTION("truth", CLI_TEXT, &w.truth, "FILE", "their neighbours (quire truth): neighbors, distances"),
-        CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "the distance that an hdf5 names; auto: IN's",
+        CLI_OPTION("metric", CLI_CHOICE, &w.metric, NULL, "the distance that hdf5 and parquet name; auto: IN's",
                    .choices = metrics),
         CLI_OPTION("compression", CLI_CHOICE, &w.compression, NULL, "of parquet", .choices = cli_records_compressions),
     };

@@ -169,6 +169,9 @@ static int move(struct transfer *t, const char *name, struct quire_error *err)
     }
     if (rc == 0)
         rc = open_sink(t, source, as, &into, &sink, err);
+    if (rc == 0 && sink->makes_set && into.metric == RECORDS_METRIC_UNKNOWN)
+        cli_note(t->cli, "%s does not say its metric: the set %s gets cosine; --metric makes it l2 or ip", source->name,
+                 as);
     if (rc == 0)
         rc = records_copy(&copy, source, sink, err);
     if (rc < 0 && sink && sink->rows && redis_is_url(t->into))

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """generate.py BUILD_DIR [--check] - the reference pages beside it, from what the programs say of themselves.
 
-Settings and options come from --help, commands from COMMAND DOCS: each is made from the one table that the program itself
-reads (server/process/config.def, gateway/settings/settings.def, the options of each verb, server/commands.def). --check
-changes nothing and exits with 1 where a page is not what the programs say now (ctest -R docs/reference).
+Settings and options come from --help, commands from COMMAND DOCS and, as there is no text of their arguments in it, from
+server/commands.def: each is made from the one table that the program itself reads (server/process/config.def,
+gateway/settings/settings.def, the options of each verb, server/commands.def). --check changes nothing and exits with 1
+where a page is not what the programs say now, or where a table by hand lacks something: that of settings in operations.md,
+and those of quire.so's settings and commands in cluster.md, which are compared with the module's sources, since asking it
+takes an engine (ctest -R docs/reference).
 """
 import re
 import subprocess
@@ -13,6 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 MADE = "\n*Made by `docs/reference/generate.py` from what the program says of itself: change the program, then run it.*\n\n"
 
 
@@ -117,18 +121,31 @@ def command_docs(build):
     return [(name, entry) for name, entry in walk(docs)]
 
 
+def syntaxes():
+    """The arguments of each command, by its name in lower case, as server/commands.def has them."""
+    rows = re.split(r"^COMMAND_ROW\(", (ROOT / "server/commands.def").read_text(encoding="utf-8"), flags=re.M)[1:]
+    found = {}
+    for row in rows:
+        name, _, _, _, syntax = re.findall(r'"((?:[^"\\]|\\.)*)"', re.sub(r'"\s+"', "", row))
+        found[name] = re.sub(r"\\(.)", r"\1", syntax)
+    return found
+
+
 def commands(build):
     def text_of(value):
         return value.decode() if isinstance(value, bytes) else str(value)
-    groups = {}
+    groups, takes = {}, syntaxes()
     for name, entry in command_docs(build):
         groups.setdefault(text_of(entry.get("group", "?")), []).append((
-            name.replace("|", " ").upper(), text_of(entry.get("since", "")), text_of(entry.get("summary", ""))))
+            name.replace("|", " ").upper(), takes[name], text_of(entry.get("since", "")), text_of(entry.get("summary", ""))))
     out = "# Commands\n%sWhat they take and answer: [wire.md](../wire.md), [search.md](../search.md), " \
-          "[cache.md](../cache.md). `redis-cli` shows the syntax of each with `help NAME`.\n" % MADE
+          "[cache.md](../cache.md). A word in capitals is written as it is, others are values; `[...]` may be left out, " \
+          "`a|b` is one of them, `...` more of the same. `redis-cli` shows that, too, with `help NAME`. quire.so has some of " \
+          "these, and `QUIRE.*` of its own: [cluster.md](../cluster.md#commands).\n" % MADE
     for group in sorted(groups):
-        out += "\n## %s\n\n| command | since | what it does |\n|---|---|---|\n" % group
-        out += "".join("| `%s` | %s | %s |\n" % (n, cell(s), cell(t)) for n, s, t in sorted(groups[group]))
+        out += "\n## %s\n\n| command | takes | since | what it does |\n|---|---|---|---|\n" % group
+        out += "".join("| `%s` | %s | %s | %s |\n" % (n, cell("`%s`" % a if a else ""), cell(s), cell(t))
+                       for n, a, s, t in sorted(groups[group]))
     if sum(map(len, groups.values())) < 100:
         sys.exit("generate.py: the server names only %d commands" % sum(map(len, groups.values())))
     return out
@@ -151,6 +168,43 @@ def check_operations(page):
     return 1
 
 
+def table_of(text, head):
+    """The rows of the table that begins so: lists of cells."""
+    table = text[text.index(head):]
+    return [[c.strip() for c in row.split("|")[1:-1]] for row in table[:table.index("\n\n")].split("\n")[2:]]
+
+
+def differ(what, shown, known):
+    """1, and what differs, unless both are the same."""
+    if shown == known:
+        print("ok - cluster.md has the %d %s of quire.so" % (len(known), what))
+        return 0
+    print("FAIL - the %s of quire.so in cluster.md: it lacks %s, and has %s that the module does not" % (
+        what, sorted(set(known) - set(shown)), sorted(set(shown) - set(known))))
+    return 1
+
+
+def check_cluster(page):
+    """1 for each table of cluster.md that differs from the module's sources: settings with what is live and defaults; commands."""
+    text = (HERE.parent / "cluster.md").read_text(encoding="utf-8")
+    source = (ROOT / "module/module_config.c").read_text(encoding="utf-8")
+    default = dict(re.findall(r"^\| `([a-z0-9-]+)` \| `?([^|`]*?)`? \|", page, re.M))
+    known = {("quire." + name, "live" if live == "true" else "", default[name]) for name, live in re.findall(
+        r'\{"([a-z-]+)", (true|false)\}', source)}
+    known |= {("quire." + name, "" if flag == "IMMUTABLE" else "live", value) for name, value, flag in re.findall(
+        r'\{"([a-z-]+)", "([^"]*)", RM_CONFIG_(\w+)', source)}
+    shown = set()
+    for cells in table_of(text, "| setting | default | |"):
+        names, value, meaning = cells
+        for name in re.findall(r"`([^`]+)`", names):
+            said = default[name[6:]] if value == "as there" or name == "quire.dir" else value
+            shown.add((name, "live" if meaning.startswith("live") else "", said))
+    wrong = differ("settings", shown, known)
+    own = re.findall(r'\{"(QUIRE\.[A-Z]+)",', (ROOT / "module/module_admin.c").read_text(encoding="utf-8"))
+    named = [re.match(r"`(QUIRE\.[A-Z]+)", cells[0]).group(1) for cells in table_of(text, "| command | |")]
+    return wrong + differ("commands", sorted(named), sorted(own))
+
+
 def main():
     build = Path(sys.argv[1]).resolve()
     pages = {
@@ -163,7 +217,7 @@ def main():
     }
     wrong = 0
     if "--check" in sys.argv:
-        wrong = check_operations(pages["settings.md"])
+        wrong = check_operations(pages["settings.md"]) + check_cluster(pages["settings.md"])
     for name, text in pages.items():
         path = HERE / name
         if "--check" not in sys.argv:
@@ -174,7 +228,7 @@ def main():
         else:
             print("FAIL - docs/reference/%s is not what the programs say: docs/reference/generate.py BUILD_DIR" % name)
             wrong = 1
-    sys.exit(wrong)
+    sys.exit(wrong > 0)
 
 
 if __name__ == "__main__":

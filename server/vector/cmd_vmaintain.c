@@ -268,6 +268,12 @@ static char *resolve(const char *folder, const char *path, struct quire_error *e
         error_set_errno(err, errno, "open import-dir", folder);
         return NULL;
     }
+    if (*path == '/') {
+        error_set(err, QUIRE_EPERM, "%.200s is absolute, so it lies outside of import-dir: paths are relative to it",
+                  path);
+        free(base);
+        return NULL;
+    }
     if (asprintf(&joined, "%s/%s", base, path) > 0)
         real = realpath(joined, NULL);
     else

@@ -1,14 +1,16 @@
 #!/usr/bin/python3
-"""Quire from disk beside Debian's faiss in RAM: same data, same machine, same run, two threads each; Markdown tables.
+"""Quire from disk beside Debian's faiss and hnswlib in RAM: same data, same machine, same run, two threads each; Markdown
+tables.
 
 Every contender is a process that holds its own index only; faiss reads a file that another process trained. All
 settings take their turn in every round. RAM is what the kernel counts for the whole process (VmRSS) after searching:
-for faiss with the Python interpreter and its libraries, whose share before the index was read stands beside it. faiss
-gets all queries of a pass in one call, which is what it is fastest at. Building counts reading the vectors, training
+for faiss and hnswlib with the Python interpreter and its libraries, whose share before the index was read stands beside
+it. Both get all queries of a pass in one call, which is what they are fastest at. Building counts reading the vectors, training
 and writing the index.
 
 A contender is FACTORY:SETTING;SETTING, a faiss factory string and search parameters, as in --faiss
-'HNSW32:efSearch=64;efSearch=128'. Without --faiss: HNSW of 32 links over f32, IVF-PQ of half a byte per dimension
+'HNSW32:efSearch=64;efSearch=128'; one that begins with hnswlib is that library with so many links, 'hnswlib16:ef=64;ef=128'.
+Without --faiss: HNSW of 32 links over f32, IVF-PQ of half a byte per dimension
 (about what Quire's 4-bit codes take), and IVF-PQ of a quarter with 80 candidates refined by 8-bit vectors, in RAM
 too.
 """
@@ -68,24 +70,25 @@ def parse():
     return options
 
 
-class FaissContender:
+class LibraryContender:
     """A child process with one index; measure() is one setting's turn."""
 
     def __init__(self, options, folder, n, factory, settings):
-        self.name, self.settings, self.truth = f"faiss {factory}", settings, read_truth(options.truth)
+        self.name = factory if factory.startswith("hnswlib") else f"faiss {factory}"
+        self.settings, self.truth = settings, read_truth(options.truth)
         self.ids, index = folder / f"ids{n}.npy", folder / f"faiss{n}"
-        common = ["--threads", str(options.threads)]
+        common = ["--threads", str(options.threads), "--factory", factory]
         # idle OpenMP threads must not spin beside those of BLAS: on two cores training took ten times as long; with two
         # threads of BLAS as well, its many small products wait for each other
         quiet = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
         print(f"{options.name}: building {factory}", file=sys.stderr)
-        done = subprocess.run([sys.executable, CHILD, "build", index, options.base, options.metric, "--factory",
-                               factory, "--ef-construction", str(options.ef_construction), "--train-rows",
+        done = subprocess.run([sys.executable, CHILD, "build", index, options.base, options.metric,
+                               "--ef-construction", str(options.ef_construction), "--train-rows",
                                str(options.train_rows), *common],
                               env={**quiet, "OPENBLAS_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True,
                               check=False)
         if done.returncode != 0:
-            raise Failed(f"faiss did not build {factory}")
+            raise Failed(f"{self.name} was not built")
         self.built = json.loads(done.stdout)["seconds"]
         self.disk = index.stat().st_size
         self.child = subprocess.Popen([sys.executable, CHILD, "serve", index, options.queries, options.metric, *common],
@@ -149,7 +152,7 @@ def contenders_of(quire, options, folder, found, refused):
         raise Failed("none of --budgets can be searched")
     chosen = [contender(text) for text in options.faiss] or default_contenders(rows, dim, options.quick)
     for n, (factory, settings) in enumerate(chosen):
-        found.append(FaissContender(options, folder, n, factory, settings))
+        found.append(LibraryContender(options, folder, n, factory, settings))
     return built
 
 
@@ -181,16 +184,15 @@ def row(one, setting, m):
 
 def tables(options, built, about, results, refused):
     raw = built["raw_bytes"]
-    faiss = [one for one in results if isinstance(one, FaissContender)]
+    libraries = [one for one in results if isinstance(one, LibraryContender)]
     yield f"## {options.name}: {built['rows']:,} x {built['dim']} {built['type']}, {built['metric']}," \
           f" raw {raw / 1e6:.1f} MB\n"
     yield (f"{about['processors']} processors ({about['processor']}), Linux {about['kernel']}, {about['quire']};"
            f" {options.threads} threads or lanes; medians of {options.rounds} rounds"
            + (", a quick run: too short for its times to be relied on" if options.quick else "") + ".")
-    if faiss:
-        yield f"\nfaiss {faiss[0].about['faiss']} of Debian (compiled: {faiss[0].about['compiled']})," \
-              f" efConstruction {options.ef_construction}, training with at most {options.train_rows:,} rows and" \
-              " BLAS on one thread, everything else on all."
+    if libraries:
+        yield f"\n{', '.join(dict.fromkeys(one.about['about'] for one in libraries))}; efConstruction {options.ef_construction}," \
+              f" training with at most {options.train_rows:,} rows and BLAS on one thread, everything else on all."
     yield f"\nThe first setting of each ladder whose recall reaches {MARK} (a setting that was run, nothing is" \
           " interpolated):\n"
     yield HEADER

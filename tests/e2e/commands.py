@@ -1,10 +1,19 @@
 """commands.py BUILD_DIR [--slow] [PAGE...] - runs the blocks of commands of README.md and docs/, as they stand there.
 
-A block is one that is indented by four spaces and begins, comments left out, with the name of a program (PROGRAM). The blocks of a
-page are run in their order by one bash in an empty folder with links to quire, quire-server and quire-gateway, which are
-on the PATH as well. A command that does not exit with 0 fails the page. A server or gateway in the foreground is left
-running, and the next command waits for its port. commands.sh starts this in a network of its own, so that ports are
-those of the page, and ends with it whatever a page has started.
+A block is one that is indented by four spaces. What it is follows from its first line, comments left out (kind_of):
+    shell        begins with the name of a program (PROGRAM), or with "$ ": then lines without that prompt are output
+    redis        begins with a command of the server (server/commands.def): each line is sent to the server that the page
+                 started last, and an error fails it; a line that begins with a blank goes on with the one before
+    python       has the mark for that
+    transcript   begins with "> ": a page of them is replayed by another test (pages.sh, transcripts tested by), or each has a mark
+    unknown      looks like a command (LOOKS) of a program that is not known here: it fails until it is marked, or known
+All else, such as code, replies and forms of commands ("VADD key ..."), is not looked at.
+
+The blocks of a page are run in their order by one bash in an empty folder with links to quire, quire-server and
+quire-gateway, which are on the PATH as well. A command that does not exit with 0 fails the page. A server or gateway in
+the foreground is left running, and the next command waits for its port. commands.sh starts this in a network of its
+own, so that ports are those of the page, and ends with it whatever a page has started. What is not run needs a reason:
+a mark without one, and a block that is neither run nor marked, fail.
 
 Marks, as comments of HTML in the lines before a block:
     not run: REASON              for this block
@@ -13,9 +22,12 @@ Marks, as comments of HTML in the lines before a block:
     tested by: FILE              another test runs this block
     run with: A -> B             B in the place of A, for instance fewer rows
     run before: LINES            a comment of several lines, which are run at that place
+    run as python: LINES         the block is Python; it is run with these lines behind it
+    transcripts tested by: FILE  of the page, anywhere in it: its transcripts are replayed by that test
 """
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,12 +36,18 @@ from pathlib import Path
 from pages import indented
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ +)*(?:\./|tools/|tests/\S*/|build/\S+/|DIR/bin/)?(?:quire(?:-\w+)?|quickstart|check|site|"
+PROGRAM = re.compile(r"(?:[A-Z_]+=\S+ +)*(?:\./|tools/|tests/(?:\S*/)?|build/\S+/|DIR/bin/)?(?:quire(?:-\w+)?|quickstart|check|site|"
                      r"redis-cli|redis-benchmark|cmake|ctest|curl|cc|gcc|python3|npm|node|docker|podman|apt-get|systemctl|"
                      r"install|cp|rsync|openssl|export|git|chrt|perf|awk|tail|seq|printf|sed|grep|tar|ln|ls|scp|sudo|kill|rm|mkdir|cat|echo|until|for|cd|setup-debian\.sh|"
+                     r"cluster-demo|nice|systemd-(?:sysusers|tmpfiles)|"
                      r"[a-z_]+\.(?:sh|py)|bench_\w+|test_\w+)(?= |$)")
 SERVER = re.compile(r"(?:\./)?quire-(server|gateway)\b(?!.*--help)")
-MARK = re.compile(r"<!-- (page not run|not run|slow|tested by|run with|run before): *(.*?) *-->", re.S)
+COMMANDS = set(re.findall(r'^COMMAND_ROW\("([a-z.]+)"', (ROOT / "server/commands.def").read_text(encoding="utf-8"), re.M))
+FORM = re.compile(r"[A-Z.]+ (key|cache)\b")  # of a command: words in small letters stand for what is given
+# a path of the repository, or a word in small letters with an option behind it
+LOOKS = re.compile(r"(?:[A-Z_]+=\S+ +)*(?:(?:\./|tools/|tests/|build/)[\w./-]+(?= |$)|[a-z][\w.-]*(?: +\S+)*? +--?[a-z])")
+MARK = re.compile(r"<!-- (page not run|not run|slow|transcripts tested by|tested by|run with|run before|run as python)"
+                  r": *(.*?) *-->", re.S)
 SECONDS = 720 if os.environ.get("QUIRE_SANITIZE_FLAGS") else 240  # for a page
 failed = 0
 
@@ -43,17 +61,27 @@ def say(name, wrong=None, seen=""):
             print("    | " + line, flush=True)
 
 
-def blocks_of(page):
-    """(number of the line, commands, marks) of each block of commands, marks being those between it and the text before."""
-    text = page.read_text(encoding="utf-8")
+def kind_of(block):
+    """What a block is: shell, redis, transcript, unknown; None: no commands."""
+    begins = next((line for line in block if line.strip() and not line.startswith("#")), "")
+    word = begins.split(" ")[0]
+    if begins.startswith("> "):
+        return "transcript"
+    if begins.startswith("$ ") or PROGRAM.match(begins):
+        return "shell"
+    if word.isupper() and word.lower() in COMMANDS and not FORM.match(begins):
+        return "redis"
+    return "unknown" if LOOKS.match(begins) else None
+
+
+def blocks_of(text):
+    """(number of the line, kind, lines, marks) of each block of commands, marks being those between it and the text before."""
     lines = text.split("\n")
     comments = [(text.count("\n", 0, m.start()) + 1, text.count("\n", 0, m.end()) + 1, m) for m in MARK.finditer(text)]
     for _, first, block in indented(lines):
         if any(begin <= first <= end for begin, end, _ in comments):
             continue
-        begins = next((line for line in block if not line.startswith("#")), "")
-        if not PROGRAM.match(begins) or any(line.startswith("> ") for line in block):
-            continue
+        kind = kind_of(block)
         marks, at = {}, first - 1
         while at > 0:
             found = next((c for c in comments if c[0] <= at <= c[1]), None)
@@ -64,7 +92,22 @@ def blocks_of(page):
                 at -= 1
             else:
                 break
-        yield first, block, marks
+        if "run as python" in marks:
+            kind, block = "python", block + marks["run as python"][0].strip().split("\n")
+        if kind is not None:
+            yield first, kind, block, marks
+
+
+def left_out(kind, marks, of_page, slow):
+    """(whether a block is not run, why; "": there is no reason)."""
+    if "page not run" in of_page:
+        return True, of_page["page not run"]
+    if kind == "transcript" and "transcripts tested by" in of_page:
+        return True, of_page["transcripts tested by"]
+    for mark in ("not run", "tested by", *(() if slow else ("slow",))):
+        if mark in marks:
+            return True, " ".join(marks[mark])
+    return kind in ("transcript", "unknown"), ""
 
 
 def with_servers(block):
@@ -79,11 +122,24 @@ def with_servers(block):
             port = port.group(1) if port else "6379" if served.group(1) == "server" else "8080"
             line = re.sub(r"\s*&$", "", plain) + " >>served.log 2>&1 &"
             out += [line, "__listening %s" % port if port != "0" else ":"]
+            if served.group(1) == "server":
+                out.append("__port=%s" % port)
             if served.group(1) == "gateway" and "--console" not in plain:
                 out.append("__cache_ready %s" % port)
         else:
             out.append(line)
     return "\n".join(out) + "\n"
+
+
+def as_shell(kind, block):
+    """The lines of a block as bash runs them."""
+    if kind == "redis":
+        return "".join("__redis %s\n" % shlex.quote(line) for line in re.sub(r"\n +", " ", "\n".join(block)).split("\n") if line)
+    if kind == "python":
+        return "/usr/bin/python3 - <<'__END'\n%s\n__END\n" % "\n".join(block)
+    if any(line.startswith("$ ") for line in block):
+        block = [line[2:] for line in block if line.startswith("$ ")]
+    return with_servers(block)
 
 
 PRELUDE = """
@@ -98,6 +154,12 @@ __listening() {
     done
     echo "nothing listens at port $1"; tail -5 served.log
     return 1
+}
+__redis() { # LINE: sent to the server that was started last
+    local said
+    said=$(command redis-cli -p "${__port:?the page has started no server}" --no-raw <<<"$1")
+    echo "$said"
+    [[ $said != *"(error)"* ]]
 }
 __cache_ready() { # a gateway serves before it has found its server: nobody types a request so fast
     local tries
@@ -122,23 +184,23 @@ def check_names(page, first, block):
 
 
 def run_page(build, page, slow):
-    name = str(page.relative_to(ROOT))
+    name = os.path.relpath(page, ROOT)
     text = page.read_text(encoding="utf-8")
-    whole = next((m for m in MARK.finditer(text) if m.group(1) == "page not run"), None)
+    of_page = {m.group(1): m.group(2) for m in MARK.finditer(text) if m.group(1) in ("page not run", "transcripts tested by")}
     script, numbers, left = [PRELUDE], [], 0
-    for first, block, marks in blocks_of(page):
-        reason = (marks.get("not run") or [None])[0]
-        for test in marks.get("tested by", []):
-            reason = "tested by " + test
+    for first, kind, block, marks in blocks_of(text):
+        tests = marks.get("tested by", []) + [of_page[m] for m in of_page if m == "transcripts tested by"]
+        for test in tests:
             if not (ROOT / test.split(",")[0].split(" ")[0]).exists():
                 say("%s, line %d" % (name, first), "there is no %s" % test)
-        if whole or reason is not None or (marks.get("slow") and not slow):
-            if not (whole or reason or marks.get("slow")):
-                say("%s, line %d" % (name, first), "it is not run, and no reason is given")
+        is_left, reason = left_out(kind, marks, of_page, slow)
+        if is_left:
+            if not reason:
+                say("%s, line %d" % (name, first), "it is not run, and no reason is given: %s" % block[0])
             check_names(name, first, block)
             left += 1
             continue
-        commands = with_servers(block)
+        commands = as_shell(kind, block)
         for change in marks.get("run with", []):
             old, _, new = change.partition(" -> ")
             if old not in commands:

@@ -9,5 +9,6 @@ if ! unshare --map-root-user --net --pid --fork --mount-proc true 2>/dev/null; t
     echo "skip - commands of the pages: this machine allows no network of one's own (unshare --net)"
     exit 0
 fi
+/usr/bin/python3 "$here/commands_itself.py" || exit 1
 exec unshare --map-root-user --net --pid --fork --mount-proc --kill-child bash -c \
     'ip link set lo up && exec /usr/bin/python3 "$0" "$@"' "$here/commands.py" "$build" "$@"

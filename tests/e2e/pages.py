@@ -30,9 +30,13 @@ failed = 0
 
 
 def indented(lines):
-    """(heading, number of the first line, lines without their indentation) of each indented block."""
-    heading, block, first = "", [], 0
+    """(heading, number of the first line, lines without their indentation) of each indented block outside of fences."""
+    heading, block, first, fenced = "", [], 0, False
     for number, line in enumerate(lines + ["# end"], 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        if fenced:
+            continue
         if line.startswith("    ") or (block and not line.strip()):
             first = first if block else number
             block.append(line[4:])

@@ -55,6 +55,9 @@ matches "INFO commandstats" 'cmdstat_vsim:calls=[0-9]+' cli INFO commandstats
 matches "INFO lines end in CR LF" $'tcp_port:[0-9]+\r\n' cli INFO server
 matches "DBSIZE" '^1$' cli DBSIZE
 
+matches "redis-cli --bigkeys knows the number of vector sets alone" '1 vectorsets with 0 \?' cli --bigkeys
+matches "redis-cli --memkeys knows their memory" '1 vectorsets with [1-9][0-9]* bytes' cli --memkeys
+
 matches "redis-cli --pipe, inline requests" 'errors: 0, replies: 3' piped 'PING\r\nECHO hi\r\nPING\r\n' --pipe
 awk 'BEGIN { for (i = 0; i < 20000; i++) printf "*2\r\n$4\r\nECHO\r\n$5\r\n%05d\r\n", i }' >"$QUIRE_WORK/pipe.in"
 matches "redis-cli --pipe, 20000 requests" 'errors: 0, replies: 20000' \

@@ -32,7 +32,7 @@ def fails(name, kind, text, function):
 
 def connect(user, password, certificate=True, **more):
     own = {"ssl_certfile": TLS + "/client.crt", "ssl_keyfile": TLS + "/client.key"} if certificate else {}
-    return redis.Redis(host="localhost", port=PORT, username=user, password=password, ssl=True,
+    return redis.Redis(host="127.0.0.1", port=PORT, username=user, password=password, ssl=True,
                        ssl_ca_certs=TLS + "/ca.crt", ssl_check_hostname=True, socket_timeout=20,
                        decode_responses=True, **own, **more)
 
@@ -60,7 +60,7 @@ fails("a wrong password", redis.exceptions.ResponseError, "invalid username-pass
 fails("the default user is off", redis.exceptions.AuthenticationError, "", lambda: connect(None, None).ping())
 fails("no certificate", redis.exceptions.ConnectionError, "", lambda: connect("admin", "admin-word", False).ping())
 try:
-    redis.Redis(host="localhost", port=PORT, ssl=True, ssl_ca_certs=ssl.get_default_verify_paths().cafile,
+    redis.Redis(host="127.0.0.1", port=PORT, ssl=True, ssl_ca_certs=ssl.get_default_verify_paths().cafile,
                 socket_timeout=20).ping()
     check("a client that does not know the authority refuses", False)
 except redis.ConnectionError as refused:

@@ -117,11 +117,14 @@ def sides(name):
     return ["--keys", name + ".keys", "--attrs", name + ".attrs", "--tenants", name + ".tenants"]
 
 
-def round_trip(extension, *options):
-    """sample.fbin and its lines into a file of this format and back: every byte is as it was."""
+def round_trip(extension, *options, keeps_metric=True):
+    """sample.fbin and its lines into a file of this format and back: every byte is as it was, and the metric is known."""
     write_sample("sample")
-    there = convert("sample.fbin", "there." + extension, *sides("sample"), *options)
+    there = convert("sample.fbin", "there." + extension, *sides("sample"), *options, "--metric", "l2")
     back = convert("there." + extension, "back.fbin", *sides("back"))
+    check(f"{extension}: the metric " + ("is known when it is read" if keeps_metric else "has no place in it"),
+          back.get("metric") == ("l2" if keeps_metric else None), back)
+    check(f"{extension}: elements are floats there and back", there["type"] == back["type"] == "f32", (there, back))
     check(f"{extension}: as many rows, keys, attributes, tenants there and back",
           [there[x] for x in ("rows", "keys", "attributes", "tenants")] == [3000, 3000, 2000, 750] and
           all(there[x] == back[x] for x in ("rows", "dim", "keys", "attributes", "tenants")), (there, back))

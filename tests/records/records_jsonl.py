@@ -5,7 +5,12 @@ import numpy as np
 
 from checks import check, convert, end, read_fbin, refused, round_trip, run, sample, sample_parts, same, write_lines
 
-round_trip("jsonl")
+round_trip("jsonl", keeps_metric=False)
+status, _, err = run("convert", "there.jsonl", "metric.jsonl", "--metric", "ip")
+check("jsonl: a metric that it cannot hold is said", status == 0 and "metric.jsonl cannot hold the metric" in err and
+      "--metric ip" in err, err)
+status, _, err = run("convert", "there.jsonl", "cosine.jsonl", "--metric", "cosine")
+check("jsonl: not said is cosine, which an import takes by itself", status == 0 and "metric" not in err, err)
 
 # what was written, read by another reader of JSON
 keys, attributes, tenants = sample_parts(3000)

@@ -31,6 +31,16 @@ convert("big.fbin", "latin.parquet", "--keys", "latin.keys")
 convert("latin.parquet", "latin2.fbin", "--keys", "latin2.keys")
 same("parquet: keys that are not UTF-8", "latin.keys", "latin2.keys")
 
+for metric in ("cosine", "ip"):
+    convert("sample.fbin", metric + ".parquet", "--metric", metric)
+    check(f"parquet: the metric {metric} is kept", convert(metric + ".parquet", metric + ".fbin")["metric"] == metric)
+convert("sample.fbin", "unknown.parquet")
+check("parquet: no metric is none", "metric" not in convert("unknown.parquet", "unknown.fbin"))
+other = bytearray(open("ip.parquet", "rb").read())
+assert other.count(b"\x02ip") == 1
+open("other.parquet", "wb").write(other.replace(b"\x02ip", b"\x02ix"))
+check("parquet: a metric of another name is none", "metric" not in convert("other.parquet", "other.fbin"))
+
 # damage: each is refused with a sentence, or read; nothing worse
 whole = open("zstd.parquet", "rb").read()
 random = np.random.default_rng(2)
@@ -99,6 +109,9 @@ for compression in ("none", "gzip", "zstd"):
           [r["attributes"] for r in rows] == [json.loads(a) if a else None for a in attributes] and
           (np.array([r["vector"] for r in rows]).astype("f4") == sample()).all(), rows[:1])
 
+for name, expected in (("none", [{"key": "quire.metric", "value": "l2"}]), ("unknown", [])):
+    check(f"hyparquet finds the metric of {name}.parquet", json.loads(node("pairs", name + ".parquet")) == expected,
+          node("pairs", name + ".parquet"))
 os.makedirs("others", exist_ok=True)
 said = node("write", "others")
 n, dim = 5000, 6

@@ -92,9 +92,33 @@ try:
                                    rows["f%d" % i]["attributes"] == {"i": i} and
                                    sorted(rows["f%d" % i]["tenants"]) == (["acme"] if i % 2 else ["acme", "zed"])
                                    for i in range(600)), err)
+    check("export: JSON Lines cannot hold the metric, and that is said", "--metric l2" in err, err)
     move("import", "far.jsonl", to, "--as", "again", "--metric", "l2")
     check("from a file: as it was", b.execute_command("VTENANTS", "again") == a.execute_command("VTENANTS", "far") and
           all(np.array_equal(embedded(b, "again", "f%d" % i), vectors[i]) for i in range(0, 600, 13)))
+
+
+    def metric_of(key):
+        info = b.execute_command("VINFO", key)
+        return dict(zip(info[::2], info[1::2]))[b"metric"]
+
+    # files that say their metric give it to the set, and of others it is said which one a new set gets
+    for extension in ("parquet", "hdf5"):
+        if extension == "hdf5" and not module("h5py", "python3-h5py", "HDF5"):
+            continue
+        move("export", from_, "metric." + extension, "--set", "far")
+        status, out, err = run("import", "metric." + extension, to, "--as", extension)
+        check(f"{extension}: the metric is kept without --metric", status == 0 and metric_of(extension) == b"l2" and
+              "does not say its metric" not in err, err)
+    unsaid = "far.jsonl does not say its metric: the set unsaid gets cosine; --metric"
+    status, out, err = run("import", "far.jsonl", to, "--as", "unsaid")
+    check("jsonl: which metric a new set gets is said", status == 0 and unsaid in err and metric_of("unsaid") == b"cosine",
+          err)
+    status, out, err = run("import", "far.jsonl", to, "--as", "unsaid")
+    check("jsonl: nothing is said of a set that is there", status == 0 and "does not say its metric" not in err, err)
+    status, out, err = run("import", "far.jsonl", to, "--as", "said", "--metric", "ip")
+    check("jsonl: --metric says it", status == 0 and "does not say its metric" not in err and metric_of("said") == b"ip",
+          err)
     status, out, err = run("export", from_, "-", "--set", "far", "--limit", "3")
     check("export to standard output", status == 0 and len(out.splitlines()) == 3, err)
     status, out, err = run("export", from_, "far.fbin", "--set", "far", "--keys", "far.keys", "--attrs", "far.attrs",

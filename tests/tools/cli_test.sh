@@ -98,7 +98,7 @@ expect "no verb is wrong use" 2 "usage: quire VERB"
 expect "an unknown verb is named" 2 'no verb "sing"' sing
 expect "--version" 0 "^quire [0-9]*\.[0-9]*\.[0-9]*$" --version
 expect "--help lists the verbs" 0 "^  verify " --help
-for verb in gen gen-attrs truth build search inspect verify repair convert plan probe bench-kernels "embed fit" "embed apply" cache-eval top; do
+for verb in gen gen-attrs truth build search inspect verify repair convert import export plan probe bench-kernels "embed fit" "embed apply" cache-eval top; do
     # shellcheck disable=SC2086
     expect "$verb --help has examples" 0 "^  .*quire $verb" $verb --help
 done

@@ -33,6 +33,9 @@ void cli_records_report(struct cli *cli, const struct records_copy *copy, const 
 
 void cli_records_note_left(struct cli *cli, const struct records_copy *copy, const struct records_into *out)
 {
+    if (out->format == RECORDS_JSONL && (out->metric == QUIRE_METRIC_L2 || out->metric == QUIRE_METRIC_IP))
+        cli_note(cli, "%s cannot hold the metric: where it is imported, --metric %s says it", out->path,
+                 quire_metric_name((enum quire_metric)out->metric));
     if (out->format != RECORDS_VECTORS)
         return;
     if (copy->keys && !out->sides.keys)

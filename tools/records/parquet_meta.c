@@ -242,6 +242,22 @@ static void group(struct in *in, struct arena *memory, struct parquet_group *out
     }
 }
 
+/* A key and its value, which may be missing. */
+static void pair(struct in *in, struct arena *memory, struct parquet_meta *out)
+{
+    const char *key = "", *value = NULL;
+    int id = 0, type;
+    while (field(in, &id, &type))
+        if (id == 1 && type == WIRE_BINARY)
+            key = text(in, memory);
+        else if (id == 2 && type == WIRE_BINARY)
+            value = text(in, memory);
+        else
+            skip(in, type, 0, false);
+    if (strcmp(key, PARQUET_METRIC_KEY) == 0)
+        out->metric = value;
+}
+
 int parquet_meta_decode(const char *name, const uint8_t *bytes, size_t n, struct parquet_meta *out,
                         struct quire_error *err)
 {
@@ -261,6 +277,10 @@ int parquet_meta_decode(const char *name, const uint8_t *bytes, size_t n, struct
             out->groups = items(&in, &out->memory, out->n_groups, sizeof *out->groups);
             for (uint32_t i = 0; i < out->n_groups && !in.bad; i++)
                 group(&in, &out->memory, &out->groups[i]);
+        } else if (id == 5 && type == WIRE_LIST) {
+            uint32_t pairs = list(&in, &inner);
+            for (uint32_t i = 0; i < pairs && !in.bad; i++)
+                pair(&in, &out->memory, out);
         } else {
             skip(&in, type, 0, false);
         }

@@ -30,6 +30,7 @@ enum parquet_converted {
 };
 enum parquet_codec { PARQUET_UNCOMPRESSED, PARQUET_SNAPPY, PARQUET_GZIP, PARQUET_ZSTD = 6 };
 enum parquet_encoding { PARQUET_PLAIN = 0, PARQUET_PLAIN_DICTIONARY = 2, PARQUET_RLE = 3, PARQUET_RLE_DICTIONARY = 8 };
+#define PARQUET_METRIC_KEY "quire.metric" /* l2, cosine or ip */
 enum parquet_page { PARQUET_DATA_PAGE = 0, PARQUET_DICTIONARY_PAGE = 2, PARQUET_DATA_PAGE_V2 = 3 };
 
 struct parquet_element {
@@ -56,6 +57,8 @@ struct parquet_meta {
     uint32_t n_elements;
     struct parquet_group *groups;
     uint32_t n_groups;
+    const char
+        *metric; /* the text under PARQUET_METRIC_KEY among the file's own keys and values; NULL: there is none */
 };
 
 struct parquet_header {             /* of a page */

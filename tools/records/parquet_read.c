@@ -5,7 +5,8 @@
  * of
  * them; the vector as a list of floats or doubles, or as bytes of one length (floats of 4 bytes, one after the other).
  * Which column is what follows from its name, as in JSON Lines: id, vector, attributes (a text of JSON), tenants; all
- * others join the attributes. What is nested, encoded or compressed otherwise is refused by name.
+ * others join the attributes. What is nested, encoded or compressed otherwise is refused by name. The metric is known
+ * where the file was written here (quire.metric).
  *
  * All columns are read side by side, a page of each in memory. Whole numbers are taken as they are stored, so dates and
  * times are the numbers of their unit; NaN and infinity in attributes become null, which JSON has.
@@ -507,6 +508,15 @@ static int read_footer(struct parquet_source *s, const char *path, struct quire_
     return rc;
 }
 
+static int metric_of(const struct parquet_meta *meta)
+{
+    static const enum quire_metric metrics[] = {QUIRE_METRIC_L2, QUIRE_METRIC_COSINE, QUIRE_METRIC_IP};
+    for (size_t i = 0; meta->metric && i < sizeof metrics / sizeof *metrics; i++)
+        if (strcmp(meta->metric, quire_metric_name(metrics[i])) == 0)
+            return (int)metrics[i];
+    return RECORDS_METRIC_UNKNOWN;
+}
+
 /* Dimensions of the first row. */
 static int find_dim(struct parquet_source *s, struct quire_error *err)
 {
@@ -548,8 +558,10 @@ int parquet_open(const struct records_from *from, struct records_source **out, s
     int rc = strcmp(from->path, "-") == 0
                  ? error_set(err, QUIRE_EUNSUPPORTED, "Parquet begins at its end: it is read from a file, not a pipe")
                  : read_footer(s, from->path, err);
-    if (rc == 0)
+    if (rc == 0) {
+        s->base.metric = metric_of(&s->meta);
         rc = read_schema(s, &from->names, err);
+    }
     for (uint32_t g = 0; rc == 0 && g < s->meta.n_groups; g++) {
         uint64_t before = g ? s->base.rows : 0;
         s->base.rows = before + (uint64_t)s->meta.groups[g].rows;

@@ -7,7 +7,8 @@
  * Columns that the input cannot have are left out. Values are plain, pages v1 of about a MiB, compressed only if asked:
  * floats of embeddings do not get smaller. A group of rows is in memory until it is full (GROUP_BYTES), then its
  * columns
- * are written one after the other; the footer comes last. If a key is not UTF-8, id is not called so.
+ * are written one after the other; the footer comes last. If a key is not UTF-8, id is not called so. A metric that is
+ * known stands among the footer's keys and values (quire.metric), so that what is imported again has it.
  */
 #include "io/array.h"
 #include "io/error.h"
@@ -46,6 +47,7 @@ struct parquet_sink {
     struct records_sink base;
     struct records_file out;
     enum records_compression compression;
+    int metric; /* of enum quire_metric, or RECORDS_METRIC_UNKNOWN */
     const char *names[COLUMNS];
     bool has[COLUMNS], keys_are_text;
     float *vectors; /* of the group */
@@ -355,6 +357,13 @@ static int put_footer(struct parquet_sink *s, struct quire_error *err)
     parquet_put_list(&out, 4, PARQUET_ITEM_STRUCT, (uint32_t)s->n_groups);
     for (size_t i = 0; i < s->n_groups; i++)
         put_group(s, &out, &s->groups[i]);
+    if (s->metric != RECORDS_METRIC_UNKNOWN) {
+        parquet_put_list(&out, 5, PARQUET_ITEM_STRUCT, 1);
+        parquet_begin(&out, 0);
+        parquet_put_text(&out, 1, PARQUET_METRIC_KEY);
+        parquet_put_text(&out, 2, quire_metric_name((enum quire_metric)s->metric));
+        parquet_end(&out);
+    }
     parquet_put_text(&out, 6, "quire");
     parquet_end(&out);
     uint32_t n = (uint32_t)out.n;
@@ -403,6 +412,7 @@ int parquet_create(const struct records_into *into, struct records_sink **out, s
     if (!s)
         return error_set(err, QUIRE_ENOMEM, "no memory to write %s", into->path);
     s->compression = into->compression;
+    s->metric = into->metric;
     s->keys_are_text = true;
     s->rows_max = GROUP_BYTES / (4 * into->dim) + 1;
     if (s->rows_max > GROUP_ROWS)

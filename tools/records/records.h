@@ -100,7 +100,8 @@ struct records_sink_ops {
 struct records_sink {
     const struct records_sink_ops *ops;
     char *name;
-    uint64_t rows; /* written so far */
+    bool makes_set; /* of a server, which has none of this name yet */
+    uint64_t rows;  /* written so far */
     uint32_t dim;
     enum quire_type type;
 };

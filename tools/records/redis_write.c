@@ -127,6 +127,7 @@ static int prepare(struct set_sink *s, const struct records_into *into, struct q
     if (reply)
         freeReplyObject(reply);
     reply = NULL;
+    s->base.makes_set = rc == 0 && !there;
     if (rc < 0 || there || !other)
         return rc;
     snprintf(dim, sizeof dim, "%u", into->dim);

@@ -1,8 +1,9 @@
-// parquet.mjs read FILE | write FOLDER - Parquet by others' programs: hyparquet reads, parquet-wasm and hyparquet-writer
-// write. `read` prints a row of JSON per line, vectors as the numbers that they are. `write` makes files of every
-// encoding, compression and page version that Quire reads, and some that it refuses.
+// parquet.mjs read FILE | pairs FILE | write FOLDER - Parquet by others' programs: hyparquet reads, parquet-wasm and
+// hyparquet-writer write. `read` prints a row of JSON per line, vectors as the numbers that they are; `pairs` the keys and
+// values of the footer. `write` makes files of every encoding, compression and page version that Quire reads, and some
+// that it refuses.
 import { readFileSync, writeFileSync } from 'node:fs'
-import { parquetReadObjects } from 'hyparquet'
+import { parquetMetadata, parquetReadObjects } from 'hyparquet'
 import { compressors } from 'hyparquet-compressors'
 import { parquetWriteBuffer } from 'hyparquet-writer'
 import * as arrow from 'apache-arrow'
@@ -10,10 +11,13 @@ import * as wasm from 'parquet-wasm/node'
 
 const text = (_, value) => (typeof value === 'bigint' ? Number(value) : value)
 
-async function read(path) {
+function buffer(path) {
   const bytes = readFileSync(path)
-  const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength)
-  for (const row of await parquetReadObjects({ file, compressors, utf8: true }))
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength)
+}
+
+async function read(path) {
+  for (const row of await parquetReadObjects({ file: buffer(path), compressors, utf8: true }))
     console.log(JSON.stringify(row, text))
 }
 
@@ -82,4 +86,5 @@ function write(folder) {
 
 const [, , what, path] = process.argv
 if (what === 'read') await read(path)
+else if (what === 'pairs') console.log(JSON.stringify(parquetMetadata(buffer(path)).key_value_metadata ?? []))
 else write(path)

@@ -71,6 +71,8 @@ static void test_outside_is_refused(void **state)
     (void)state;
     static const char *const outside[] = {"../outside", "one/../../outside",      "link-out", "link-up/outside", ".",
                                           "..",         "./../imports/../outside"};
+    /* the first two in this test's folder; whether there is something makes no difference, nor where import-dir is */
+    static const char *const absolute[] = {"/outside", "/imports/one", "/etc", "/nosuch", "/"};
     struct test_server *s = start();
     struct connection c;
     char words[600];
@@ -85,9 +87,15 @@ static void test_outside_is_refused(void **state)
             fail_msg("%s gives '%s'", words, r.text);
         reply_free(&r);
     }
-    snprintf(words, sizeof words, "VLOAD k %s/outside", folder);
-    expect_error(&c, words, "ERR ");
-    expect_error(&c, "VLOAD k nosuch", "ERR ");
+    for (size_t i = 0; i < sizeof absolute / sizeof *absolute; i++) {
+        char sentence[700];
+        snprintf(words, sizeof words, "VLOAD k %s%s", i < 2 ? folder : "", absolute[i]);
+        snprintf(sentence, sizeof sentence,
+                 "ERR %s is absolute, so it lies outside of import-dir: paths are relative to it",
+                 words + strlen("VLOAD k "));
+        expect_error(&c, words, sentence);
+    }
+    expect_error(&c, "VLOAD k nosuch", "ERR cannot find below import-dir nosuch");
     expect_error(&c, "VLOAD k one/meta", "ERR ");
     send_literal(&c, "VLOAD k \"one\\x00\"\r\n");
     check_error(read_reply(&c), "ERR not a path");
