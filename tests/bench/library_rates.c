@@ -1,85 +1,65 @@
 /*
- * library_rates.c - the C side of tests/bench/python.py: an index opened once, then rounds of searches on request.
+ * library_rates.c - the C side of tests/bench/python.py, built as a shared library beside libquire: rounds of searches
+ * as a program in C makes them, and two functions that take the place of quire_search below the bindings.
  *
- * usage: library_rates INDEX QUERIES ROWS K LANES
- *
- * QUERIES are ROWS rows of float32 without a header. Lines on the standard input: `batch` and `single` search all of
- * them, with one call or one by one, and print how many ns that took, and of the processor; `ids FILE` writes the ids
- * of the last round as u64. The Python side does the same between two of these rounds.
+ * C and Python search through one open index of one process: two processes differ by up to a third in what a search
+ * takes, by where their memory happens to lie.
  */
 #include <quire.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-static unsigned long long now_ns(clockid_t clock)
+unsigned long long timed_ns; /* in timed_search, so far; for one thread */
+
+static unsigned long long now_ns(void)
 {
     struct timespec t;
-    clock_gettime(clock, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (unsigned long long)t.tv_sec * 1000000000 + (unsigned long long)t.tv_nsec;
 }
 
-static void fail(const char *what)
+static void options_of(struct quire_search_options *o, size_t dim, size_t k)
 {
-    fprintf(stderr, "library_rates: %s\n", what);
-    exit(1);
+    quire_search_options_init(o);
+    o->k = (uint32_t)k;
+    o->dim = (uint32_t)dim;
 }
 
-static void write_ids(const char *path, const struct quire_hit *hits, size_t n)
+/* n queries of dim one by one; k hits and a count for each. The error that ended it, or 0. */
+int rates_single(struct quire_index *index, const float *queries, size_t n, size_t dim, size_t k,
+                 struct quire_hit *hits, uint32_t *n_hits, struct quire_error *err)
 {
-    FILE *f = fopen(path, "wb");
-    for (size_t i = 0; f && i < n; i++)
-        fwrite(&hits[i].id, sizeof hits[i].id, 1, f);
-    if (!f || fclose(f) != 0)
-        fail("the ids cannot be written");
-    puts("0 0");
-}
-
-int main(int argc, char **argv)
-{
-    struct quire_index *index;
     struct quire_search_options options;
-    struct quire_error err = {0};
-    struct quire_info info;
-    char line[4096];
-    if (argc != 6)
-        fail("usage: library_rates INDEX QUERIES ROWS K LANES");
-    size_t rows = strtoul(argv[3], NULL, 10), k = strtoul(argv[4], NULL, 10);
-    unsigned lanes = (unsigned)strtoul(argv[5], NULL, 10);
-    if (quire_open(argv[1], NULL, &index, &err) < 0)
-        fail(err.message);
-    quire_get_info(index, &info);
-    quire_search_options_init(&options);
-    options.k = (uint32_t)k;
-    options.dim = info.dim;
-    float *queries = malloc(rows * info.dim * sizeof *queries);
-    struct quire_hit *hits = malloc(rows * k * sizeof *hits);
-    uint32_t *n_hits = malloc(rows * sizeof *n_hits);
-    FILE *f = fopen(argv[2], "rb");
-    if (!queries || !hits || !n_hits || !f || fread(queries, info.dim * sizeof *queries, rows, f) != rows)
-        fail("the queries cannot be read");
-    fclose(f);
-    while (fgets(line, sizeof line, stdin)) {
-        line[strcspn(line, "\n")] = 0;
-        unsigned long long begun = now_ns(CLOCK_MONOTONIC), cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID);
-        int rc = 0;
-        if (strncmp(line, "ids ", 4) == 0) {
-            write_ids(line + 4, hits, rows * k);
-        } else {
-            if (strcmp(line, "batch") == 0)
-                rc = quire_search_batch(index, queries, rows, &options, lanes, 0, hits, n_hits, NULL, &err);
-            for (size_t i = 0; strcmp(line, "single") == 0 && rc == 0 && i < rows; i++)
-                rc = quire_search(index, queries + i * info.dim, &options, hits + i * k, n_hits + i, NULL, &err);
-            if (rc < 0)
-                fail(err.message);
-            printf("%llu %llu\n", now_ns(CLOCK_MONOTONIC) - begun, now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu);
-        }
-        fflush(stdout);
-    }
-    free(queries);
-    free(hits);
-    free(n_hits);
-    quire_close(index);
+    int rc = 0;
+    options_of(&options, dim, k);
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = quire_search(index, queries + i * dim, &options, hits + i * k, n_hits + i, NULL, err);
+    return rc < 0 ? rc : 0;
+}
+
+/* The same with one call. */
+int rates_batch(struct quire_index *index, const float *queries, size_t n, size_t dim, size_t k, unsigned lanes,
+                struct quire_hit *hits, uint32_t *n_hits, struct quire_error *err)
+{
+    struct quire_search_options options;
+    options_of(&options, dim, k);
+    return quire_search_batch(index, queries, n, &options, lanes, 0, hits, n_hits, NULL, err);
+}
+
+/* quire_search in a clock: what a search in Python takes less this is the binding's own. */
+int timed_search(struct quire_index *index, const float *query, const struct quire_search_options *options,
+                 struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats, struct quire_error *err)
+{
+    unsigned long long begun = now_ns();
+    int rc = quire_search(index, query, options, hits, n_hits, stats, err);
+    timed_ns += now_ns() - begun;
+    return rc;
+}
+
+/* Finds options->k rows at once. */
+int search_at_once(struct quire_index *index, const float *query, const struct quire_search_options *options,
+                   struct quire_hit *hits, uint32_t *n_hits, struct quire_search_stats *stats, struct quire_error *err)
+{
+    (void)index, (void)query, (void)hits, (void)stats, (void)err;
+    *n_hits = options->k;
     return 0;
 }

@@ -5,10 +5,11 @@
     ids, distances = index.search(numpy.random.rand(64), k=10, recall=0.95)
 
 docs/python.md is the guide; `help(quire.Index)`, `help(quire.Collection)` and `help(quire.Cache)` have every call.
+`quire.compiled`: whether the package was built with a C compiler, which makes a single search cheaper.
 """
 from ._abi import QUIRE_VERSION_STRING as __version__
 from ._library import version
-from ._search import Hits, SearchStats
+from ._search import Hits, SearchStats, compiled
 from .cache import Audit, Cache, CacheAnswer, CacheStats, Candidate, PutResult, Tune, TunePoint
 from .collection import Collection, CollectionInfo, Element, Match, Matches, Snapshot
 from .errors import (
@@ -26,5 +27,5 @@ __all__ = [
     "NoMemory", "NoSpace", "NotFinite", "NotFound", "OutOfRange", "Oversized", "ParseError", "PermissionDenied",
     "PutResult", "SearchStats", "ShortRead", "Snapshot", "Stale", "Timeout", "Truncated", "Tune", "TunePoint",
     "Unsupported", "VerifyReport", "WrongDimension", "WrongFormat", "WrongType", "WrongVersion", "ZeroVector",
-    "__version__", "read_vectors", "version",
+    "__version__", "compiled", "read_vectors", "version",
 ]

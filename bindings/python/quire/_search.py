@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _abi
-from ._arrays import Pieces, name_of, tenants_of
+from ._arrays import F32, Pieces, name_of, tenants_of
 from ._library import lib
 from .errors import Invalid
 
@@ -25,9 +25,9 @@ _KEPT_MAX = 256
 
 
 class Options:
-    """struct quire_search_options and what it points to."""
+    """struct quire_search_options and what it points to; room: hits that an answer may have."""
 
-    __slots__ = ("struct", "reference", "k", "_pieces")
+    __slots__ = ("struct", "reference", "address", "k", "room", "_pieces")
 
     def __init__(self, k: int, dim: int, recall: Optional[float], effort: Optional[int], exact: bool,
                  filter: Optional[str], tenants: Optional[Tuple[str, ...]], estimate: bool,
@@ -56,6 +56,8 @@ class Options:
         if farthest is not None:
             o.limited, o.farthest = True, farthest
         self.reference = ctypes.byref(o)
+        self.address = ctypes.addressof(o)
+        self.room = min(k, _abi.QUIRE_K_MAX)  # more are refused
 
 
 def _number(struct: _abi.quire_search_options, name: str, value: Optional[int]) -> None:
@@ -82,6 +84,57 @@ def options(k: int, dim: int, recall: Optional[float] = None, effort: Optional[i
             _made.clear()
         _made[key] = found
     return found
+
+
+# ---- one search ------------------------------------------------------------------------------------------------------
+# search_one(index, query, options, k, dim, stats) is _fast.search, which says what it gives, or without it the same by
+# ctypes. Few objects and calls: between two searches the interpreter's have left the processor's caches.
+
+try:
+    from . import _fast
+except ImportError:  # built without a compiler, or for an older Python: quire.compiled says so
+    _fast = None  # type: ignore[assignment]
+
+#: Whether the package was built with a compiler: a single search costs less then.
+compiled = _fast is not None
+
+
+class _Rest(ctypes.Structure):
+    _fields_ = [("error", _abi.quire_error), ("count", ctypes.c_uint32)]
+
+
+_COUNT_AT = _Rest.count.offset
+_rooms: Dict[int, Any] = {}
+_quire_search = lib.quire_search
+addressof = ctypes.addressof
+
+
+def _room_for(k: int) -> Any:
+    """The type of a room for the answer of k hits. One for each power of two, as ctypes keeps types for ever."""
+    bits = max(k - 1, 0).bit_length()
+    room = _rooms.get(bits)
+    if room is None:
+        room = _rooms[bits] = type("Room%d" % (1 << bits), (ctypes.Structure,), {
+            "_fields_": [("hits", _abi.quire_hit * (1 << bits)), ("rest", _Rest)]})
+    return room
+
+
+def _search_by_ctypes(index: int, query: Any, options: int, k: int, dim: int, stats: int) -> Any:
+    if type(query) is not np.ndarray or query.dtype is not F32 or query.shape != (dim,):
+        return None
+    data = query.tobytes()
+    room = _room_for(k)()
+    at, rest = addressof(room), addressof(room.rest)
+    code = _quire_search(index, data, options, at, rest + _COUNT_AT, stats or None, rest)
+    return room if code >= 0 else (code, bytes(room.rest.error))
+
+
+if compiled:
+    _fast.bind(ctypes.cast(lib.quire_search, ctypes.c_void_p).value or 0, ctypes.sizeof(_abi.quire_hit),
+               ctypes.sizeof(_abi.quire_error))
+    search_one = _fast.search
+else:
+    search_one = _search_by_ctypes
 
 
 @dataclass(frozen=True)
@@ -117,14 +170,22 @@ class Hits:
     `ids, distances = index.search(...)` unpacks it. Where a query of a batch has fewer than k answers, the others have
     the id -1 and infinite distance. The arrays are views of one array, `array`."""
 
-    __slots__ = ("array", "_counts", "_stats")
+    __slots__ = ("_found", "_counts", "_stats")
 
-    def __init__(self, array: npt.NDArray[Any], counts: Optional[npt.NDArray[np.uint32]] = None,
-                 stats: Any = None) -> None:
-        #: numpy structured array: id, row, distance, deviation
-        self.array = array
+    def __init__(self, found: Any, counts: Optional[npt.NDArray[np.uint32]] = None, stats: Any = None) -> None:
+        self._found = found  # the array, or what search_one gave until somebody looks at it
         self._counts = counts
         self._stats = stats
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """numpy structured array: id, row, distance, deviation."""
+        found = self._found
+        if type(found) is not np.ndarray:
+            n = len(found) // HIT.itemsize if type(found) is bytearray else found.rest.count
+            found = self._found = np.frombuffer(found, HIT, n) if n else np.empty(0, HIT)
+        array: npt.NDArray[Any] = found
+        return array
 
     @property
     def counts(self) -> npt.NDArray[np.uint32]:

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _abi, _arrays
-from ._arrays import Attributes, Key, Pieces, choice, key_bytes, key_text, name_of
+from ._arrays import Attributes, Key, Pieces, choice, key_bytes, key_text, name_of, tenants_of
 from ._handle import Handle, Owner, Progress, run_long
 from ._library import lib
-from ._search import HIT, Hits, Tenants, options
+from ._search import HIT, Hits, Options, Tenants, options, search_one
 from .aio import Searcher, searcher_of, searchers
 from .errors import Corrupt, Invalid, WrongDimension, WrongType, error_of, raise_error
 
 Path = Union[str, "os.PathLike[str]"]
-byref = ctypes.byref
-_search, _search_batch = lib.quire_search, lib.quire_search_batch
+addressof, byref = ctypes.addressof, ctypes.byref
+_search_batch = lib.quire_search_batch
 _READ = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p,
                          ctypes.c_void_p)
 _FINDING = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
@@ -138,7 +138,8 @@ def _texts(values: Optional[Sequence[Optional[bytes]]], rows: int, what: str, pi
 class Index(Handle):
     """An opened index. `Index.build(...)` makes one, `Index(path)` opens one that is there."""
 
-    __slots__ = ("_info", "_rows")
+    __slots__ = ("_info", "_rows", "_dim", "_latest")
+    _latest: Tuple[Optional[Tuple[object, ...]], Any]  # what the latest search asked for, and the Options of it
 
     def __init__(self, path: Path, *, memory_bytes: int = 0, cache: bool = True, engine: str = "auto",
                  reads_max: int = 0) -> None:
@@ -155,7 +156,8 @@ class Index(Handle):
         info = _abi.quire_info()
         lib.quire_get_info(out, byref(info))
         self._info = IndexInfo(**plain_of(info, INFO_NAMES))
-        self._rows = self._info.rows
+        self._rows, self._dim = self._info.rows, self._info.dim
+        self._latest = None, None
         self._begin(Owner(out.value or 0, lib.quire_close, "the index %s" % os.fspath(path)))
 
     # ---- building ----
@@ -234,20 +236,32 @@ class Index(Handle):
         if owner is None:
             self._refuse()
         try:
-            q = _arrays.query(query)
-            o = options(min(k, self._rows) if k <= _abi.QUIRE_K_MAX else k, len(q), recall, effort, exact, filter,
-                        tenants, estimate, farthest, reads_max, filter_effort)
-            hits = np.empty(min(o.k, self._rows), HIT)
-            count, err = ctypes.c_uint32(), _abi.quire_error()
+            if tenants is not None:
+                tenants = tenants_of(tenants)
+            asked = (k, recall, effort, exact, filter, tenants, estimate, farthest, reads_max, filter_effort)
+            latest, o = self._latest
+            if asked != latest:
+                o = self._options(self._dim, *asked)
+                self._latest = asked, o
             figures = (_abi.quire_search_stats * 1)() if stats else None
-            code = _search(owner.pointer, _arrays.address(q), o.reference, _arrays.address(hits), byref(count), figures,
-                           byref(err))
+            at = addressof(figures) if figures is not None else 0
+            found = search_one(owner.pointer, query, o.address, o.room, self._dim, at)
+            if found is None:  # not float32, or not as the library reads it
+                q = _arrays.query(query)
+                if len(q) != self._dim:
+                    o = self._options(len(q), *asked)  # the library says that it is not the index's
+                found = search_one(owner.pointer, q, o.address, o.room, len(q), at)
         finally:
             owner = None
-        if code < 0:
-            raise_error(code, err)
-        n = count.value
-        return Hits(hits if n == len(hits) else hits[:n], None, figures)
+        if type(found) is tuple:
+            raise_error(found[0], _abi.quire_error.from_buffer_copy(found[1]))
+        return Hits(found, None, figures)
+
+    def _options(self, dim: int, k: int, recall: Optional[float], effort: Optional[int], exact: bool,
+                 filter: Optional[str], tenants: Tenants, estimate: bool, farthest: Optional[float],
+                 reads_max: Optional[int], filter_effort: Optional[int]) -> Options:
+        return options(min(k, self._rows) if k <= _abi.QUIRE_K_MAX else k, dim, recall, effort, exact, filter, tenants,
+                       estimate, farthest, reads_max, filter_effort)
 
     def search_batch(self, queries: Any, k: int = 10, *, lanes: int = 0, inflight: int = 0,
                      recall: Optional[float] = None, effort: Optional[int] = None, exact: bool = False,
@@ -262,8 +276,8 @@ class Index(Handle):
         try:
             q = _arrays.queries(queries)
             n = len(q)
-            o = options(min(k, self._rows) if k <= _abi.QUIRE_K_MAX else k, q.shape[1], recall, effort, exact, filter,
-                        tenants, estimate, farthest, reads_max, filter_effort)
+            o = self._options(q.shape[1], k, recall, effort, exact, filter, tenants, estimate, farthest, reads_max,
+                              filter_effort)
             hits = np.empty((n, min(o.k, self._rows)), HIT)
             counts = np.zeros(n, np.uint32)
             figures = (_abi.quire_search_stats * n)() if stats else None
@@ -299,8 +313,8 @@ class Index(Handle):
             self._refuse()
         try:
             q = _arrays.query(query)
-            o = options(min(k, self._rows) if k <= _abi.QUIRE_K_MAX else k, len(q), recall, effort, exact, filter,
-                        tenants, estimate, farthest, reads_max, filter_effort)
+            o = self._options(len(q), k, recall, effort, exact, filter, tenants, estimate, farthest, reads_max,
+                              filter_effort)
             future, code, err = searcher.start(owner, q, o, stats)
         finally:
             owner = None

@@ -71,6 +71,24 @@ def test_queries_of_any_layout(index, data):
     assert np.array_equal(index.search_batch(queries[::-1], 5).ids[-4], expected)
 
 
+def test_answers_of_every_size(index, data):
+    rows, queries = data
+    for k in (1, 2, 7, 8, 9, 64, 65, 170, 171, 500, len(rows), len(rows) + 5):
+        one, batch = index.search(queries[1], k, exact=True), index.search_batch(queries[1:2], k, exact=True)
+        assert len(one) == min(k, len(rows)) and np.array_equal(one.array, batch.array[0])
+        one.distances[0] = -1  # it is the caller's
+        assert one.distances[0] == -1
+    alternating = [index.search(queries[i % 2], 1 + i % 3).ids[0] for i in range(12)]
+    assert alternating == [index.search(queries[i % 2], 1).ids[0] for i in range(12)]
+    none = index.search(queries[1], 5, tenants=[])
+    assert len(none) == 0 and len(none.ids) == 0
+    tenants = []
+    assert len(index.search(queries[1], 5, tenants=tenants)) == 0
+    with pytest.raises(quire.WrongDimension):
+        index.search(queries[1][:-1], 5)
+    assert len(index.search(queries[1], 5)) == 5
+
+
 def test_a_contiguous_query_is_not_copied(index, data):
     from quire import _arrays
     _, queries = data
