@@ -4,9 +4,11 @@
 The plan gets the base as its sample and tries indexes of --trial-rows of its rows, fewer than there are. Then indexes of
 all rows are built in each way and searched with the memory that the plan names. Reads, codes, bytes and recall do not
 depend on what else the machine does; processor time does a little, queries/s much: look at the ratios. Markdown: a row
-for each way, "plan / measured". Started by plan_error.sh for several sets.
+for each way, "plan / measured", and how many times the measured queries/s the plan has. Started by plan_error.sh for
+several sets.
 """
 import resource
+import statistics
 
 from measure import Quire, arguments, finish_arguments, read_vectors, run, temp_folder, write_out
 
@@ -43,7 +45,7 @@ def main():
     options = finish_arguments(parser.parse_args())
     quire = Quire(options.build_dir)
     rows = len(read_vectors(options.base))
-    lines, builds = [], {}
+    lines, builds, rates = [], {}, []
     with temp_folder() as folder:
         plan = quire.json("plan", "--rows", rows, "--sample", options.base, "--metric", options.metric, "--probe",
                           folder, "--trial-rows", options.trial_rows,
@@ -63,7 +65,9 @@ def main():
                 pair(way["reads"], report["reads_per_query"]), pair(way["cpu_us"], report["cpu_us_per_query"], "%.0f"),
                 pair(way["resident_mb"], report["index_resident_bytes"] / 1e6),
                 pair(way["disk_gb"] * 1e3, report["index_bytes"] / 1e6), pair(way["qps"], report["qps"], "%.0f")))
+            rates.append(way["qps"] / report["qps"])
     text = "\n".join(lines) + "\n\n"
+    text += "| %s | %d | %.2f | %.2f to %.2f |\n\n" % (options.name, rows, statistics.median(rates), min(rates), max(rates))
     for name, (_, seen, way) in builds.items():
         text += "| %s | %d | %s | %s | %s |\n" % (
             options.name, rows, name, pair(way["build_cpu_s"], seen["cpu_s"]),
