@@ -362,6 +362,7 @@ void flow_answer_begin(struct errand *e)
                                        .model = *e->model ? e->model : NULL,
                                        .body = body,
                                        .body_whole = true,
+                                       .own_key = e->own_key,
                                        .head_timeout_ms = e->head_timeout_ms};
     if (e->asked.only_if_cached) {
         if (body)

@@ -383,15 +383,7 @@ bool flow_body_fields(const struct turn *turn, struct fields *out)
     for (uint32_t i = 0; i < in->n; i++)
         if (strncasecmp(fields_name(in, i), "X-Quire-", 8) == 0)
             fields_drop(out, fields_name(in, i));
-    if (turn->caller.upstream_key) {
-        fields_drop(out, "Authorization");
-        fields_drop(out, "api-key");
-        fields_drop(out, "x-api-key");
-        ok = ok &&
-             (turn->kind == ASK_MESSAGES ? fields_append(out, "x-api-key", turn->caller.upstream_key)
-                                         : fields_print(out, "Authorization", "Bearer %s", turn->caller.upstream_key));
-    }
-    return ok;
+    return ok && (!turn->caller.upstream_key || fields_set_key(out, turn->caller.upstream_key));
 }
 
 uint32_t flow_body_timeout(const struct turn *turn)
@@ -466,6 +458,7 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
     else
         e->model = strndup(ask->model.data, ask->model.bytes);
     e->head_timeout_ms = flow_body_timeout(turn);
+    e->own_key = turn->caller.upstream_key != NULL;
     if (c->n_tags) {
         e->tags = calloc(c->n_tags, sizeof *e->tags);
         for (unsigned i = 0; e->tags && i < c->n_tags; i++) {

@@ -311,7 +311,8 @@ static bool ask_model(struct verdict *v, const struct errand *e)
     struct evbuffer *body = evbuffer_new();
     struct fields fields = {0};
     struct quire_error err;
-    static const char *const credentials[] = {"Authorization", "api-key", "OpenAI-Organization", "OpenAI-Project"};
+    static const char *const credentials[] = {"Authorization", "api-key", "x-api-key", "OpenAI-Organization",
+                                              "OpenAI-Project"};
     bool ok = text && body && evbuffer_add(body, text, strlen(text)) == 0 &&
               fields_append(&fields, "Content-Type", "application/json");
     struct upstream_request request = {.method = "POST",
@@ -321,7 +322,7 @@ static bool ask_model(struct verdict *v, const struct errand *e)
                                        .body = body,
                                        .body_whole = true,
                                        .total_timeout_ms = JUDGE_TIMEOUT_MS};
-    for (unsigned i = 0; i < 4 && ok; i++)
+    for (unsigned i = 0; i < sizeof credentials / sizeof *credentials && ok; i++)
         if (fields_get(&e->fields, credentials[i]))
             ok = fields_append(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
     v->answer = evbuffer_new();

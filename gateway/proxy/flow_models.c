@@ -162,8 +162,11 @@ static bool ask(struct models_work *work, struct quire_error *err)
 {
     struct turn *turn = work->turn;
     struct fields fields = {0};
-    struct upstream_request request = {
-        .method = "GET", .target = http_target(turn->r), .fields = &fields, .body_whole = true};
+    struct upstream_request request = {.method = "GET",
+                                       .target = http_target(turn->r),
+                                       .fields = &fields,
+                                       .body_whole = true,
+                                       .own_key = turn->caller.upstream_key != NULL};
     if (flow_body_fields(turn, &fields))
         work->call = upstream_start(turn->flow->upstreams, &request, &events, work, err);
     fields_fini(&fields);

@@ -229,6 +229,7 @@ struct errand {
     char **tags; /* owned */
     char *target, *model;
     struct fields fields;
+    bool own_key; /* `fields` have the key of the key file, which goes before an upstream's own */
     struct evbuffer *body;
     uint32_t head_timeout_ms;
     /* under way */

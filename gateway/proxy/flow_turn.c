@@ -385,7 +385,7 @@ void flow_turn_pass(struct turn *turn, const char *model)
 {
     struct pass_options options = {.model = model, .done = on_passed, .context = turn};
     const char *timeout = http_field(turn->r, "X-Stainless-Timeout");
-    char authorization[4200], name[6 * FLOW_MODEL_BYTES + 3];
+    char name[6 * FLOW_MODEL_BYTES + 3];
     if (timeout && strtod(timeout, NULL) > 0 && strtod(timeout, NULL) < 86400)
         options.head_timeout_ms = (uint32_t)(strtod(timeout, NULL) * 1000);
     if (turn->name_bytes > 0) {
@@ -394,10 +394,6 @@ void flow_turn_pass(struct turn *turn, const char *model)
     }
     if (*turn->cache && flow_turn_fields(turn, &turn->extra))
         options.extra = &turn->extra;
-    if (turn->caller.upstream_key) {
-        snprintf(authorization, sizeof authorization, "Bearer %s", turn->caller.upstream_key);
-        options.authorization = authorization;
-    }
+    options.key = turn->caller.upstream_key;
     pass_begin(turn->r, turn->flow->upstreams, &options);
-    explicit_bzero(authorization, sizeof authorization);
 }

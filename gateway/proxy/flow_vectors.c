@@ -405,6 +405,7 @@ static void ask_upstream(struct vectors_work *work)
                                        .model = *turn->model ? turn->model : NULL,
                                        .body = body,
                                        .body_whole = true,
+                                       .own_key = turn->caller.upstream_key != NULL,
                                        .head_timeout_ms = flow_body_timeout(turn)};
     work->upstream_began_us = clock_us();
     work->answer = evbuffer_new();

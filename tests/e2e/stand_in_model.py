@@ -158,6 +158,7 @@ class Model(BaseHTTPRequestHandler):
                     "/state": {"paths": dict(paths), **{n: state[n] for n in ("streams", "gone", "served")}}}.get(path)
             if seen is None:
                 paths[path] += 1
+                requests.append({"path": self.path, "headers": self.headers.items(), "body": "", "at": time.time()})
         if seen is not None:
             self.reply(200, seen)
         elif path.rstrip("/") in ("/v1/models", "/models"):

@@ -621,6 +621,28 @@ def keys_of_a_file_are_tenants_with_limits(w):
 
 
 @check
+def the_key_of_a_tenant_goes_on_in_the_clients_own_field(w):
+    path = w.folder / "upstream-keys.json"
+    path.write_text(json.dumps({"keys": [{"sha256": hashlib.sha256(b"sk-mine").hexdigest(), "tenant": "a",
+                                          "upstream_key": "sk-theirs"}]}))
+    small = {"model": "stand-in", "max_tokens": 9, "messages": [{"role": "user", "content": "whose key"}]}
+    large = {**small, "messages": [{"role": "user", "content": "whose key " + "x" * 8000}]}
+    for more in ({}, {"upstreams": [{"name": "model", "url": w.model.url, "key": "sk-of-the-settings"}]}):
+        g = w.gateway(keys=str(path), key_body_max="4kb", **more)
+        for field, value, wanted in (("x-api-key", "sk-mine", "sk-theirs"), ("api-key", "sk-mine", "sk-theirs"),
+                                     ("Authorization", "Bearer sk-mine", "Bearer sk-theirs")):
+            for target, method, body in (("/v1/messages", "POST", small), ("/v1/messages", "POST", large),
+                                         ("/v1/messages/count_tokens", "POST", small), ("/v1/models", "GET", None),
+                                         ("/v1/chat/completions", "POST", small), ("/v1/embeddings", "POST", {"input": "x"})):
+                w.model.reset()
+                headers = {field: value, "Cache-Control": "no-cache"}
+                equal(ask(g.port, target, body, method=method, headers=headers).status, 200)
+                sent = {name.lower(): text for name, text in w.model.get("/requests")[-1]["headers"]}
+                seen = {name: sent[name] for name in ("authorization", "api-key", "x-api-key") if name in sent}
+                equal((target, seen), (target, {field.lower(): wanted}))
+
+
+@check
 def never_hits_and_the_reason_is_said(w):
     g = w.near()
     accepted(g)
