@@ -6,6 +6,7 @@
  */
 #include "gateway/policy/policy_diagnosis.h"
 #include "gateway/policy/policy_route.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_proof.h"
 #include "gateway/proxy/flow_unread.h"
@@ -545,8 +546,7 @@ static void begin_bypass(struct turn *turn, const struct ask *ask)
 
 bool flow_body_accepted(const struct turn *turn)
 {
-    return turn->caller.in_key_file ||
-           policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000);
+    return turn->caller.in_key_file || flow_accepted_has(turn->flow, turn->caller.credential, turn->model);
 }
 
 static void begin_cached(struct turn *turn, struct policy_gate gate, const struct ask *ask)

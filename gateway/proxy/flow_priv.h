@@ -324,7 +324,7 @@ void flow_body_down(struct flow *flow, const char *why);
 void flow_body_ready(struct turn *turn);
 /* The model that the body names, and its name upstream (setting model-alias), into the turn. */
 void flow_body_name(struct turn *turn, struct strict_text given);
-/* Whether the upstream has accepted the credential lately, or the key file has it. */
+/* Whether the upstreams of the turn's model have accepted the credential lately, or the key file has it. */
 bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err);

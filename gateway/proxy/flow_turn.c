@@ -6,6 +6,7 @@
  * X-Request-Id. A comment keeps a silent stream alive, between events only.
  */
 #include "gateway/policy/policy_limit.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/pass.h"
 #include "gateway/proxy/refusal.h"
@@ -373,11 +374,9 @@ static void on_passed(void *context, struct http_request *r, const struct pass_e
     turn->upstream_failed = end->upstream_failed;
     turn->connect_us = end->connect_us;
     turn->upstream_us = end->head_us;
-    if (status >= 200 && status < 300 && *turn->upstream)
-        policy_accepted_add(turn->flow->accepted, turn->caller.credential, clock_us() / 1000,
-                            (uint64_t)turn->flow->settings->auth_ttl);
-    else if (status == 401 || status == 403)
-        policy_accepted_forget(turn->flow->accepted, turn->caller.credential);
+    /* other paths than the cache's (`path` NULL) may be open to everybody: their answers accept nobody */
+    if (*turn->upstream && (turn->path || status >= 400))
+        flow_accepted_note(turn->flow, turn->caller.credential, turn->model, status);
     end_turn(turn);
 }
 

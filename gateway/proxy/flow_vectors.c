@@ -12,6 +12,7 @@
  * A kept value is the vector as the upstream spelled it: a list, or base64 in quotes.
  */
 #include "gateway/proxy/flow_vectors.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
@@ -268,11 +269,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     turn->upstream_us = clock_us() - work->upstream_began_us;
     snprintf(turn->upstream, sizeof turn->upstream, "%s", head->upstream);
     fields_return(head->fields, &work->fields);
-    if (head->status == 401 || head->status == 403)
-        policy_accepted_forget(turn->flow->accepted, turn->caller.credential);
-    else if (head->status == 200)
-        policy_accepted_add(turn->flow->accepted, turn->caller.credential, clock_us() / 1000,
-                            (uint64_t)turn->flow->settings->auth_ttl);
+    flow_accepted_note(turn->flow, turn->caller.credential, turn->model, head->status);
 }
 
 static void on_writable(struct turn *turn)

@@ -499,6 +499,42 @@ def a_revoked_key_reads_nothing(w):
 
 
 @check
+def what_everybody_may_read_accepts_no_key(w):
+    other = StandIn()  # to which no key is a wrong one
+    open_paths = (("/calls", "GET", None), ("/v1/models", "GET", None), ("/v1/files/7", "DELETE", None))
+    answer = ("/v1/chat/completions", "POST", {"model": "small", "messages": [{"role": "user", "content": "who are you"}]})
+    w.model.control(words={"/v1/models": "open"})
+    try:
+        for upstreams, requests in (
+                ([{"name": "closed", "url": w.model.url}], open_paths),
+                ([{"name": "closed", "url": w.model.url, "models": ["stand-in*"]}, {"name": "open", "url": other.url}],
+                 [*open_paths, answer])):
+            g = w.gateway(share="all", upstreams=upstreams)
+            keep(g, "kept from who may no longer", key="sk-a")
+            w.model.control(revoked=["sk-a"])
+            equal(chat(g.port, "a new question", key="sk-a").status, 401)
+            for path, method, body in requests:
+                equal((path, ask(g.port, path, body, method=method, key="sk-a").status), (path, 200))
+                a = chat(g.port, "kept from who may no longer", key="sk-a")
+                equal((path, a.status, a.cache), (path, 401, "miss"))
+            w.model.control(revoked=[])
+    finally:
+        other.kill()
+
+
+@check
+def who_shows_no_key_shares_with_nobody_who_does(w):
+    for share in ("key", "all"):
+        g = w.gateway(share=share)
+        accepted(g, "sk-a")
+        accepted(g, None)
+        for first, second in (("sk-a", None), (None, "sk-a")):
+            text = "first asked by %s" % first
+            keep(g, text, key=first)
+            equal((share, second, chat(g.port, text, key=second).cache), (share, second, "miss"))
+
+
+@check
 def an_unknown_credential_is_proved_where_that_is_set(w):
     g = w.gateway(prove=True, share="all")
     equal(keep(g, "who has the key", key="sk-a").cache, "miss")

@@ -234,6 +234,8 @@ static void test_scopes(void **state)
     assert_string_equal(scope, "anonymous");
     policy_tenant_scope(POLICY_SHARE_ALL, NULL, false, hash, scope);
     assert_string_equal(scope, "all");
+    policy_tenant_scope(POLICY_SHARE_ALL, NULL, true, hash, scope); /* nobody shares with those who have a name */
+    assert_string_equal(scope, "anonymous");
 }
 
 static void test_accepted(void **state)
