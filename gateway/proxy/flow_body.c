@@ -585,7 +585,7 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     question.accepted = flow_body_accepted(turn);
     question.look = question.keep = ready && *choice.category.name;
     question.keep = question.keep && gate.keep && turn->controls.ttl_ms != 0;
-    question.keep = question.keep && !(question.text && flow_keep_never(flow, question.text, question.text_bytes));
+    question.keep = question.keep && !flow_keep_never_asked(flow, ask);
     if (!question.look) {
         cache = "down";
         reason = ready ? "there is no category for exact answers: see exact-category" : why;

@@ -301,8 +301,9 @@ void flow_keep_leave(struct errand *errand);
 /* All kept pieces of its flight one behind the other. They lie so already where none is left out; else they are copied
  * to *owned, which is to be freed. NULL: no memory, or not all is there. */
 const char *flow_keep_join(const struct errand *errand, size_t *bytes, char **owned);
-/* Whether the setting `never` names this text. */
-bool flow_keep_never(const struct flow *flow, const char *text, size_t bytes);
+/* Whether the setting `never` names a text of the user's in this request; in this item of an embeddings request. */
+bool flow_keep_never_asked(const struct flow *flow, const struct ask *ask);
+bool flow_keep_never_item(const struct flow *flow, const struct ask *ask, uint32_t item);
 
 /* ---- commands (flow_words.c) ---- */
 

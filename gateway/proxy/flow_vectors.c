@@ -35,6 +35,7 @@ struct item {
     char *vector; /* owned; NULL: not there */
     size_t bytes;
     uint64_t tokens;
+    bool never; /* its text is one that is not kept */
 };
 
 struct vectors_work {
@@ -254,7 +255,7 @@ static void put_fresh(struct vectors_work *work, const struct answer *answer)
             uint64_t share = tokens * (asked + 1) / missing - tokens * asked / missing;
             struct strict_text vector = answer_vector(answer, &place);
             asked++;
-            if (vector.data && work->keep)
+            if (vector.data && work->keep && !work->items[i].never)
                 put(&work->items[i], vector, share);
         }
 }
@@ -453,6 +454,7 @@ void flow_vectors_begin(struct turn *turn, const struct ask *ask, const struct c
         work->items[i].work = work;
         ok = canonical_item(flow->canonical, ask, keys, i, hash, &err) == 0;
         to_hex(hash, work->items[i].hash);
+        work->items[i].never = flow_keep_never_item(flow, ask, i);
     }
     if (!ok) {
         if (work) {

@@ -365,6 +365,54 @@ def truncated_failed_and_half_answers_are_not_kept(w):
                 expect(a.cache in ("miss", "bypass"), "%s (stream %s) was kept: %s %s" % (words, stream, a.cache, a.reason))
 
 
+TEXTS = {  # a request with a text of the user's on each route, and in each place
+    "chat": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": t}]}),
+    "a stream": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": t}], "stream": True}),
+    "parts": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": [
+        {"type": "text", "text": t}, {"type": "image_url", "image_url": {"url": "http://x/y.png"}}]}]}),
+    "history": ("/v1/chat/completions", lambda t: {"messages": [
+        {"role": "user", "content": t}, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]}),
+    "long": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": "x" * 70000 + t}]}),
+    "completions": ("/v1/completions", lambda t: {"prompt": t}),
+    "prompts": ("/v1/completions", lambda t: {"prompt": [t]}),
+    "responses": ("/v1/responses", lambda t: {"input": t, "store": False}),
+    "items": ("/v1/responses", lambda t: {"input": [{"role": "user", "content": [{"type": "input_text", "text": t}]}],
+                                          "store": False}),
+    "messages": ("/v1/messages", lambda t: {"max_tokens": 9, "messages": [{"role": "user", "content": t}]}),
+    "embeddings": ("/v1/embeddings", lambda t: {"input": t})}
+
+
+@check
+def what_never_names_is_not_kept(w):
+    g = w.gateway(never=["*my \"password\" is*", "answer ? to: tell \"nobody\" of*"])
+    accepted(g)
+
+    def post(name, text, model, stream=False, **headers):
+        path, body = TEXTS[name]
+        body = {"model": model, **body(text), **({"stream": True} if stream else {})}
+        return ask(g.port, path, body, key="sk-one", headers={n.replace("_", "-"): v for n, v in headers.items()})
+
+    def is_kept(*asked):
+        return post(*asked, Cache_Control="only-if-cached").status == 200
+    # questions, whose answers say something else
+    pairs = [[(name, text, "stand-in:say=fine") for text in ('alas my "password" is xyz', 'alas my "bicycle" is xyz')]
+             for name in TEXTS]
+    # answers: whole and as a stream, a word at a time
+    pairs += [[(name, text, "stand-in", stream) for text in ('tell "nobody" of it', 'tell "everybody" of it')]
+              for name in ("chat", "completions", "responses", "messages") for stream in (False, True)]
+    for never, other in pairs:
+        equal((never, post(*never).status, post(*other).status), (never, 200, 200))
+    for never, other in pairs:
+        expect(until(lambda: is_kept(*other)), "not kept: %s" % (other,))
+    keep(g, "the last that is put")
+    equal([never for never, _ in pairs if is_kept(*never)], [])
+    some = ask(g.port, "/v1/embeddings", {"model": "encoder", "input": ['my "password" is abc', "a cat"]}, key="sk-one")
+    equal(some.cache, "miss")
+    fields = {"Cache-Control": "only-if-cached"}
+    one = lambda text: ask(g.port, "/v1/embeddings", {"model": "encoder", "input": text}, key="sk-one", headers=fields)  # noqa: E731
+    expect(until(lambda: one("a cat").cache == "exact") and one('my "password" is abc').status == 504, "each by itself")
+
+
 @check
 def calls_of_tools_are_kept_where_that_is_set(w):
     g = w.gateway(keep_tools=True)
