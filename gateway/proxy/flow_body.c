@@ -128,11 +128,13 @@ static const struct sc_category *exact_beside(const struct flow *flow, const cha
     return sc_setup_category(flow->setup, flow->settings->exact_category, strlen(flow->settings->exact_category));
 }
 
-/* Why a category does not serve by nearness at present; NULL: it does. */
-static const char *not_near(const struct flow *flow, const struct sc_category *category)
+/* Why a category, found by this name, does not serve by nearness at present; NULL: it does. Whatever the one of the
+ * setting `category` is in the server, it is near only where the settings say so. */
+static const char *not_near(const struct flow *flow, const struct sc_category *category, const char *name)
 {
+    const struct settings *settings = flow->settings;
     const char *why;
-    if (!category)
+    if (!category || (strcmp(name, settings->category) == 0 && !flow_near_is_on(settings)))
         return "nearness is off: set similarity, or risk and judge";
     if (!category->near)
         return "the category's mode is exact";
@@ -140,8 +142,8 @@ static const char *not_near(const struct flow *flow, const struct sc_category *c
         return "no encoder is set: embed-url, embed-file";
     if (!sc_setup_takes_vectors(flow->setup, &why))
         return why;
-    if (category->by_risk && flow->settings->judge != SETTINGS_JUDGE_MODEL)
-        return "the category has RISK, which learns nothing without judge: model; or give it SIM";
+    if (category->by_risk && settings->judge == SETTINGS_JUDGE_NONE)
+        return "the category has RISK, which learns nothing while judge is none; or give it SIM";
     return NULL;
 }
 
@@ -184,7 +186,7 @@ static bool choose_category(struct turn *turn, struct policy_gate *gate, const s
         name = ruled ? ruled : flow->settings->category;
     }
     category = sc_setup_category(flow->setup, name, strlen(name));
-    why = not_near(flow, category);
+    why = not_near(flow, category, name);
     if (!why && gate->tools && !lists_category(&flow->settings->near_tools, name))
         why = "tools are offered: exact only (setting near-tools)";
     if (!why && ask->question.bytes > (size_t)flow->settings->embed_text_max)

@@ -1,7 +1,8 @@
 /*
  * flow_judge.c - labels for audits.
  *
- *   none    an audit waits for SC.AUDIT POP, by hand
+ *   none    an audit waits for SC.AUDIT POP; nobody is said to look
+ *   hand    an audit waits for SC.AUDIT POP, and somebody will
  *   equal   the same words but for white space: strict, right for answers that are facts
  *   vector  a cosine of JUDGE_SIMILARITY or more between the answers' vectors
  *   model   a model is asked with one token, at the upstream of the request, by its own credential
@@ -335,7 +336,7 @@ void flow_judge_begin(struct flow_judge *judge, const struct errand *e, const ch
     const struct settings *settings = judge->flow->settings;
     struct verdict *v;
     bool under_way = false;
-    if (settings->judge == SETTINGS_JUDGE_NONE || !(v = calloc(1, sizeof *v)))
+    if (settings->judge == SETTINGS_JUDGE_NONE || settings->judge == SETTINGS_JUDGE_HAND || !(v = calloc(1, sizeof *v)))
         return;
     v->judge = judge;
     v->next = judge->verdicts;

@@ -318,6 +318,9 @@ void flow_words_tell(struct flow *flow, const char *const *words, unsigned n);
 
 /* ---- from a request to an errand (flow_body.c) ---- */
 
+/* Whether the settings switch near answers on in the category of the setting `category` (flow.c). */
+bool flow_near_is_on(const struct settings *settings);
+
 /* Logs why the cache is not there, or (NULL) that it is again, once for each change. */
 void flow_body_down(struct flow *flow, const char *why);
 

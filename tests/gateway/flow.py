@@ -204,6 +204,77 @@ def nearness_is_off_by_default_and_says_so(w):
 
 
 @check
+def settings_of_a_category_that_is_there_are_not_in_force_and_it_is_said(w):
+    def said(g):
+        return g.health()["cache"]["settings_not_in_force"]
+    kept, other = "what is the capital of france", "tell me what the capital of france is please"
+    g = w.near(cache="sims", secret_file=str(secret(w)))
+    accepted(g)
+    keep(g, kept)
+    equal((chat(g.port, other).cache, said(g)), ("hit", []))
+    g = w.near(cache="sims", secret_file=str(secret(w)), ttl="1h")  # SIM is as it was
+    equal(len(said(g)), 2)
+    for name, sentence in zip(("exact", "default"), said(g)):
+        remedy = "SC.CAT.SET sims %s TTL 3600000 changes it" % name
+        expect("'%s' has TTL 86400000, and the settings say TTL 3600000" % name in sentence and remedy in sentence, sentence)
+        expect("warning " + sentence in g.log(), g.log())
+    vectors = {"embed_url": w.model.url + "/v1", "embed_model": "encoder", "secret_file": str(secret(w))}
+    for settings, has, wants in (({"similarity": 0.97}, "SIM 0.8", "SIM 0.97"), ({"risk": 0.02, "judge": "equal"}, "SIM 0.8", "RISK 0.02"),
+                                 ({"category_settings": "MODE semantic SIM 0.8"}, "MODE both", "MODE semantic")):
+        g = w.gateway(cache="sims", **vectors, **settings)
+        equal([has in s and wants in s for s in said(g)], [True])
+    equal(w.redis("SC.CAT.SET", "sims", "default", "SIM", "0.97"), "OK")
+    equal(said(w.gateway(cache="sims", similarity=0.97, **vectors)), [])
+    # and none that switches near answers on
+    g = w.gateway(cache="sims", **vectors)
+    accepted(g)
+    equal(w.redis("SC.CAT.SET", "sims", "default", "SIM", "0.8"), "OK")
+    a = chat(g.port, other)
+    equal((a.cache, a.header("X-Quire-Category")), ("miss", "exact"))
+    expect("nearness is off" in a.reason, a.reason)
+
+
+@check
+def settings_of_categories_go_before_those_of_their_own_names(w):
+    def shown(category):
+        reply = w.redis("SC.CAT.GET", "own", category)
+        return {reply[i].decode(): reply[i + 1].decode() for i in range(0, len(reply), 2)}
+    g = w.gateway(cache="own", embed_url=w.model.url + "/v1", embed_model="encoder", judge="equal", similarity=0.9,
+                  category_settings="RISK 0.01 TTL 7200000", exact_settings="TTL 3600000 ENTRIES 100000")
+    equal(g.health()["cache"]["settings_not_in_force"], [])
+    equal([shown("default").get(n) for n in ("risk", "ttl", "sim")], ["0.01", "7200000", None])
+    equal([shown("exact").get(n) for n in ("mode", "ttl", "entries")], ["exact", "3600000", "100000"])
+    w.gateway(cache="alone", category_settings="SIM 0.9")  # they alone switch near answers on
+    expect(b"default" in w.redis("SC.CAT.LIST", "alone"), w.redis("SC.CAT.LIST", "alone"))
+
+
+@check
+def what_a_reload_does_not_change_is_named(w):
+    g = w.gateway()
+    path = g.folder / "gateway.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "server": "127.0.0.1:1", "cache": "another", "similarity": 0.9,
+                                "ttl": "1h", "embed-url": w.model.url, "secret-file": str(secret(w)), "share": "all"}))
+    g.process.send_signal(signal.SIGHUP)
+    expect(until(lambda: "settings read again" in g.log()), g.log())
+    expect("only after a restart: server, cache, ttl, similarity, embed-url, secret-file\n" in g.log(), g.log())
+
+
+@check
+def with_a_risk_and_any_judge_near_questions_are_looked_for(w):
+    for judge in ("equal", "vector", "hand"):
+        g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.1, judge=judge, cache="by-" + judge)
+        accepted(g)
+        for i in range(60):
+            a = chat(g.port, "tell me what the %s is called" % ("x" * (i + 1)))
+            equal((judge, a.cache, a.header("X-Quire-Category")), (judge, "miss", "default"))
+            if w.redis("SC.AUDIT", "POP", "by-" + judge):  # drawn for somebody to look at
+                break
+        else:
+            expect(False, "%s: nothing was drawn" % judge)
+        expect("judge" not in a.reason and a.header("X-Quire-Threshold"), a.headers)
+
+
+@check
 def why_nothing_near_was_looked_for_is_said(w):
     g = w.near()
     accepted(g)
