@@ -301,7 +301,7 @@ static bool name_route(const struct turn *turn, char *out, size_t room)
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err)
 {
     struct flow *flow = turn->flow;
-    char route[160];
+    char route[160], sentence[400];
     struct canonical_options options = {.path = route,
                                         .upstream = upstream_group(flow->upstreams, *turn->model ? turn->model : NULL),
                                         .ignore = (const char *const *)flow->settings->key_ignore.items,
@@ -317,7 +317,9 @@ bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_k
     }
     if (canonical_keys(flow->canonical, ask, &options, keys, err) != 0)
         return false;
-    policy_diagnosis_add(flow->diagnoses, turn->caller.scope, keys->compat, ask->system.data, ask->system.bytes);
+    if (policy_diagnosis_add(flow->diagnoses, turn->caller.scope, keys->compat, ask->system.data, ask->system.bytes) &&
+        policy_diagnosis_of(flow->diagnoses, turn->caller.scope, sentence, sizeof sentence))
+        telemetry_log(TELEMETRY_NOTICE, "tenant %s: %s", turn->caller.scope, sentence);
     return !*turn->controls.key || own_key(turn, ask, keys);
 }
 

@@ -204,6 +204,21 @@ def nearness_is_off_by_default_and_says_so(w):
 
 
 @check
+def texts_beyond_embed_text_max_are_exact_only(w):
+    g = w.near(embed_text_max=100)
+    accepted(g)
+    near = chat(g.port, "y" * 100)
+    equal((near.cache, near.header("X-Quire-Category")), ("miss", "default"))
+    for _ in range(2):
+        w.model.reset()
+        long = chat(g.port, "y" * 101)
+        expect(long.header("X-Quire-Category") == "exact" and (long.cache == "exact" or "embed-text-max" in long.reason),
+               long.headers)
+        equal(w.model.asked("embed: " + "y" * 101), 0)
+        wait_kept(g, "y" * 101)
+
+
+@check
 def settings_of_a_category_that_is_there_are_not_in_force_and_it_is_said(w):
     def said(g):
         return g.health()["cache"]["settings_not_in_force"]
@@ -272,6 +287,16 @@ def with_a_risk_and_any_judge_near_questions_are_looked_for(w):
         else:
             expect(False, "%s: nothing was drawn" % judge)
         expect("judge" not in a.reason and a.header("X-Quire-Threshold"), a.headers)
+
+
+@check
+def what_makes_every_context_new_is_in_the_log(w):
+    g = w.gateway()
+    for i in range(200):
+        chat(g.port, [{"role": "system", "content": "You are kind. It is 10:00:%02d.%d" % (i % 60, i)},
+                      {"role": "user", "content": "hello"}])
+    equal(g.log().count("different contexts: the system text changes at byte"), 1)
+    expect("kind" not in g.log() and len(g.health()["cache"]["diagnoses"]) == 1, g.log())
 
 
 @check
@@ -586,7 +611,7 @@ def a_conversation_does_not_hit_by_accident(w):
     for last in ("and what is the capital of italy", "please tell me what the capital of italy is"):
         a = chat(g.port, turns("one", "two", last))
         equal((a.cache, a.header("X-Quire-Category")), ("miss", "exact"))
-        expect("turns" in a.reason or a.reason, a.reason)
+        expect("setting turns" in a.reason, a.reason)
 
 
 @check
@@ -810,7 +835,7 @@ def never_hits_and_the_reason_is_said(w):
     equal(a.cache, "bypass")
     a = ask(g.port, "/v1/chat/completions", '{"model": "stand-in", "model": "x", "messages": []}', key="sk-one")
     equal(a.cache, "bypass")
-    expect("twice" in a.reason or "same name" in a.reason or a.reason, a.reason)
+    expect("a name for the second time" in a.reason, a.reason)
 
 
 @check
