@@ -198,6 +198,28 @@ bool fields_forward(const struct fields *in, struct fields *out, bool plain)
     return true;
 }
 
+const char *fields_credential(const struct fields *fields)
+{
+    return fields_get(fields, "x-api-key") ? "x-api-key" : fields_get(fields, "api-key") ? "api-key" : "Authorization";
+}
+
+bool fields_set_key(struct fields *fields, const char *key)
+{
+    const char *field = fields_credential(fields);
+    fields_drop(fields, "x-api-key");
+    fields_drop(fields, "api-key");
+    fields_drop(fields, "Authorization");
+    if (strcmp(field, "Authorization") != 0)
+        return fields_append(fields, field, key);
+    size_t bytes = strlen(key) + sizeof "Bearer ";
+    char *value = malloc(bytes);
+    bool ok = value && snprintf(value, bytes, "Bearer %s", key) > 0 && fields_append(fields, field, value);
+    if (value)
+        explicit_bzero(value, bytes);
+    free(value);
+    return ok;
+}
+
 bool fields_return(const struct fields *in, struct fields *out)
 {
     for (uint32_t i = 0; i < in->n; i++) {

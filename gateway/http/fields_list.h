@@ -57,6 +57,12 @@ bool fields_is_hop(const struct fields *fields, const char *name);
  * Expect; and Accept-Encoding where `plain`, since a compressed answer can be neither read nor kept. False without
  * memory. */
 bool fields_forward(const struct fields *in, struct fields *out, bool plain);
+/* The field in which a request shows its key, for one of our own to be put in its place: "x-api-key", "api-key" or
+ * "Authorization", the first of them that is there, and the last where none is. */
+const char *fields_credential(const struct fields *fields);
+/* Puts a key in the place of whatever credential there is, in the field of fields_credential ("Bearer KEY" in
+ * Authorization). False without memory, and where the key is no value of a field: then no credential is left. */
+bool fields_set_key(struct fields *fields, const char *key);
 /* Adds to `out` what of an upstream's answer goes on to the client: all but those of the hop and Content-Length. */
 bool fields_return(const struct fields *in, struct fields *out);
 

@@ -19,6 +19,7 @@ struct diagnosis {
     int64_t differs_at;                /* -1: no two were alike enough to tell */
     char around[2 * AROUND_BYTES + 1]; /* the kinds of bytes there */
     uint64_t used;                     /* by the order of use */
+    bool differed;                     /* the last whole hundred did */
 };
 
 struct policy_diagnoses {
@@ -100,14 +101,9 @@ static void compare(struct diagnosis *d, const char *system, size_t bytes)
     d->around[n] = 0;
 }
 
-void policy_diagnosis_add(struct policy_diagnoses *diagnoses, const char *tenant, const uint8_t compat[32],
-                          const char *system, size_t system_bytes)
+static void take_system(struct diagnosis *d, const char *system, size_t system_bytes)
 {
-    struct diagnosis *d = take(diagnoses, tenant);
     size_t bytes = system_bytes < POLICY_DIAGNOSIS_BYTES ? system_bytes : POLICY_DIAGNOSIS_BYTES;
-    memcpy(&d->compat[d->next], compat, sizeof *d->compat);
-    d->next = (d->next + 1) % POLICY_DIAGNOSIS_REQUESTS;
-    d->n += d->n < POLICY_DIAGNOSIS_REQUESTS;
     if (!system || bytes == 0)
         return;
     if (d->system)
@@ -129,6 +125,20 @@ static bool all_differ(const struct diagnosis *d)
             if (d->compat[i] == d->compat[j])
                 return false;
     return true;
+}
+
+bool policy_diagnosis_add(struct policy_diagnoses *diagnoses, const char *tenant, const uint8_t compat[32],
+                          const char *system, size_t system_bytes)
+{
+    struct diagnosis *d = take(diagnoses, tenant);
+    bool differed = d->differed;
+    memcpy(&d->compat[d->next], compat, sizeof *d->compat);
+    d->next = (d->next + 1) % POLICY_DIAGNOSIS_REQUESTS;
+    d->n += d->n < POLICY_DIAGNOSIS_REQUESTS;
+    take_system(d, system, system_bytes);
+    if (d->next == 0) /* a hundred are compared with each other once, not at each request */
+        d->differed = all_differ(d);
+    return d->differed && !differed;
 }
 
 static bool say(const struct diagnosis *d, char *out, size_t out_bytes)

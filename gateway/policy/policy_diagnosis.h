@@ -21,7 +21,8 @@ struct policy_diagnoses;
 
 struct policy_diagnoses *policy_diagnoses_create(unsigned tenants_max); /* NULL without memory */
 void policy_diagnoses_destroy(struct policy_diagnoses *diagnoses);
-void policy_diagnosis_add(struct policy_diagnoses *diagnoses, const char *tenant, const uint8_t compat[32],
+/* True: since the last hundred there is something to say about this tenant, and there was nothing before them. */
+bool policy_diagnosis_add(struct policy_diagnoses *diagnoses, const char *tenant, const uint8_t compat[32],
                           const char *system, size_t system_bytes);
 /* True: a sentence about this tenant in out. */
 bool policy_diagnosis_of(const struct policy_diagnoses *diagnoses, const char *tenant, char *out, size_t out_bytes);

@@ -291,12 +291,12 @@ void policy_tenant_scope(enum policy_share share, const struct policy_key *entry
                          const uint8_t hash[POLICY_HASH_BYTES], char out[POLICY_TENANT_BYTES_MAX + 8])
 {
     size_t room = POLICY_TENANT_BYTES_MAX + 8;
-    if (share == POLICY_SHARE_ALL) {
+    if (anonymous && !entry) {
+        snprintf(out, room, "anonymous");
+    } else if (share == POLICY_SHARE_ALL) {
         snprintf(out, room, "all");
     } else if (entry && share == POLICY_SHARE_TENANT) {
         snprintf(out, room, "t:%s", entry->tenant);
-    } else if (anonymous && !entry) {
-        snprintf(out, room, "anonymous");
     } else {
         out[0] = 'k';
         out[1] = ':';

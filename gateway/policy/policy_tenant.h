@@ -20,7 +20,7 @@
 enum policy_share {
     POLICY_SHARE_KEY,    /* each credential has a scope of its own */
     POLICY_SHARE_TENANT, /* the keys of one tenant in the key file share */
-    POLICY_SHARE_ALL,    /* all callers that the upstream accepts share */
+    POLICY_SHARE_ALL,    /* all callers whose credential the upstream accepts share */
 };
 
 /* Text of a credential field; NULL: not given. */
@@ -65,7 +65,8 @@ unsigned policy_keys_n(const struct policy_keys *keys);
 const struct policy_key *policy_keys_find(const struct policy_keys *keys, struct policy_field key);
 
 /* The scope's value for `tenant`: "t:NAME" of the key file, "k:<32 hex digits>" of a credential's hash, "anonymous"
- * (which no name and no hash can be), or "all". NUL-terminated in out. `entry` NULL: not in the key file. */
+ * (which no name and no hash can be) of who shows no credential, whatever is shared, or "all". NUL-terminated in out.
+ * `entry` NULL: not in the key file. */
 void policy_tenant_scope(enum policy_share share, const struct policy_key *entry, bool anonymous,
                          const uint8_t hash[POLICY_HASH_BYTES], char out[POLICY_TENANT_BYTES_MAX + 8]);
 

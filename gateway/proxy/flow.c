@@ -365,6 +365,50 @@ static void ask_first_vector(evutil_socket_t fd, short what, void *context)
     flow->first_vector = encode_text(flow->encode, "how long is a vector", 20, on_first_vector, flow);
 }
 
+/* ---- categories that are made here ---- */
+
+/* Whether settings of a category, as SC.CAT.SET takes them, have this word. */
+static bool have_word(const char *settings, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = settings; *at; at += strcspn(at, " ")) {
+        at += strspn(at, " ");
+        if (strcspn(at, " ") == n && strncasecmp(at, word, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool flow_near_is_on(const struct settings *s)
+{
+    return s->similarity > 0 || s->risk > 0 || have_word(s->category_settings, "SIM") ||
+           have_word(s->category_settings, "RISK");
+}
+
+/* Name and settings; what `own` (category-settings, exact-settings) gives goes before what other settings would. */
+static int print_category(char *out, size_t room, const char *name, bool near, const struct settings *s,
+                          struct quire_error *err)
+{
+    const char *own = near ? s->category_settings : s->exact_settings;
+    char mode[16] = "", ttl[32] = "", threshold[32] = "";
+    if (!have_word(own, "MODE"))
+        snprintf(mode, sizeof mode, " MODE %s", near ? "both" : "exact");
+    if (!have_word(own, "TTL"))
+        snprintf(ttl, sizeof ttl, " TTL %lld", (long long)s->ttl);
+    if (near && !have_word(own, "SIM") && !have_word(own, "RISK"))
+        snprintf(threshold, sizeof threshold, " %s %g", s->similarity > 0 ? "SIM" : "RISK",
+                 s->similarity > 0 ? s->similarity : s->risk);
+    return snprintf(out, room, "%s%s%s%s %s", name, mode, ttl, threshold, own) < (int)room
+               ? 0
+               : error_set(err, QUIRE_ELIMIT, "category-settings or exact-settings are longer than 1,000 bytes");
+}
+
+static void on_difference(void *context, const char *sentence)
+{
+    (void)context;
+    telemetry_log(TELEMETRY_WARNING, "%s", sentence);
+}
+
 static int open_cache(struct flow *flow, struct quire_error *err)
 {
     const struct settings *s = flow->settings;
@@ -387,16 +431,13 @@ static int open_cache(struct flow *flow, struct quire_error *err)
                                      .n_categories = 1,
                                      .refresh_ms = REFRESH_MS,
                                      .deadline_ms = 5000,
-                                     .dim = SC_SETUP_DIM_NONE};
+                                     .dim = SC_SETUP_DIM_NONE,
+                                     .differs = on_difference};
     int rc = tls ? sc_tls_create(s->server_ca_file, &flow->tls, err) : 0;
     options.tls = flow->tls;
-    if (snprintf(exact, sizeof exact, "%s MODE exact TTL %lld %s", s->exact_category, (long long)s->ttl,
-                 s->exact_settings) >= (int)sizeof exact ||
-        snprintf(near, sizeof near, "%s MODE both TTL %lld %s %g %s", s->category, (long long)s->ttl,
-                 s->similarity > 0 ? "SIM" : "RISK", s->similarity > 0 ? s->similarity : s->risk,
-                 s->category_settings) >= (int)sizeof near)
-        rc = error_set(err, QUIRE_ELIMIT, "category-settings or exact-settings are longer than 1,000 bytes");
-    if (s->similarity > 0 || s->risk > 0)
+    rc = rc ? rc : print_category(exact, sizeof exact, s->exact_category, false, s, err);
+    rc = rc ? rc : print_category(near, sizeof near, s->category, true, s, err);
+    if (flow_near_is_on(s))
         setup.n_categories = 2;
     if (flow->encode) {
         encode_state(flow->encode, &encoder);
@@ -518,7 +559,7 @@ unsigned flow_keeping(const struct flow *flow)
 /* What it quotes may hold anything, and jansson takes UTF-8 only. */
 static json_t *sentence_of(const char *text)
 {
-    char clean[400];
+    char clean[1000];
     fields_printable(clean, sizeof clean, text ? text : "");
     return json_string(clean);
 }
@@ -527,6 +568,11 @@ static void say_diagnosis(void *context, const char *tenant, const char *sentenc
 {
     json_array_append_new(context, json_pack("{s:s, s:o, s:o}", "about", "contexts", "tenant", sentence_of(tenant),
                                              "sentence", sentence_of(sentence)));
+}
+
+static void say_difference(void *context, const char *sentence)
+{
+    json_array_append_new(context, sentence_of(sentence));
 }
 
 static json_t *describe_server(const struct flow *flow)
@@ -550,6 +596,10 @@ static json_t *describe_cache(const struct flow *flow)
         bool near = sc_setup_takes_vectors(flow->setup, &why);
         json_object_set_new(cache, "vectors", json_boolean(near));
         json_object_set_new(cache, "why_no_vectors", sentence_of(why));
+        json_t *differences = json_array();
+        if (differences)
+            sc_setup_each_difference(flow->setup, say_difference, differences);
+        json_object_set_new(cache, "settings_not_in_force", differences);
     }
     if (diagnoses)
         policy_diagnosis_each(flow->diagnoses, say_diagnosis, diagnoses);
@@ -571,7 +621,7 @@ static json_t *describe_encoder(const struct flow *flow)
 
 static json_t *describe_judge(const struct flow *flow)
 {
-    static const char *const kinds[] = {"none", "equal", "vector", "model"};
+    static const char *const kinds[] = {"none", "equal", "vector", "model", "hand"};
     const struct flow_judge_cost *cost = flow_judge_cost(flow->judge);
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "setting", kinds[flow->settings->judge], "calls",
                      (json_int_t)cost->calls, "uncounted", (json_int_t)cost->uncounted, "prompt_tokens",

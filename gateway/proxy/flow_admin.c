@@ -12,11 +12,11 @@
  * default user who needs no password is nobody here: any password would do.
  */
 #include "gateway/proxy/flow_admin.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
 #include "gateway/store/sc_users.h"
-#include "io/clock.h"
 #include <event2/buffer.h>
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
@@ -360,8 +360,7 @@ static bool may_change(struct turn *turn)
 
 static bool may_tell(struct turn *turn)
 {
-    turn->caller.tells = turn->caller.in_key_file ||
-                         policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000);
+    turn->caller.tells = turn->caller.in_key_file || flow_accepted_somewhere(turn->flow, turn->caller.credential);
     if (turn->caller.admin || turn->caller.tells || has_user(turn))
         return true;
     flow_turn_refuse(turn, 401, "not_accepted", "feedback is for credentials that the upstream accepted lately");

@@ -14,6 +14,7 @@
  * Where no byte has come, who led gets the failure, as without a cache, and the next of those who joined leads on: one
  * call more for all of them, up to FLOW_LEADERS_MAX.
  */
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_promise.h"
 #include "gateway/settings/settings.h"
@@ -124,15 +125,6 @@ static void begin_answer(struct errand *e)
     answer_begin(&e->answer, &options, &e->flow->answer_json);
 }
 
-static void note_credential(struct errand *e)
-{
-    struct flow *flow = e->flow;
-    if (e->status == 401 || e->status == 403)
-        policy_accepted_forget(flow->accepted, e->asked.credential);
-    else if (e->status < 300)
-        policy_accepted_add(flow->accepted, e->asked.credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
-}
-
 /* The head that goes to the clients: the request is not needed again. With the id that the answer will have, if it is
  * kept: who asked may name it in feedback. */
 static void give_head(struct errand *e)
@@ -193,7 +185,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     e->status = e->head->status = head->status;
     e->head->upstream_us = clock_us() - e->upstream_began_us;
     snprintf(e->head->upstream, sizeof e->head->upstream, "%s", head->upstream);
-    note_credential(e);
+    flow_accepted_note(e->flow, e->asked.credential, e->model, e->status);
     e->events = plain && head->status == 200 && is_type(head->fields, "text/event-stream");
     e->answer_is_json = plain && head->status == 200 && is_type(head->fields, "application/json");
     e->asked.keep = e->asked.keep && (e->asked.stream ? e->events : e->answer_is_json);
@@ -362,6 +354,7 @@ void flow_answer_begin(struct errand *e)
                                        .model = *e->model ? e->model : NULL,
                                        .body = body,
                                        .body_whole = true,
+                                       .own_key = e->own_key,
                                        .head_timeout_ms = e->head_timeout_ms};
     if (e->asked.only_if_cached) {
         if (body)

@@ -6,6 +6,7 @@
  */
 #include "gateway/policy/policy_diagnosis.h"
 #include "gateway/policy/policy_route.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_proof.h"
 #include "gateway/proxy/flow_unread.h"
@@ -127,11 +128,13 @@ static const struct sc_category *exact_beside(const struct flow *flow, const cha
     return sc_setup_category(flow->setup, flow->settings->exact_category, strlen(flow->settings->exact_category));
 }
 
-/* Why a category does not serve by nearness at present; NULL: it does. */
-static const char *not_near(const struct flow *flow, const struct sc_category *category)
+/* Why a category, found by this name, does not serve by nearness at present; NULL: it does. Whatever the one of the
+ * setting `category` is in the server, it is near only where the settings say so. */
+static const char *not_near(const struct flow *flow, const struct sc_category *category, const char *name)
 {
+    const struct settings *settings = flow->settings;
     const char *why;
-    if (!category)
+    if (!category || (strcmp(name, settings->category) == 0 && !flow_near_is_on(settings)))
         return "nearness is off: set similarity, or risk and judge";
     if (!category->near)
         return "the category's mode is exact";
@@ -139,8 +142,8 @@ static const char *not_near(const struct flow *flow, const struct sc_category *c
         return "no encoder is set: embed-url, embed-file";
     if (!sc_setup_takes_vectors(flow->setup, &why))
         return why;
-    if (category->by_risk && flow->settings->judge != SETTINGS_JUDGE_MODEL)
-        return "the category has RISK, which learns nothing without judge: model; or give it SIM";
+    if (category->by_risk && settings->judge == SETTINGS_JUDGE_NONE)
+        return "the category has RISK, which learns nothing while judge is none; or give it SIM";
     return NULL;
 }
 
@@ -183,7 +186,7 @@ static bool choose_category(struct turn *turn, struct policy_gate *gate, const s
         name = ruled ? ruled : flow->settings->category;
     }
     category = sc_setup_category(flow->setup, name, strlen(name));
-    why = not_near(flow, category);
+    why = not_near(flow, category, name);
     if (!why && gate->tools && !lists_category(&flow->settings->near_tools, name))
         why = "tools are offered: exact only (setting near-tools)";
     if (!why && ask->question.bytes > (size_t)flow->settings->embed_text_max)
@@ -298,7 +301,7 @@ static bool name_route(const struct turn *turn, char *out, size_t room)
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err)
 {
     struct flow *flow = turn->flow;
-    char route[160];
+    char route[160], sentence[400];
     struct canonical_options options = {.path = route,
                                         .upstream = upstream_group(flow->upstreams, *turn->model ? turn->model : NULL),
                                         .ignore = (const char *const *)flow->settings->key_ignore.items,
@@ -314,7 +317,9 @@ bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_k
     }
     if (canonical_keys(flow->canonical, ask, &options, keys, err) != 0)
         return false;
-    policy_diagnosis_add(flow->diagnoses, turn->caller.scope, keys->compat, ask->system.data, ask->system.bytes);
+    if (policy_diagnosis_add(flow->diagnoses, turn->caller.scope, keys->compat, ask->system.data, ask->system.bytes) &&
+        policy_diagnosis_of(flow->diagnoses, turn->caller.scope, sentence, sizeof sentence))
+        telemetry_log(TELEMETRY_NOTICE, "tenant %s: %s", turn->caller.scope, sentence);
     return !*turn->controls.key || own_key(turn, ask, keys);
 }
 
@@ -383,15 +388,7 @@ bool flow_body_fields(const struct turn *turn, struct fields *out)
     for (uint32_t i = 0; i < in->n; i++)
         if (strncasecmp(fields_name(in, i), "X-Quire-", 8) == 0)
             fields_drop(out, fields_name(in, i));
-    if (turn->caller.upstream_key) {
-        fields_drop(out, "Authorization");
-        fields_drop(out, "api-key");
-        fields_drop(out, "x-api-key");
-        ok = ok &&
-             (turn->kind == ASK_MESSAGES ? fields_append(out, "x-api-key", turn->caller.upstream_key)
-                                         : fields_print(out, "Authorization", "Bearer %s", turn->caller.upstream_key));
-    }
-    return ok;
+    return ok && (!turn->caller.upstream_key || fields_set_key(out, turn->caller.upstream_key));
 }
 
 uint32_t flow_body_timeout(const struct turn *turn)
@@ -466,6 +463,7 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
     else
         e->model = strndup(ask->model.data, ask->model.bytes);
     e->head_timeout_ms = flow_body_timeout(turn);
+    e->own_key = turn->caller.upstream_key != NULL;
     if (c->n_tags) {
         e->tags = calloc(c->n_tags, sizeof *e->tags);
         for (unsigned i = 0; e->tags && i < c->n_tags; i++) {
@@ -552,8 +550,7 @@ static void begin_bypass(struct turn *turn, const struct ask *ask)
 
 bool flow_body_accepted(const struct turn *turn)
 {
-    return turn->caller.in_key_file ||
-           policy_accepted_has(turn->flow->accepted, turn->caller.credential, clock_us() / 1000);
+    return turn->caller.in_key_file || flow_accepted_has(turn->flow, turn->caller.credential, turn->model);
 }
 
 static void begin_cached(struct turn *turn, struct policy_gate gate, const struct ask *ask)
@@ -592,7 +589,7 @@ static void begin_cached(struct turn *turn, struct policy_gate gate, const struc
     question.accepted = flow_body_accepted(turn);
     question.look = question.keep = ready && *choice.category.name;
     question.keep = question.keep && gate.keep && turn->controls.ttl_ms != 0;
-    question.keep = question.keep && !(question.text && flow_keep_never(flow, question.text, question.text_bytes));
+    question.keep = question.keep && !flow_keep_never_asked(flow, ask);
     if (!question.look) {
         cache = "down";
         reason = ready ? "there is no category for exact answers: see exact-category" : why;

@@ -299,6 +299,7 @@ static void renew_in_background(struct errand *e)
 #define MOVE(member) (other->member = e->member, e->member = NULL)
     MOVE(target), MOVE(model), MOVE(vector), MOVE(lease), MOVE(tags);
 #undef MOVE
+    other->own_key = e->own_key;
     other->n_tags = e->n_tags;
     e->n_tags = 0;
     other->fields = e->fields;

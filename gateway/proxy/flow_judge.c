@@ -1,7 +1,8 @@
 /*
  * flow_judge.c - labels for audits.
  *
- *   none    an audit waits for SC.AUDIT POP, by hand
+ *   none    an audit waits for SC.AUDIT POP; nobody is said to look
+ *   hand    an audit waits for SC.AUDIT POP, and somebody will
  *   equal   the same words but for white space: strict, right for answers that are facts
  *   vector  a cosine of JUDGE_SIMILARITY or more between the answers' vectors
  *   model   a model is asked with one token, at the upstream of the request, by its own credential
@@ -16,6 +17,7 @@
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/settings/settings.h"
 #include "gateway/telemetry/telemetry.h"
+#include "gateway/text/answer_texts.h"
 #include "io/clock.h"
 #include <ctype.h>
 #include <event2/buffer.h>
@@ -94,50 +96,25 @@ void flow_judge_destroy(struct flow_judge *judge)
 
 /* ---- what an answer says ----------------------------------------------------------------------------------------- */
 
-/* Adds the texts of the choices of one JSON object. */
-static void add_said(const struct strict *json, struct evbuffer *out)
-{
-    uint32_t choices = strict_member(json, STRICT_ROOT, "choices");
-    if (!choices || strict_kind(json, choices) != STRICT_LIST)
-        return;
-    for (uint32_t i = strict_begin(choices); i < strict_end(json, choices); i = strict_next(json, i)) {
-        uint32_t message = strict_given(json, i, "message"), text;
-        message = message ? message : strict_given(json, i, "delta");
-        text = message ? strict_given(json, message, "content") : strict_given(json, i, "text");
-        if (text && strict_kind(json, text) == STRICT_STRING) {
-            char *decoded = malloc(json->nodes[text].bytes + 1);
-            if (decoded)
-                evbuffer_add(out, decoded, strict_decode(json, text, decoded));
-            free(decoded);
-        }
-    }
-}
-
 /* A NUL-terminated text, to be freed; NULL: nothing was said that could be read. */
-static char *said(const char *answer, size_t bytes, bool events)
+static char *said(enum ask_kind kind, const char *answer, size_t bytes, bool events)
 {
-    struct strict json = {0};
-    struct sse sse;
-    struct sse_event event;
-    struct quire_error err;
-    struct evbuffer *out = evbuffer_new();
+    struct answer_texts texts;
     char *text = NULL;
-    size_t n;
-    sse_init(&sse, FLOW_EVENT_BYTES);
-    if (out && !events && strict_read(&json, answer, bytes, &err) == 0)
-        add_said(&json, out);
-    while (out && events && sse_next(&sse, &answer, &bytes, &event) == SSE_EVENT)
-        if (event.has_data && strict_read(&json, event.data.data, event.data.bytes, &err) == 0)
-            add_said(&json, out);
-    n = out ? evbuffer_get_length(out) : 0;
-    if (n > 0 && (text = malloc(n + 1))) {
-        evbuffer_remove(out, text, n);
-        text[n] = 0;
+    size_t n = 0;
+    if (answer_texts_read(&texts, kind, answer, bytes, events) == 0 && texts.n > 0)
+        text = malloc(bytes + 1);
+    for (size_t i = 0; text && i < texts.n; i++)
+        if (texts.items[i].voice == ANSWER_SAID) {
+            memcpy(text + n, texts.items[i].text.data, texts.items[i].text.bytes);
+            n += texts.items[i].text.bytes;
+        }
+    answer_texts_fini(&texts);
+    if (n == 0) {
+        free(text);
+        return NULL;
     }
-    if (out)
-        evbuffer_free(out);
-    sse_fini(&sse);
-    strict_fini(&json);
+    text[n] = 0;
     return text;
 }
 
@@ -251,7 +228,7 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
     v->call = NULL;
     if (body)
         read_cost(v, body, bytes, &judged);
-    if (result->outcome == UPSTREAM_WHOLE && v->status == 200 && body && (text = said(body, bytes, false)))
+    if (result->outcome == UPSTREAM_WHOLE && v->status == 200 && body && (text = said(ASK_CHAT, body, bytes, false)))
         judged.label = "none";
     word = text ? text + strspn(text, " \t\r\n\"'*") : "";
     if (strncasecmp(word, "yes", 3) == 0 || strncasecmp(word, "no", 2) == 0) {
@@ -311,7 +288,8 @@ static bool ask_model(struct verdict *v, const struct errand *e)
     struct evbuffer *body = evbuffer_new();
     struct fields fields = {0};
     struct quire_error err;
-    static const char *const credentials[] = {"Authorization", "api-key", "OpenAI-Organization", "OpenAI-Project"};
+    static const char *const credentials[] = {"Authorization", "api-key", "x-api-key", "OpenAI-Organization",
+                                              "OpenAI-Project"};
     bool ok = text && body && evbuffer_add(body, text, strlen(text)) == 0 &&
               fields_append(&fields, "Content-Type", "application/json");
     struct upstream_request request = {.method = "POST",
@@ -321,7 +299,7 @@ static bool ask_model(struct verdict *v, const struct errand *e)
                                        .body = body,
                                        .body_whole = true,
                                        .total_timeout_ms = JUDGE_TIMEOUT_MS};
-    for (unsigned i = 0; i < 4 && ok; i++)
+    for (unsigned i = 0; i < sizeof credentials / sizeof *credentials && ok; i++)
         if (fields_get(&e->fields, credentials[i]))
             ok = fields_append(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
     v->answer = evbuffer_new();
@@ -358,7 +336,7 @@ void flow_judge_begin(struct flow_judge *judge, const struct errand *e, const ch
     const struct settings *settings = judge->flow->settings;
     struct verdict *v;
     bool under_way = false;
-    if (settings->judge == SETTINGS_JUDGE_NONE || !(v = calloc(1, sizeof *v)))
+    if (settings->judge == SETTINGS_JUDGE_NONE || settings->judge == SETTINGS_JUDGE_HAND || !(v = calloc(1, sizeof *v)))
         return;
     v->judge = judge;
     v->next = judge->verdicts;
@@ -366,8 +344,8 @@ void flow_judge_begin(struct flow_judge *judge, const struct errand *e, const ch
         judge->verdicts->previous = v;
     judge->verdicts = v;
     v->audit = e->audit;
-    v->texts[0] = said(e->audited, e->audited_bytes, e->audited_events);
-    v->texts[1] = said(fresh, bytes, e->events);
+    v->texts[0] = said(e->asked.kind, e->audited, e->audited_bytes, e->audited_events);
+    v->texts[1] = said(e->asked.kind, fresh, bytes, e->events);
     if (!v->texts[0] || !v->texts[1]) {
         free_verdict(v);
         return;

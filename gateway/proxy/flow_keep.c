@@ -14,6 +14,7 @@
 #include "gateway/settings/settings.h"
 #include "gateway/telemetry/telemetry.h"
 #include "gateway/telemetry/telemetry_log.h"
+#include "gateway/text/answer_texts.h"
 #include "io/clock.h"
 #include <assert.h>
 #include <event2/event.h>
@@ -83,14 +84,45 @@ const char *flow_keep_join(const struct errand *e, size_t *bytes, char **owned)
     return all;
 }
 
-bool flow_keep_never(const struct flow *flow, const char *text, size_t bytes)
+/* ---- texts that are never kept (setting never) ---- */
+
+static bool is_named(const void *context, const char *text, size_t bytes)
 {
-    const struct settings_list *never = &flow->settings->never;
+    const struct settings_list *never = context;
     for (uint32_t i = 0; i < never->n; i++)
         if (policy_glob(never->items[i], text, bytes))
             return true;
     return false;
 }
+
+bool flow_keep_never_asked(const struct flow *flow, const struct ask *ask)
+{
+    const struct settings_list *never = &flow->settings->never;
+    return never->n > 0 && ask_user_fits(ask, is_named, never);
+}
+
+bool flow_keep_never_item(const struct flow *flow, const struct ask *ask, uint32_t item)
+{
+    const struct settings_list *never = &flow->settings->never;
+    return never->n > 0 && ask_item_fits(ask, item, is_named, never);
+}
+
+/* Whether a text of the answer is named. Without memory to look, it is not kept either. */
+static bool says_never(const struct errand *e, const char *answer, size_t bytes)
+{
+    const struct settings_list *never = &e->flow->settings->never;
+    struct answer_texts texts;
+    bool found;
+    if (never->n == 0)
+        return false;
+    found = answer_texts_read(&texts, e->asked.kind, answer, bytes, e->events) != 0;
+    for (size_t i = 0; !found && i < texts.n; i++)
+        found = is_named(never, texts.items[i].text.data, texts.items[i].text.bytes);
+    answer_texts_fini(&texts);
+    return found;
+}
+
+/* ---- putting ----------------------------------------------------------------------------------------------------- */
 
 static void stop_renewing(struct errand *e)
 {
@@ -109,7 +141,7 @@ static void send_put(struct errand *e)
     stop_renewing(e);
     if (!all || bytes > (size_t)e->flow->settings->answer_max)
         count(e, "too_large");
-    else if (flow_keep_never(e->flow, all, bytes))
+    else if (says_never(e, all, bytes))
         count(e, "never");
     else
         e->sc = flow_words_put(e, e->events ? NULL : all, bytes, llm_ms, on_put);

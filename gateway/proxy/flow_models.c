@@ -5,6 +5,7 @@
  * LIST_BYTES. A larger list is passed on unread from then on. The table is a ring: the oldest makes room.
  */
 #include "gateway/proxy/flow_models.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
@@ -124,14 +125,10 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
         free_work(work);
         return;
     }
-    if (work->status == 200) {
-        policy_accepted_add(flow->accepted, turn->caller.credential, clock_us() / 1000,
-                            (uint64_t)flow->settings->auth_ttl);
-        if (!fields_get(&work->fields, "Content-Encoding")) /* which a kept list does not say */
-            keep(flow->models, work->key, work->body);
-    } else if (work->status == 401 || work->status == 403) {
-        policy_accepted_forget(flow->accepted, turn->caller.credential);
-    }
+    if (work->status == 200 && !fields_get(&work->fields, "Content-Encoding")) /* which a kept list does not say */
+        keep(flow->models, work->key, work->body);
+    if (work->status >= 400) /* a list accepts nobody: many upstreams give it to everybody */
+        flow_accepted_note(flow, turn->caller.credential, "", work->status);
     flow_turn_fields(turn, &work->fields);
     http_head(turn->r, work->status, &work->fields, (int64_t)evbuffer_get_length(work->body));
     http_data_move(turn->r, work->body);
@@ -162,8 +159,11 @@ static bool ask(struct models_work *work, struct quire_error *err)
 {
     struct turn *turn = work->turn;
     struct fields fields = {0};
-    struct upstream_request request = {
-        .method = "GET", .target = http_target(turn->r), .fields = &fields, .body_whole = true};
+    struct upstream_request request = {.method = "GET",
+                                       .target = http_target(turn->r),
+                                       .fields = &fields,
+                                       .body_whole = true,
+                                       .own_key = turn->caller.upstream_key != NULL};
     if (flow_body_fields(turn, &fields))
         work->call = upstream_start(turn->flow->upstreams, &request, &events, work, err);
     fields_fini(&fields);

@@ -229,6 +229,7 @@ struct errand {
     char **tags; /* owned */
     char *target, *model;
     struct fields fields;
+    bool own_key; /* `fields` have the key of the key file, which goes before an upstream's own */
     struct evbuffer *body;
     uint32_t head_timeout_ms;
     /* under way */
@@ -300,8 +301,9 @@ void flow_keep_leave(struct errand *errand);
 /* All kept pieces of its flight one behind the other. They lie so already where none is left out; else they are copied
  * to *owned, which is to be freed. NULL: no memory, or not all is there. */
 const char *flow_keep_join(const struct errand *errand, size_t *bytes, char **owned);
-/* Whether the setting `never` names this text. */
-bool flow_keep_never(const struct flow *flow, const char *text, size_t bytes);
+/* Whether the setting `never` names a text of the user's in this request; in this item of an embeddings request. */
+bool flow_keep_never_asked(const struct flow *flow, const struct ask *ask);
+bool flow_keep_never_item(const struct flow *flow, const struct ask *ask, uint32_t item);
 
 /* ---- commands (flow_words.c) ---- */
 
@@ -316,6 +318,9 @@ void flow_words_tell(struct flow *flow, const char *const *words, unsigned n);
 
 /* ---- from a request to an errand (flow_body.c) ---- */
 
+/* Whether the settings switch near answers on in the category of the setting `category` (flow.c). */
+bool flow_near_is_on(const struct settings *settings);
+
 /* Logs why the cache is not there, or (NULL) that it is again, once for each change. */
 void flow_body_down(struct flow *flow, const char *why);
 
@@ -323,7 +328,7 @@ void flow_body_down(struct flow *flow, const char *why);
 void flow_body_ready(struct turn *turn);
 /* The model that the body names, and its name upstream (setting model-alias), into the turn. */
 void flow_body_name(struct turn *turn, struct strict_text given);
-/* Whether the upstream has accepted the credential lately, or the key file has it. */
+/* Whether the upstreams of the turn's model have accepted the credential lately, or the key file has it. */
 bool flow_body_accepted(const struct turn *turn);
 /* The keys of what was asked; false: there are none, *err says why. */
 bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_keys *keys, struct quire_error *err);

@@ -1,11 +1,11 @@
 /*
  * flow_proof.c - GET /v1/models with the client's credential: 2xx proves it, 401 and 403 forget it, all else proves
- * nothing, and the request goes on as a miss. What the list says is not read.
+ * nothing, and the request goes on as a miss. What the list says is not read. An upstream that gives its list to
+ * everybody proves everybody; that is for who sets `prove` to know.
  */
 #include "gateway/proxy/flow_proof.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
-#include "gateway/settings/settings.h"
-#include "io/clock.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,15 +78,11 @@ static void on_data(void *context, struct upstream_call *call, const void *bytes
 static void on_done(void *context, struct upstream_call *call, const struct upstream_result *result)
 {
     struct flow_proof *proof = context;
-    struct flow *flow = proof->flow;
     struct waiter *waiters = proof->waiters;
     (void)call;
     (void)result;
     proof->call = NULL;
-    if (proof->status >= 200 && proof->status < 300)
-        policy_accepted_add(flow->accepted, proof->credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
-    else if (proof->status == 401 || proof->status == 403)
-        policy_accepted_forget(flow->accepted, proof->credential);
+    flow_accepted_note(proof->flow, proof->credential, proof->model, proof->status);
     /* none of them can be reached through the proof any more: what they do now may end others */
     for (struct waiter *w = waiters; w; w = w->next) {
         w->turn->work = NULL;

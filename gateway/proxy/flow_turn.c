@@ -6,6 +6,7 @@
  * X-Request-Id. A comment keeps a silent stream alive, between events only.
  */
 #include "gateway/policy/policy_limit.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/pass.h"
 #include "gateway/proxy/refusal.h"
@@ -373,11 +374,9 @@ static void on_passed(void *context, struct http_request *r, const struct pass_e
     turn->upstream_failed = end->upstream_failed;
     turn->connect_us = end->connect_us;
     turn->upstream_us = end->head_us;
-    if (status >= 200 && status < 300 && *turn->upstream)
-        policy_accepted_add(turn->flow->accepted, turn->caller.credential, clock_us() / 1000,
-                            (uint64_t)turn->flow->settings->auth_ttl);
-    else if (status == 401 || status == 403)
-        policy_accepted_forget(turn->flow->accepted, turn->caller.credential);
+    /* other paths than the cache's (`path` NULL) may be open to everybody: their answers accept nobody */
+    if (*turn->upstream && (turn->path || status >= 400))
+        flow_accepted_note(turn->flow, turn->caller.credential, turn->model, status);
     end_turn(turn);
 }
 
@@ -385,7 +384,7 @@ void flow_turn_pass(struct turn *turn, const char *model)
 {
     struct pass_options options = {.model = model, .done = on_passed, .context = turn};
     const char *timeout = http_field(turn->r, "X-Stainless-Timeout");
-    char authorization[4200], name[6 * FLOW_MODEL_BYTES + 3];
+    char name[6 * FLOW_MODEL_BYTES + 3];
     if (timeout && strtod(timeout, NULL) > 0 && strtod(timeout, NULL) < 86400)
         options.head_timeout_ms = (uint32_t)(strtod(timeout, NULL) * 1000);
     if (turn->name_bytes > 0) {
@@ -394,10 +393,6 @@ void flow_turn_pass(struct turn *turn, const char *model)
     }
     if (*turn->cache && flow_turn_fields(turn, &turn->extra))
         options.extra = &turn->extra;
-    if (turn->caller.upstream_key) {
-        snprintf(authorization, sizeof authorization, "Bearer %s", turn->caller.upstream_key);
-        options.authorization = authorization;
-    }
+    options.key = turn->caller.upstream_key;
     pass_begin(turn->r, turn->flow->upstreams, &options);
-    explicit_bzero(authorization, sizeof authorization);
 }

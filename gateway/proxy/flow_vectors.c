@@ -12,6 +12,7 @@
  * A kept value is the vector as the upstream spelled it: a list, or base64 in quotes.
  */
 #include "gateway/proxy/flow_vectors.h"
+#include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/refusal.h"
 #include "gateway/settings/settings.h"
@@ -34,6 +35,7 @@ struct item {
     char *vector; /* owned; NULL: not there */
     size_t bytes;
     uint64_t tokens;
+    bool never; /* its text is one that is not kept */
 };
 
 struct vectors_work {
@@ -253,7 +255,7 @@ static void put_fresh(struct vectors_work *work, const struct answer *answer)
             uint64_t share = tokens * (asked + 1) / missing - tokens * asked / missing;
             struct strict_text vector = answer_vector(answer, &place);
             asked++;
-            if (vector.data && work->keep)
+            if (vector.data && work->keep && !work->items[i].never)
                 put(&work->items[i], vector, share);
         }
 }
@@ -268,11 +270,7 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     turn->upstream_us = clock_us() - work->upstream_began_us;
     snprintf(turn->upstream, sizeof turn->upstream, "%s", head->upstream);
     fields_return(head->fields, &work->fields);
-    if (head->status == 401 || head->status == 403)
-        policy_accepted_forget(turn->flow->accepted, turn->caller.credential);
-    else if (head->status == 200)
-        policy_accepted_add(turn->flow->accepted, turn->caller.credential, clock_us() / 1000,
-                            (uint64_t)turn->flow->settings->auth_ttl);
+    flow_accepted_note(turn->flow, turn->caller.credential, turn->model, head->status);
 }
 
 static void on_writable(struct turn *turn)
@@ -405,6 +403,7 @@ static void ask_upstream(struct vectors_work *work)
                                        .model = *turn->model ? turn->model : NULL,
                                        .body = body,
                                        .body_whole = true,
+                                       .own_key = turn->caller.upstream_key != NULL,
                                        .head_timeout_ms = flow_body_timeout(turn)};
     work->upstream_began_us = clock_us();
     work->answer = evbuffer_new();
@@ -455,6 +454,7 @@ void flow_vectors_begin(struct turn *turn, const struct ask *ask, const struct c
         work->items[i].work = work;
         ok = canonical_item(flow->canonical, ask, keys, i, hash, &err) == 0;
         to_hex(hash, work->items[i].hash);
+        work->items[i].never = flow_keep_never_item(flow, ask, i);
     }
     if (!ok) {
         if (work) {

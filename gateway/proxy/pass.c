@@ -25,7 +25,7 @@ struct pass {
     struct upstream_set *set;
     struct upstream_call *call; /* NULL: not begun, or at its end */
     struct pass_options options;
-    char *model, *authorization, *edited, upstream[128];
+    char *model, *key, *edited, upstream[128];
     struct fields extra;
     struct pass_end end;
     bool started;
@@ -94,14 +94,7 @@ static const struct upstream_events upstream_events = {
 
 static bool make_fields(const struct pass *pass, struct fields *fields)
 {
-    if (!fields_forward(http_fields(pass->r), fields, false))
-        return false;
-    if (!pass->authorization)
-        return true;
-    fields_drop(fields, "api-key");
-    fields_drop(fields, "x-api-key");
-    fields_drop(fields, "Authorization");
-    return fields_append(fields, "Authorization", pass->authorization);
+    return fields_forward(http_fields(pass->r), fields, false) && (!pass->key || fields_set_key(fields, pass->key));
 }
 
 /* Whether the upstream is to be told of a body, be it empty. */
@@ -147,7 +140,7 @@ static void start(struct pass *pass)
                                        .body = has_body(r) ? http_body(r) : NULL,
                                        .body_bytes = http_body_length(r),
                                        .body_whole = http_body_is_whole(r),
-                                       .own_key = pass->authorization != NULL,
+                                       .own_key = pass->key != NULL,
                                        .head_timeout_ms = pass->options.head_timeout_ms};
     if (pass->edited && !(request.body = edited_body(pass, &request.body_bytes)))
         error_set(&err, QUIRE_ENOMEM, "no memory for the request");
@@ -189,6 +182,13 @@ static void on_gone(void *context, struct http_request *r)
     pass->end.client_gone = true;
 }
 
+static void free_key(struct pass *pass)
+{
+    if (pass->key)
+        explicit_bzero(pass->key, strlen(pass->key));
+    free(pass->key);
+}
+
 static void on_done(void *context, struct http_request *r)
 {
     struct pass *pass = context;
@@ -201,7 +201,7 @@ static void on_done(void *context, struct http_request *r)
         pass->options.done(pass->options.context, r, &pass->end);
     fields_fini(&pass->extra);
     free(pass->model);
-    free(pass->authorization);
+    free_key(pass);
     free(pass->edited);
     free(pass);
 }
@@ -227,15 +227,15 @@ void pass_begin(struct http_request *r, struct upstream_set *set, const struct p
         ok = fields_append(&pass->extra, fields_name(options->extra, i), fields_value(options->extra, i));
     if (ok && options->model)
         ok = (pass->model = strdup(options->model)) != NULL;
-    if (ok && options->authorization)
-        ok = (pass->authorization = strdup(options->authorization)) != NULL;
+    if (ok && options->key)
+        ok = (pass->key = strdup(options->key)) != NULL;
     if (ok && options->edit.bytes > 0)
         ok = (pass->edited = strdup(options->edit.text)) != NULL;
     if (!ok) {
         if (pass) {
             fields_fini(&pass->extra);
             free(pass->model);
-            free(pass->authorization);
+            free_key(pass);
             free(pass);
         }
         http_abort(r); /* who called still owns it, and hears its `done` */

@@ -40,8 +40,8 @@ struct pass_options {
      * http_handlers.done of the request; NULL: nobody. */
     void (*done)(void *context, struct http_request *r, const struct pass_end *end);
     void *context;
-    const char *authorization; /* sent as Authorization in place of any credential; NULL: the client's own, or that of
-                                  the upstream's settings */
+    const char *key; /* sent in the place of the client's (fields_set_key); NULL: the client's own, or that of the
+                        upstream's settings */
 };
 
 /* Owns `r` (http_own) from now on. Bytes of its body that were read and not drained go first. May be called any time

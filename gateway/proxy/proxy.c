@@ -369,7 +369,7 @@ int proxy_listen(struct proxy *proxy, struct quire_error *err)
 
 int proxy_reload(struct proxy *proxy, struct settings *settings, struct quire_error *err)
 {
-    char fixed[200];
+    char fixed[SETTINGS_FIXED_BYTES];
     struct http_options old = options_of(proxy, proxy->settings), options = options_of(proxy, settings);
     int rc = http_server_set(proxy->server, &options, err);
     if (rc < 0)

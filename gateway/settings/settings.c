@@ -185,6 +185,11 @@ static bool lists_differ(const struct settings_list *a, const struct settings_li
     return differ;
 }
 
+static bool reals_differ(double a, double b)
+{
+    return a < b || a > b;
+}
+
 void settings_fixed_differences(const struct settings *old, const struct settings *new, char *out, size_t out_bytes)
 {
     const struct {
@@ -197,7 +202,33 @@ void settings_fixed_differences(const struct settings *old, const struct setting
                  {"ui (from no)", old->ui == SETTINGS_UI_NO && new->ui != SETTINGS_UI_NO},
                  {"upstreams (from or to none)", !old->n_upstreams != !new->n_upstreams},
                  {"backlog", old->backlog != new->backlog},
-                 {"tls-cert-file (from or to none)", !*old->tls_cert_file != !*new->tls_cert_file}};
+                 {"tls-cert-file (from or to none)", !*old->tls_cert_file != !*new->tls_cert_file},
+                 {"cache-on (from false)", !old->cache_on && new->cache_on},
+                 {"server", strcmp(old->server, new->server) != 0},
+                 {"server-user", strcmp(old->server_user, new->server_user) != 0},
+                 {"server-password", strcmp(old->server_password, new->server_password) != 0},
+                 {"server-ca-file", strcmp(old->server_ca_file, new->server_ca_file) != 0},
+                 {"server-connections", old->server_connections != new->server_connections},
+                 {"server-failures", old->server_failures != new->server_failures},
+                 {"server-pause", old->server_pause != new->server_pause},
+                 {"cache", strcmp(old->cache, new->cache) != 0},
+                 {"category (if it is to be made)", strcmp(old->category, new->category) != 0},
+                 {"category-settings", strcmp(old->category_settings, new->category_settings) != 0},
+                 {"exact-category (if it is to be made)", strcmp(old->exact_category, new->exact_category) != 0},
+                 {"exact-settings", strcmp(old->exact_settings, new->exact_settings) != 0},
+                 {"ttl", old->ttl != new->ttl},
+                 {"similarity", new->similarity > 0 && reals_differ(old->similarity, new->similarity)},
+                 {"risk", new->risk > 0 && reals_differ(old->risk, new->risk)},
+                 {"embed-url", strcmp(old->embed_url, new->embed_url) != 0},
+                 {"embed-model", strcmp(old->embed_model, new->embed_model) != 0},
+                 {"embed-key", strcmp(old->embed_key, new->embed_key) != 0},
+                 {"embed-dim", old->embed_dim != new->embed_dim},
+                 {"embed-prefix", strcmp(old->embed_prefix, new->embed_prefix) != 0},
+                 {"embed-file", strcmp(old->embed_file, new->embed_file) != 0},
+                 {"embed-timeout", old->embed_timeout != new->embed_timeout},
+                 {"embed-text-max", old->embed_text_max != new->embed_text_max},
+                 {"embed-cache", old->embed_cache != new->embed_cache},
+                 {"secret-file", strcmp(old->secret_file, new->secret_file) != 0}};
     size_t n = 0;
     *out = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed && n < out_bytes; i++) {

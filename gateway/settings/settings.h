@@ -22,6 +22,7 @@
 #define SETTINGS_LIST_MAX      64u /* entries of a list */
 #define SETTINGS_UPSTREAMS_MAX 64u
 #define SETTINGS_ROUTES_MAX    256u
+#define SETTINGS_FIXED_BYTES   800u
 
 /* A list of texts. */
 struct settings_list {
@@ -71,7 +72,13 @@ struct settings {
 enum settings_share { SETTINGS_SHARE_KEY, SETTINGS_SHARE_TENANT, SETTINGS_SHARE_ALL };
 enum settings_replay_id { SETTINGS_REPLAY_NEW, SETTINGS_REPLAY_SAME };
 enum settings_usage { SETTINGS_USAGE_SAME, SETTINGS_USAGE_ZERO };
-enum settings_judge { SETTINGS_JUDGE_NONE, SETTINGS_JUDGE_EQUAL, SETTINGS_JUDGE_VECTOR, SETTINGS_JUDGE_MODEL };
+enum settings_judge {
+    SETTINGS_JUDGE_NONE,
+    SETTINGS_JUDGE_EQUAL,
+    SETTINGS_JUDGE_VECTOR,
+    SETTINGS_JUDGE_MODEL,
+    SETTINGS_JUDGE_HAND
+};
 enum settings_ui { SETTINGS_UI_NO, SETTINGS_UI_READ, SETTINGS_UI_YES };
 enum settings_log_level { SETTINGS_LOG_DEBUG, SETTINGS_LOG_NOTICE, SETTINGS_LOG_WARNING, SETTINGS_LOG_ERROR };
 
@@ -81,7 +88,8 @@ enum settings_log_level { SETTINGS_LOG_DEBUG, SETTINGS_LOG_NOTICE, SETTINGS_LOG_
 int settings_read(const char *file, const char *const *assigned, uint32_t n, struct settings **out,
                   struct quire_error *err);
 void settings_destroy(struct settings *settings); /* NULL is fine */
-/* Names of settings that differ and take effect at a start only ("listen"), comma-separated; "" where none. */
+/* Names of settings that differ and take effect at a start only ("listen"), comma-separated; "" where none. All of them
+ * together take less than SETTINGS_FIXED_BYTES. */
 void settings_fixed_differences(const struct settings *old, const struct settings *new, char *out, size_t out_bytes);
 
 /* The table for people: name, type, range, default, help. */

@@ -15,9 +15,11 @@
 #include "gateway/store/sc_reply.h"
 #include "io/error.h"
 #include <assert.h>
+#include <ctype.h>
 #include <event2/event.h>
 #include <event2/event_struct.h>
 #include <hiredis/hiredis.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,8 @@
 #define CATEGORIES_MAX 1024u /* as many as a cache has */
 #define WORDS_MAX      64u
 #define SETTINGS_BYTES 1024u
+#define DIFFERS_BYTES  900u
+#define CHANGES_BYTES  200u
 
 enum step { STEP_INFO, STEP_CREATE, STEP_LIST, STEP_SET, STEP_GET, STEP_REST };
 
@@ -34,6 +38,7 @@ struct wanted {
     char *text; /* words with NUL between */
     const char *words[WORDS_MAX];
     unsigned n;
+    char differs[DIFFERS_BYTES]; /* how the category that is there does; "": in nothing */
 };
 
 struct sc_setup {
@@ -215,6 +220,71 @@ static void read_category(struct sc_category *category, const struct redisReply 
     category->stale_error_ms = number_in(reply, "staleerror");
 }
 
+/* ---- settings of a category that is there ---- */
+
+/* Whether two values are the same number, or the same word. */
+static bool is_same(const char *a, const char *b)
+{
+    char *end_a, *end_b;
+    double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    return *end_a || *end_b ? strcasecmp(a, b) == 0 : fabs(x - y) <= 1e-9 * fabs(x);
+}
+
+/* The value that a category has of a setting; NULL: none, as SIM where it has RISK. */
+static const char *value_of(const struct redisReply *category, const char *word)
+{
+    char name[32];
+    const struct redisReply *value;
+    size_t n = strlen(word);
+    for (size_t i = 0; i <= n && i < sizeof name; i++)
+        name[i] = (char)tolower((unsigned char)word[i]);
+    value = n < sizeof name ? sc_reply_field(category, name) : NULL;
+    return value && value->type == REDIS_REPLY_STRING ? value->str : NULL;
+}
+
+static void append(char *out, size_t room, const char *word, const char *value)
+{
+    size_t n = strlen(out);
+    snprintf(out + n, room - n, "%s%.20s %.40s", n ? " " : "", word, value);
+}
+
+/* What decides over its answers is compared. SIM and RISK end each other: who wants the one may find the other. */
+static void compare(struct sc_setup *setup, struct wanted *wanted, const struct redisReply *category)
+{
+    static const struct {
+        const char *word, *else_word;
+    } compared[] = {{"MODE", "MODE"}, {"SIM", "RISK"}, {"RISK", "SIM"}, {"TTL", "TTL"}};
+    char has[CHANGES_BYTES] = "", wants[CHANGES_BYTES] = "", said[DIFFERS_BYTES] = "";
+    for (unsigned i = 1; i + 1 < wanted->n; i++)
+        for (size_t k = 0; k < sizeof compared / sizeof *compared; k++) {
+            const char *word = compared[k].word, *value = value_of(category, word);
+            if (strcasecmp(wanted->words[i], word) != 0 || (value && is_same(value, wanted->words[i + 1])))
+                continue;
+            if (!value)
+                value = value_of(category, word = compared[k].else_word);
+            if (!value)
+                continue;
+            append(has, sizeof has, word, value);
+            append(wants, sizeof wants, compared[k].word, wanted->words[i + 1]);
+        }
+    if (*has)
+        snprintf(said, sizeof said,
+                 "category '%.60s' has %s, and the settings say %s: what is there stands; SC.CAT.SET %.60s %.60s %s "
+                 "changes it",
+                 wanted->words[0], has, wants, setup->cache, wanted->words[0], wants);
+    if (*said && strcmp(said, wanted->differs) != 0 && setup->options.differs)
+        setup->options.differs(setup->options.context, said);
+    memcpy(wanted->differs, said, sizeof said);
+}
+
+static void take_category(struct sc_setup *setup, struct sc_category *category, const struct redisReply *reply)
+{
+    read_category(category, reply);
+    for (unsigned i = 0; i < setup->n_wanted; i++)
+        if (strcmp(setup->wanted[i].words[0], category->name) == 0)
+            compare(setup, &setup->wanted[i], reply);
+}
+
 static void on_reply(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
 {
     struct sc_setup *setup = context;
@@ -247,7 +317,7 @@ static void on_reply(void *context, enum sc_outcome outcome, struct redisReply *
                  setup->wanted[setup->next_wanted++].words[0]);
         break;
     case STEP_GET:
-        read_category(&setup->coming[setup->next_coming++], reply);
+        take_category(setup, &setup->coming[setup->next_coming++], reply);
         break;
     case STEP_REST:
         assert(false);
@@ -376,6 +446,14 @@ void sc_setup_names(const struct sc_setup *setup, char *out, size_t out_bytes)
         }
         n += (size_t)wrote;
     }
+}
+
+void sc_setup_each_difference(const struct sc_setup *setup, void (*tell)(void *context, const char *sentence),
+                              void *context)
+{
+    for (unsigned i = 0; i < setup->n_wanted; i++)
+        if (*setup->wanted[i].differs)
+            tell(context, setup->wanted[i].differs);
 }
 
 bool sc_setup_ready(const struct sc_setup *setup, const char **why)

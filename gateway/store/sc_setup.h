@@ -1,7 +1,8 @@
 /*
  * sc_setup.h - makes the cache and its categories where they are not there yet, and knows what the categories are.
  *
- * What is there is never changed: an operator's SC.CAT.SET stands. The list of categories, their modes and deadlines is
+ * What is there is never changed: an operator's SC.CAT.SET stands, and where it differs from what a category would be
+ * made with, that is said. The list of categories, their modes and deadlines is
  * read again every so often, so that a category made by hand is known soon.
  */
 #ifndef QUIRE_GATEWAY_SC_SETUP_H
@@ -36,6 +37,10 @@ struct sc_setup_options {
     unsigned n_categories;
     unsigned refresh_ms;
     unsigned deadline_ms; /* of each command */
+    /* A category was there with other settings than those above: a sentence, once until it is another. NULL: nobody is
+     * told. */
+    void (*differs)(void *context, const char *sentence);
+    void *context;
 };
 #define SC_SETUP_DIM_NONE 2u
 
@@ -51,6 +56,10 @@ void sc_setup_encoder(struct sc_setup *setup, const char *encoder, uint32_t dim)
 const struct sc_category *sc_setup_category(const struct sc_setup *setup, const char *name, size_t bytes);
 /* Names, ", " between, at most out_bytes - 1 of them. */
 void sc_setup_names(const struct sc_setup *setup, char *out, size_t out_bytes);
+
+/* Calls back with a sentence for each category that was there with other settings than it would be made with. */
+void sc_setup_each_difference(const struct sc_setup *setup, void (*tell)(void *context, const char *sentence),
+                              void *context);
 
 /* Whether the cache is there and its categories are known; *why: a sentence where not, else NULL. */
 bool sc_setup_ready(const struct sc_setup *setup, const char **why);

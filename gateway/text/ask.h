@@ -84,6 +84,13 @@ struct ask {
 /* QUIRE_EINVALID: the body is no object; QUIRE_ENOMEM. An odd body is no error. */
 int ask_read(struct ask *ask, enum ask_kind kind, const struct strict *json, struct quire_error *err);
 void ask_fini(struct ask *ask);
+/* Whether a text that the user gives fits, in the words of `fits`: of each message its texts joined by line feeds, each
+ * prompt, input, or item of an embeddings request. Without memory to decode them one does. */
+bool ask_user_fits(const struct ask *ask, bool (*fits)(const void *context, const char *text, size_t bytes),
+                   const void *context);
+/* The same of one item of an embeddings request; tokens are no text. */
+bool ask_item_fits(const struct ask *ask, uint32_t item,
+                   bool (*fits)(const void *context, const char *text, size_t bytes), const void *context);
 /* The node of item 0 .. items - 1 of an embeddings request that is not odd. */
 uint32_t ask_item(const struct ask *ask, uint32_t item);
 

@@ -7,6 +7,7 @@
  */
 #include "gateway/text/ask_priv.h"
 #include <assert.h>
+#include <stdlib.h>
 
 /* ---- content ---- */
 
@@ -270,4 +271,79 @@ uint32_t ask_item(const struct ask *ask, uint32_t item)
     for (uint32_t i = 0; i < item; i++)
         node = strict_next(ask->json, node);
     return node;
+}
+
+/* ---- texts of the user, whatever else the request holds ---- */
+
+struct looking {
+    const struct ask *ask;
+    bool (*fits)(const void *context, const char *text, size_t bytes);
+    const void *context;
+    char *decoded; /* has room for the longest content */
+};
+
+/* Of a string, or of the text parts of a list. */
+static bool content_fits(const struct looking *looking, uint32_t content)
+{
+    const struct strict *json = looking->ask->json;
+    size_t n = 0;
+    bool some = false;
+    if (content && strict_kind(json, content) == STRICT_STRING) {
+        n = strict_decode(json, content, looking->decoded);
+        some = true;
+    } else if (content && strict_kind(json, content) == STRICT_LIST) {
+        for (uint32_t i = strict_begin(content); i < strict_end(json, content); i = strict_next(json, i)) {
+            uint32_t text = strict_kind(json, i) == STRICT_OBJECT ? text_of(json, i) : 0;
+            if (text && some)
+                looking->decoded[n++] = '\n';
+            if (text)
+                n += strict_decode(json, text, looking->decoded + n);
+            some = some || text;
+        }
+    }
+    return some && looking->fits(looking->context, looking->decoded, n);
+}
+
+/* Of a list of texts, or of messages. */
+static bool list_fits(const struct looking *looking, uint32_t list)
+{
+    const struct strict *json = looking->ask->json;
+    for (uint32_t i = strict_begin(list); i < strict_end(json, list); i = strict_next(json, i)) {
+        uint32_t role = strict_kind(json, i) == STRICT_OBJECT ? strict_given(json, i, "role") : 0, content = i;
+        if (strict_kind(json, i) == STRICT_OBJECT)
+            content = role && strict_is(json, role, "user") ? strict_given(json, i, "content") : 0;
+        else if (strict_kind(json, i) != STRICT_STRING)
+            content = 0; /* tokens */
+        if (content_fits(looking, content))
+            return true;
+    }
+    return false;
+}
+
+bool ask_user_fits(const struct ask *ask, bool (*fits)(const void *context, const char *text, size_t bytes),
+                   const void *context)
+{
+    static const char *const names[] = {
+        [ASK_CHAT] = "messages",   [ASK_COMPLETIONS] = "prompt", [ASK_EMBEDDINGS] = "input",
+        [ASK_RESPONSES] = "input", [ASK_MESSAGES] = "messages",
+    };
+    struct looking looking = {ask, fits, context, malloc(ask->json->text_bytes + 1)};
+    uint32_t said = strict_given(ask->json, STRICT_ROOT, names[ask->kind]);
+    bool found = !looking.decoded;
+    if (!found && said && strict_kind(ask->json, said) == STRICT_LIST)
+        found = list_fits(&looking, said);
+    else if (!found)
+        found = content_fits(&looking, said);
+    free(looking.decoded);
+    return found;
+}
+
+bool ask_item_fits(const struct ask *ask, uint32_t item,
+                   bool (*fits)(const void *context, const char *text, size_t bytes), const void *context)
+{
+    uint32_t node = ask_item(ask, item);
+    struct looking looking = {ask, fits, context, malloc(ask->json->nodes[node].bytes + 1)};
+    bool found = strict_kind(ask->json, node) == STRICT_STRING && (!looking.decoded || content_fits(&looking, node));
+    free(looking.decoded);
+    return found;
 }

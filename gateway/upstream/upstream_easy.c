@@ -145,9 +145,7 @@ static bool is_credential(const char *name)
 
 static bool add_key(struct upstream_call *call, const char *key)
 {
-    const char *field = fields_get(&call->fields, "x-api-key") ? "x-api-key"
-                        : fields_get(&call->fields, "api-key") ? "api-key"
-                                                               : "Authorization";
+    const char *field = fields_credential(&call->fields);
     return add_line(call, field, strcmp(field, "Authorization") == 0 ? ": Bearer " : ": ", key);
 }
 

@@ -22,6 +22,7 @@ X-Stand-In, or for a path by POST /control {"words": {"/v1/embeddings": "late=20
     drop                                bytes that are no HTTP, and the end of the connection; fails=N: only the first N times
     html broken-json big=BYTES echo-key what a body holds, or each of a stream's N events; echo-key: the credential that came
     dim=N                               of vectors
+    open                                the list of models is for everybody, whatever the credential
 
 The last text steers, too: "fail with 429" answers that status, "break off" ends a stream after two events, "be cut" ends with
 length, "refuse this" with content_filter, "slowly" takes half a second; "call the tool" calls the first one. A credential
@@ -158,11 +159,12 @@ class Model(BaseHTTPRequestHandler):
                     "/state": {"paths": dict(paths), **{n: state[n] for n in ("streams", "gone", "served")}}}.get(path)
             if seen is None:
                 paths[path] += 1
+                requests.append({"path": self.path, "headers": self.headers.items(), "body": "", "at": time.time()})
         if seen is not None:
             self.reply(200, seen)
         elif path.rstrip("/") in ("/v1/models", "/models"):
             model = {"id": "stand-in", "object": "model", "created": 1700000000, "owned_by": "tests"}
-            if not self.refused():
+            if "open" in self.steer or not self.refused():
                 self.reply(200, {"object": "list", "data": [model]})
         else:
             self.error(404, "no such path: " + path)

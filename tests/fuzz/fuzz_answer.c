@@ -3,9 +3,11 @@
  *
  * The first byte chooses route, stream or body, and how it is replayed. An answer is kept if and only if there is no
  * reason against it; a stream that is kept is not if its last event is missing. Replayed it has as many bytes, and is
- * judged the same; replayed with the same ids it is the same, but for tokens that become 0.
+ * judged the same; replayed with the same ids it is the same, but for tokens that become 0. What it says is no longer
+ * than it is.
  */
 #include "gateway/text/answer.h"
+#include "gateway/text/answer_texts.h"
 #include "gateway/text/replay.h"
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +91,19 @@ static void check_body(const struct answer_options *options, const struct replay
     require(answer_json(&answer, bytes, n) == verdict);
 }
 
+static void check_texts(enum ask_kind kind, const char *bytes, size_t n, bool events)
+{
+    struct answer_texts texts;
+    size_t sum = 0;
+    require(answer_texts_read(&texts, kind, bytes, n, events) == 0);
+    for (size_t i = 0; i < texts.n; i++) {
+        require(texts.items[i].text.bytes > 0 && texts.items[i].text.data == texts.bytes + sum);
+        sum += texts.items[i].text.bytes;
+    }
+    require(sum <= n);
+    answer_texts_fini(&texts);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0 || size > INPUT_BYTES_MAX)
@@ -102,6 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *bytes = malloc(size);
     require(bytes != NULL);
     memcpy(bytes, data + 1, size - 1);
+    check_texts(options.kind, bytes, size - 1, !(data[0] & 0x40));
     if (data[0] & 0x40)
         check_body(&options, &again, bytes, size - 1);
     else

@@ -204,6 +204,102 @@ def nearness_is_off_by_default_and_says_so(w):
 
 
 @check
+def texts_beyond_embed_text_max_are_exact_only(w):
+    g = w.near(embed_text_max=100)
+    accepted(g)
+    near = chat(g.port, "y" * 100)
+    equal((near.cache, near.header("X-Quire-Category")), ("miss", "default"))
+    for _ in range(2):
+        w.model.reset()
+        long = chat(g.port, "y" * 101)
+        expect(long.header("X-Quire-Category") == "exact" and (long.cache == "exact" or "embed-text-max" in long.reason),
+               long.headers)
+        equal(w.model.asked("embed: " + "y" * 101), 0)
+        wait_kept(g, "y" * 101)
+
+
+@check
+def settings_of_a_category_that_is_there_are_not_in_force_and_it_is_said(w):
+    def said(g):
+        return g.health()["cache"]["settings_not_in_force"]
+    kept, other = "what is the capital of france", "tell me what the capital of france is please"
+    g = w.near(cache="sims", secret_file=str(secret(w)))
+    accepted(g)
+    keep(g, kept)
+    equal((chat(g.port, other).cache, said(g)), ("hit", []))
+    g = w.near(cache="sims", secret_file=str(secret(w)), ttl="1h")  # SIM is as it was
+    equal(len(said(g)), 2)
+    for name, sentence in zip(("exact", "default"), said(g)):
+        remedy = "SC.CAT.SET sims %s TTL 3600000 changes it" % name
+        expect("'%s' has TTL 86400000, and the settings say TTL 3600000" % name in sentence and remedy in sentence, sentence)
+        expect("warning " + sentence in g.log(), g.log())
+    vectors = {"embed_url": w.model.url + "/v1", "embed_model": "encoder", "secret_file": str(secret(w))}
+    for settings, has, wants in (({"similarity": 0.97}, "SIM 0.8", "SIM 0.97"), ({"risk": 0.02, "judge": "equal"}, "SIM 0.8", "RISK 0.02"),
+                                 ({"category_settings": "MODE semantic SIM 0.8"}, "MODE both", "MODE semantic")):
+        g = w.gateway(cache="sims", **vectors, **settings)
+        equal([has in s and wants in s for s in said(g)], [True])
+    equal(w.redis("SC.CAT.SET", "sims", "default", "SIM", "0.97"), "OK")
+    equal(said(w.gateway(cache="sims", similarity=0.97, **vectors)), [])
+    # and none that switches near answers on
+    g = w.gateway(cache="sims", **vectors)
+    accepted(g)
+    equal(w.redis("SC.CAT.SET", "sims", "default", "SIM", "0.8"), "OK")
+    a = chat(g.port, other)
+    equal((a.cache, a.header("X-Quire-Category")), ("miss", "exact"))
+    expect("nearness is off" in a.reason, a.reason)
+
+
+@check
+def settings_of_categories_go_before_those_of_their_own_names(w):
+    def shown(category):
+        reply = w.redis("SC.CAT.GET", "own", category)
+        return {reply[i].decode(): reply[i + 1].decode() for i in range(0, len(reply), 2)}
+    g = w.gateway(cache="own", embed_url=w.model.url + "/v1", embed_model="encoder", judge="equal", similarity=0.9,
+                  category_settings="RISK 0.01 TTL 7200000", exact_settings="TTL 3600000 ENTRIES 100000")
+    equal(g.health()["cache"]["settings_not_in_force"], [])
+    equal([shown("default").get(n) for n in ("risk", "ttl", "sim")], ["0.01", "7200000", None])
+    equal([shown("exact").get(n) for n in ("mode", "ttl", "entries")], ["exact", "3600000", "100000"])
+    w.gateway(cache="alone", category_settings="SIM 0.9")  # they alone switch near answers on
+    expect(b"default" in w.redis("SC.CAT.LIST", "alone"), w.redis("SC.CAT.LIST", "alone"))
+
+
+@check
+def what_a_reload_does_not_change_is_named(w):
+    g = w.gateway()
+    path = g.folder / "gateway.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "server": "127.0.0.1:1", "cache": "another", "similarity": 0.9,
+                                "ttl": "1h", "embed-url": w.model.url, "secret-file": str(secret(w)), "share": "all"}))
+    g.process.send_signal(signal.SIGHUP)
+    expect(until(lambda: "settings read again" in g.log()), g.log())
+    expect("only after a restart: server, cache, ttl, similarity, embed-url, secret-file\n" in g.log(), g.log())
+
+
+@check
+def with_a_risk_and_any_judge_near_questions_are_looked_for(w):
+    for judge in ("equal", "vector", "hand"):
+        g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.1, judge=judge, cache="by-" + judge)
+        accepted(g)
+        for i in range(60):
+            a = chat(g.port, "tell me what the %s is called" % ("x" * (i + 1)))
+            equal((judge, a.cache, a.header("X-Quire-Category")), (judge, "miss", "default"))
+            if w.redis("SC.AUDIT", "POP", "by-" + judge):  # drawn for somebody to look at
+                break
+        else:
+            expect(False, "%s: nothing was drawn" % judge)
+        expect("judge" not in a.reason and a.header("X-Quire-Threshold"), a.headers)
+
+
+@check
+def what_makes_every_context_new_is_in_the_log(w):
+    g = w.gateway()
+    for i in range(200):
+        chat(g.port, [{"role": "system", "content": "You are kind. It is 10:00:%02d.%d" % (i % 60, i)},
+                      {"role": "user", "content": "hello"}])
+    equal(g.log().count("different contexts: the system text changes at byte"), 1)
+    expect("kind" not in g.log() and len(g.health()["cache"]["diagnoses"]) == 1, g.log())
+
+
+@check
 def why_nothing_near_was_looked_for_is_said(w):
     g = w.near()
     accepted(g)
@@ -365,6 +461,54 @@ def truncated_failed_and_half_answers_are_not_kept(w):
                 expect(a.cache in ("miss", "bypass"), "%s (stream %s) was kept: %s %s" % (words, stream, a.cache, a.reason))
 
 
+TEXTS = {  # a request with a text of the user's on each route, and in each place
+    "chat": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": t}]}),
+    "a stream": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": t}], "stream": True}),
+    "parts": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": [
+        {"type": "text", "text": t}, {"type": "image_url", "image_url": {"url": "http://x/y.png"}}]}]}),
+    "history": ("/v1/chat/completions", lambda t: {"messages": [
+        {"role": "user", "content": t}, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "go on"}]}),
+    "long": ("/v1/chat/completions", lambda t: {"messages": [{"role": "user", "content": "x" * 70000 + t}]}),
+    "completions": ("/v1/completions", lambda t: {"prompt": t}),
+    "prompts": ("/v1/completions", lambda t: {"prompt": [t]}),
+    "responses": ("/v1/responses", lambda t: {"input": t, "store": False}),
+    "items": ("/v1/responses", lambda t: {"input": [{"role": "user", "content": [{"type": "input_text", "text": t}]}],
+                                          "store": False}),
+    "messages": ("/v1/messages", lambda t: {"max_tokens": 9, "messages": [{"role": "user", "content": t}]}),
+    "embeddings": ("/v1/embeddings", lambda t: {"input": t})}
+
+
+@check
+def what_never_names_is_not_kept(w):
+    g = w.gateway(never=["*my \"password\" is*", "answer ? to: tell \"nobody\" of*"])
+    accepted(g)
+
+    def post(name, text, model, stream=False, **headers):
+        path, body = TEXTS[name]
+        body = {"model": model, **body(text), **({"stream": True} if stream else {})}
+        return ask(g.port, path, body, key="sk-one", headers={n.replace("_", "-"): v for n, v in headers.items()})
+
+    def is_kept(*asked):
+        return post(*asked, Cache_Control="only-if-cached").status == 200
+    # questions, whose answers say something else
+    pairs = [[(name, text, "stand-in:say=fine") for text in ('alas my "password" is xyz', 'alas my "bicycle" is xyz')]
+             for name in TEXTS]
+    # answers: whole and as a stream, a word at a time
+    pairs += [[(name, text, "stand-in", stream) for text in ('tell "nobody" of it', 'tell "everybody" of it')]
+              for name in ("chat", "completions", "responses", "messages") for stream in (False, True)]
+    for never, other in pairs:
+        equal((never, post(*never).status, post(*other).status), (never, 200, 200))
+    for never, other in pairs:
+        expect(until(lambda: is_kept(*other)), "not kept: %s" % (other,))
+    keep(g, "the last that is put")
+    equal([never for never, _ in pairs if is_kept(*never)], [])
+    some = ask(g.port, "/v1/embeddings", {"model": "encoder", "input": ['my "password" is abc', "a cat"]}, key="sk-one")
+    equal(some.cache, "miss")
+    fields = {"Cache-Control": "only-if-cached"}
+    one = lambda text: ask(g.port, "/v1/embeddings", {"model": "encoder", "input": text}, key="sk-one", headers=fields)  # noqa: E731
+    expect(until(lambda: one("a cat").cache == "exact") and one('my "password" is abc').status == 504, "each by itself")
+
+
 @check
 def calls_of_tools_are_kept_where_that_is_set(w):
     g = w.gateway(keep_tools=True)
@@ -467,7 +611,7 @@ def a_conversation_does_not_hit_by_accident(w):
     for last in ("and what is the capital of italy", "please tell me what the capital of italy is"):
         a = chat(g.port, turns("one", "two", last))
         equal((a.cache, a.header("X-Quire-Category")), ("miss", "exact"))
-        expect("turns" in a.reason or a.reason, a.reason)
+        expect("setting turns" in a.reason, a.reason)
 
 
 @check
@@ -496,6 +640,42 @@ def a_revoked_key_reads_nothing(w):
         equal(chat(g.port, "shared by all", key="sk-a").status, 401)
     finally:
         w.model.control(revoked=[])
+
+
+@check
+def what_everybody_may_read_accepts_no_key(w):
+    other = StandIn()  # to which no key is a wrong one
+    open_paths = (("/calls", "GET", None), ("/v1/models", "GET", None), ("/v1/files/7", "DELETE", None))
+    answer = ("/v1/chat/completions", "POST", {"model": "small", "messages": [{"role": "user", "content": "who are you"}]})
+    w.model.control(words={"/v1/models": "open"})
+    try:
+        for upstreams, requests in (
+                ([{"name": "closed", "url": w.model.url}], open_paths),
+                ([{"name": "closed", "url": w.model.url, "models": ["stand-in*"]}, {"name": "open", "url": other.url}],
+                 [*open_paths, answer])):
+            g = w.gateway(share="all", upstreams=upstreams)
+            keep(g, "kept from who may no longer", key="sk-a")
+            w.model.control(revoked=["sk-a"])
+            equal(chat(g.port, "a new question", key="sk-a").status, 401)
+            for path, method, body in requests:
+                equal((path, ask(g.port, path, body, method=method, key="sk-a").status), (path, 200))
+                a = chat(g.port, "kept from who may no longer", key="sk-a")
+                equal((path, a.status, a.cache), (path, 401, "miss"))
+            w.model.control(revoked=[])
+    finally:
+        other.kill()
+
+
+@check
+def who_shows_no_key_shares_with_nobody_who_does(w):
+    for share in ("key", "all"):
+        g = w.gateway(share=share)
+        accepted(g, "sk-a")
+        accepted(g, None)
+        for first, second in (("sk-a", None), (None, "sk-a")):
+            text = "first asked by %s" % first
+            keep(g, text, key=first)
+            equal((share, second, chat(g.port, text, key=second).cache), (share, second, "miss"))
 
 
 @check
@@ -621,6 +801,28 @@ def keys_of_a_file_are_tenants_with_limits(w):
 
 
 @check
+def the_key_of_a_tenant_goes_on_in_the_clients_own_field(w):
+    path = w.folder / "upstream-keys.json"
+    path.write_text(json.dumps({"keys": [{"sha256": hashlib.sha256(b"sk-mine").hexdigest(), "tenant": "a",
+                                          "upstream_key": "sk-theirs"}]}))
+    small = {"model": "stand-in", "max_tokens": 9, "messages": [{"role": "user", "content": "whose key"}]}
+    large = {**small, "messages": [{"role": "user", "content": "whose key " + "x" * 8000}]}
+    for more in ({}, {"upstreams": [{"name": "model", "url": w.model.url, "key": "sk-of-the-settings"}]}):
+        g = w.gateway(keys=str(path), key_body_max="4kb", **more)
+        for field, value, wanted in (("x-api-key", "sk-mine", "sk-theirs"), ("api-key", "sk-mine", "sk-theirs"),
+                                     ("Authorization", "Bearer sk-mine", "Bearer sk-theirs")):
+            for target, method, body in (("/v1/messages", "POST", small), ("/v1/messages", "POST", large),
+                                         ("/v1/messages/count_tokens", "POST", small), ("/v1/models", "GET", None),
+                                         ("/v1/chat/completions", "POST", small), ("/v1/embeddings", "POST", {"input": "x"})):
+                w.model.reset()
+                headers = {field: value, "Cache-Control": "no-cache"}
+                equal(ask(g.port, target, body, method=method, headers=headers).status, 200)
+                sent = {name.lower(): text for name, text in w.model.get("/requests")[-1]["headers"]}
+                seen = {name: sent[name] for name in ("authorization", "api-key", "x-api-key") if name in sent}
+                equal((target, seen), (target, {field.lower(): wanted}))
+
+
+@check
 def never_hits_and_the_reason_is_said(w):
     g = w.near()
     accepted(g)
@@ -633,7 +835,7 @@ def never_hits_and_the_reason_is_said(w):
     equal(a.cache, "bypass")
     a = ask(g.port, "/v1/chat/completions", '{"model": "stand-in", "model": "x", "messages": []}', key="sk-one")
     equal(a.cache, "bypass")
-    expect("twice" in a.reason or "same name" in a.reason or a.reason, a.reason)
+    expect("a name for the second time" in a.reason, a.reason)
 
 
 @check

@@ -253,6 +253,7 @@ shell.view({
 				]);
 			for (const one of g.cache?.diagnoses || [])
 				rows.push(['tenant ' + one.tenant, 'warn', 'contexts differ', one.sentence]);
+			for (const one of g.cache?.settings_not_in_force || []) rows.push(['settings', 'warn', 'not in force', one]);
 			const says = JSON.stringify(rows.map(row => String(row).replace(/up [^·]*·?/, '')));
 			if (says === healthSays) return;
 			healthSays = says;

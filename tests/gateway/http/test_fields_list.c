@@ -107,9 +107,35 @@ static void test_hop(void **state)
     fields_fini(&out);
 }
 
+/* A key of ours stands in the field in which the request had one. */
+static void test_key(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *names[3], *wanted;
+    } cases[] = {{{"Authorization"}, "Authorization=Bearer ours"},
+                 {{"API-Key"}, "api-key=ours"},
+                 {{"X-API-Key", "Authorization"}, "x-api-key=ours"},
+                 {{"api-key", "x-api-key", "Authorization"}, "x-api-key=ours"},
+                 {{NULL}, "Authorization=Bearer ours"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fields f = {0};
+        char wanted[100];
+        for (unsigned k = 0; k < 3 && cases[i].names[k]; k++)
+            assert_true(fields_append(&f, cases[i].names[k], "theirs"));
+        assert_true(fields_append(&f, "Accept", "x") && fields_set_key(&f, "ours"));
+        snprintf(wanted, sizeof wanted, "Accept=x %s", cases[i].wanted);
+        assert_string_equal(shown(&f), wanted);
+        assert_false(fields_set_key(&f, "a\nb"));
+        assert_string_equal(shown(&f), "Accept=x");
+        fields_fini(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_list), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_words), cmocka_unit_test(test_hop)};
+                                       cmocka_unit_test(test_words), cmocka_unit_test(test_hop),
+                                       cmocka_unit_test(test_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -234,6 +234,8 @@ static void test_scopes(void **state)
     assert_string_equal(scope, "anonymous");
     policy_tenant_scope(POLICY_SHARE_ALL, NULL, false, hash, scope);
     assert_string_equal(scope, "all");
+    policy_tenant_scope(POLICY_SHARE_ALL, NULL, true, hash, scope); /* nobody shares with those who have a name */
+    assert_string_equal(scope, "anonymous");
 }
 
 static void test_accepted(void **state)
@@ -341,13 +343,21 @@ static void test_diagnosis(void **state)
         uint8_t same[32] = {7};
         assert_false(policy_diagnosis_of(diagnoses, "acme", sentence, sizeof sentence));
         snprintf(system, sizeof system, "You are kind. It is 2026-11-23T10:00:%02u. Be short.", i % 60);
-        policy_diagnosis_add(diagnoses, "acme", compat, system, strlen(system));
-        policy_diagnosis_add(diagnoses, "good", same, "You are kind.", 13);
+        /* it is new with the hundredth */
+        assert_true(policy_diagnosis_add(diagnoses, "acme", compat, system, strlen(system)) ==
+                    (i + 1 == POLICY_DIAGNOSIS_REQUESTS));
+        assert_false(policy_diagnosis_add(diagnoses, "good", same, "You are kind.", 13));
     }
     assert_true(policy_diagnosis_of(diagnoses, "acme", sentence, sizeof sentence));
     assert_non_null(strstr(sentence, "99:99:"));
     assert_null(strstr(sentence, "kind"));
     assert_false(policy_diagnosis_of(diagnoses, "good", sentence, sizeof sentence));
+    for (unsigned i = 0; i < 3 * POLICY_DIAGNOSIS_REQUESTS; i++) { /* and again, after a hundred that did not */
+        uint8_t compat[32] = {(uint8_t)i, (uint8_t)(i / 256), 2};
+        bool same = i >= POLICY_DIAGNOSIS_REQUESTS && i < 2 * POLICY_DIAGNOSIS_REQUESTS;
+        assert_true(policy_diagnosis_add(diagnoses, "acme", same ? (uint8_t[32]){0} : compat, NULL, 0) ==
+                    (i + 1 == 3 * POLICY_DIAGNOSIS_REQUESTS));
+    }
     policy_diagnoses_destroy(diagnoses);
 }
 

@@ -180,6 +180,70 @@ static void test_print(void **state)
     expect_error(text[0], "server-password");
 }
 
+/* What takes effect at a start only is named where it differs, all of it at once. */
+static void test_fixed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value, *more;
+    } fixed[] = {{"listen", "[\"127.0.0.1:1\"]", ""},
+                 {"port-file", "\"/p\"", ""},
+                 {"metrics-listen", "\"127.0.0.1:2\"", ""},
+                 {"reuse-port", "true", ""},
+                 {"backlog", "7", ""},
+                 {"server", "\"127.0.0.1:3\"", ""},
+                 {"server-user", "\"u\"", ""},
+                 {"server-password", "\"p\"", ""},
+                 {"server-ca-file", "\"/c\"", ""},
+                 {"server-connections", "7", ""},
+                 {"server-failures", "7", ""},
+                 {"server-pause", "\"7s\"", ""},
+                 {"cache", "\"c\"", ""},
+                 {"category", "\"c\"", " (if it is to be made)"},
+                 {"category-settings", "\"SIM 0.9\"", ""},
+                 {"exact-category", "\"e\"", " (if it is to be made)"},
+                 {"exact-settings", "\"TTL 5\"", ""},
+                 {"ttl", "\"7s\"", ""},
+                 {"similarity", "0.7", ""},
+                 {"risk", "0.7", ""},
+                 {"embed-url", "\"http://a\"", ""},
+                 {"embed-model", "\"m\"", ""},
+                 {"embed-key", "\"k\"", ""},
+                 {"embed-dim", "7", ""},
+                 {"embed-prefix", "\"p\"", ""},
+                 {"embed-timeout", "\"7s\"", ""},
+                 {"embed-text-max", "700", ""},
+                 {"embed-cache", "7", ""},
+                 {"secret-file", "\"/s\"", ""}};
+    char all[4000] = "{" UP, names[SETTINGS_FIXED_BYTES] = "", out[SETTINGS_FIXED_BYTES];
+    struct settings *plain = read_ok("{" UP "}"), *other;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        char one[200], name[100];
+        snprintf(one, sizeof one, "{" UP ", \"%s\": %s}", fixed[i].name, fixed[i].value);
+        snprintf(name, sizeof name, "%s%s", fixed[i].name, fixed[i].more);
+        other = read_ok(one);
+        settings_fixed_differences(plain, other, out, sizeof out);
+        assert_string_equal(out, name);
+        settings_destroy(other);
+        snprintf(all + strlen(all), sizeof all - strlen(all), ", \"%s\": %s", fixed[i].name, fixed[i].value);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", name);
+    }
+    strcat(all, "}");
+    other = read_ok(all);
+    settings_fixed_differences(plain, other, out, sizeof out);
+    assert_string_equal(out, names);
+    settings_fixed_differences(other, plain, out, sizeof out); /* off at once: similarity, risk */
+    assert_true(strstr(out, "ttl, embed-url") && strlen(out) < sizeof out - 100);
+    settings_destroy(other);
+    other = read_ok("{" UP ", \"cache-on\": false, \"turns\": 7, \"never\": [\"x\"], \"judge\": \"hand\"}");
+    settings_fixed_differences(plain, other, out, sizeof out);
+    assert_string_equal(out, "");
+    settings_fixed_differences(other, plain, out, sizeof out);
+    assert_string_equal(out, "cache-on (from false)");
+    settings_destroy(other);
+    settings_destroy(plain);
+}
+
 static int make_file(void **state)
 {
     (void)state;
@@ -195,8 +259,8 @@ static int remove_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_upstreams),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),  cmocka_unit_test(test_upstreams),
                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_command_line),
-                                       cmocka_unit_test(test_print)};
+                                       cmocka_unit_test(test_print),   cmocka_unit_test(test_fixed)};
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

@@ -256,12 +256,71 @@ static void litellm(void **state)
     text_fini();
 }
 
+struct seen {
+    char texts[200];
+    const char *wanted;
+};
+
+static bool fits(const void *context, const char *text, size_t bytes)
+{
+    struct seen *seen = *(struct seen *const *)context;
+    size_t n = strlen(seen->texts);
+    snprintf(seen->texts + n, sizeof seen->texts - n, "%.*s|", (int)bytes, text);
+    return seen->wanted && bytes == strlen(seen->wanted) && memcmp(text, seen->wanted, bytes) == 0;
+}
+
+/* The texts that the user gives, each with a bar behind it. */
+static void texts_of_the_user(void **state)
+{
+    (void)state;
+    static const struct {
+        enum ask_kind kind;
+        const char *body, *texts;
+    } cases[] = {
+        {ASK_CHAT,
+         "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"a "
+         "\\u00e9\"},{\"role\":"
+         "\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"c\"},{"
+         "\"type\":"
+         "\"image_url\",\"image_url\":{}},{\"type\":\"text\",\"text\":\"d\",\"cache_control\":{}}]},{\"role\":\"user\"}"
+         "]}",
+         "a \xc3\xa9|c\nd|"},
+        {ASK_MESSAGES, "{\"system\":\"s\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "a|"},
+        {ASK_COMPLETIONS, "{\"prompt\":\"a\"}", "a|"},
+        {ASK_COMPLETIONS, "{\"prompt\":[\"a\",\"b\"]}", "a|b|"},
+        {ASK_COMPLETIONS, "{\"prompt\":[[1,2],[3]]}", ""},
+        {ASK_COMPLETIONS, "{\"prompt\":[1,2]}", ""},
+        {ASK_RESPONSES, "{\"input\":\"a\"}", "a|"},
+        {ASK_RESPONSES,
+         "{\"instructions\":\"s\",\"input\":[{\"type\":\"message\",\"role\":\"user\",\"content\":[{\"type\":\"input_"
+         "text\","
+         "\"text\":\"a\"}]},{\"type\":\"function_call_output\",\"output\":\"o\"},{\"role\":\"user\",\"content\":\"b\"}]"
+         "}",
+         "a|b|"},
+        {ASK_EMBEDDINGS, "{\"input\":\"a\"}", "a|"},
+        {ASK_EMBEDDINGS, "{\"input\":[\"a\",[1,2],\"b\"]}", "a|b|"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct seen seen = {.wanted = NULL}, *context = &seen;
+        const struct ask *ask = text_asked(cases[i].kind, cases[i].body);
+        assert_false(ask_user_fits(ask, fits, &context));
+        assert_string_equal(seen.texts, cases[i].texts);
+    }
+    struct seen seen = {.wanted = "b"}, *context = &seen;
+    const struct ask *ask = text_asked(ASK_EMBEDDINGS, "{\"input\":[\"a\",\"b\",\"c\",[1]]}");
+    assert_true(ask_user_fits(ask, fits, &context));
+    assert_string_equal(seen.texts, "a|b|");
+    assert_true(ask_item_fits(ask, 1, fits, &context));
+    assert_false(ask_item_fits(ask, 2, fits, &context) || ask_item_fits(ask, 3, fits, &context));
+    text_fini();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(features_of_chat), cmocka_unit_test(odd_ones),   cmocka_unit_test(questions),
         cmocka_unit_test(completions),      cmocka_unit_test(embeddings), cmocka_unit_test(responses),
-        cmocka_unit_test(messages),         cmocka_unit_test(litellm),
+        cmocka_unit_test(messages),         cmocka_unit_test(litellm),    cmocka_unit_test(texts_of_the_user),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
  * their own allocators, so there the test is left out and says so.
  */
 #include "gateway/text/answer.h"
+#include "gateway/text/answer_texts.h"
 #include "gateway/text/canonical.h"
 #include "gateway/text/mask.h"
 #include "gateway/text/onward.h"
@@ -121,6 +122,40 @@ static int vectors(void)
     return rc;
 }
 
+static bool fits(const void *context, const char *text, size_t bytes)
+{
+    (void)context;
+    return bytes == 1 && *text == 'z';
+}
+
+/* What there is no memory to look at is taken for a text that fits, and for an answer that cannot be kept. */
+static int texts(void)
+{
+    static const char said[] = "{\"choices\":[{\"message\":{\"content\":\"\\u00e9\"}}]}";
+    struct strict json = {0};
+    struct ask ask = {0};
+    struct answer_texts whole, events;
+    int rc = strict_read(&json, input, sizeof input - 1, NULL);
+    rc = rc ? rc : ask_read(&ask, ASK_EMBEDDINGS, &json, NULL);
+    if (rc == 0) {
+        bool found = ask_user_fits(&ask, fits, NULL) || ask_item_fits(&ask, 1, fits, NULL);
+        assert_true(found == failed);
+        rc = found ? QUIRE_ENOMEM : 0;
+    }
+    ask_fini(&ask);
+    strict_fini(&json);
+    rc = rc ? rc : answer_texts_read(&whole, ASK_CHAT, said, sizeof said - 1, false);
+    if (rc == 0) {
+        assert_int_equal(whole.n, 1);
+        answer_texts_fini(&whole);
+        rc = answer_texts_read(&events, ASK_CHAT, event, sizeof event - 1, true);
+    }
+    if (rc == 0)
+        answer_texts_fini(&events);
+    assert_true(rc == 0 || rc == QUIRE_ENOMEM);
+    return rc;
+}
+
 static void every_allocation(void **state)
 {
     (void)state;
@@ -144,6 +179,7 @@ static void every_allocation(void **state)
         rc = request(ASK_CHAT, chat);
         rc = rc ? rc : request(ASK_EMBEDDINGS, input);
         rc = rc ? rc : vectors();
+        rc = rc ? rc : texts();
         assert_true(at < 1000 && (rc == 0) == !failed);
     }
     canonical_destroy(canonical);
