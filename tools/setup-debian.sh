@@ -33,7 +33,7 @@ test_packages=(
     openssl                                      # end-to-end tests over TLS
     python3-numpy python3-redis                  # end-to-end tests with redis-py
     libhdf5-103-1 python3-h5py                   # HDF5 files, which `quire convert` loads the library for; to compare with
-    python3-pytest python3-build python3-wheel python3-setuptools python3-venv python3-pip mypy   # bindings/python
+    python3-pytest python3-build python3-wheel python3-setuptools python3-venv python3-pip python3-dev mypy   # bindings/python
     python3-faiss python3-hnswlib                # whose indexes `quire convert` reads
     python3-matplotlib                           # figures of bindings/benchmarks
     python3-httpx python3-aiohttp python3-requests        # clients of the gateway
