@@ -158,6 +158,7 @@ static bool lead_on(struct errand *e)
     e->failure_status = 0;
     e->status = 0;
     e->events = e->answer_is_json = false;
+    e->kept_back = "";
     e->asked.keep = e->may_keep;
     sse_fini(&e->sse);
     sse_init(&e->sse, FLOW_EVENT_BYTES);
@@ -196,6 +197,8 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     note_credential(e);
     e->events = plain && head->status == 200 && is_type(head->fields, "text/event-stream");
     e->answer_is_json = plain && head->status == 200 && is_type(head->fields, "application/json");
+    if (e->asked.keep && head->status == 200 && !(e->asked.stream ? e->events : e->answer_is_json))
+        e->kept_back = "type";
     e->asked.keep = e->asked.keep && (e->asked.stream ? e->events : e->answer_is_json);
     e->head->kind = HEAD_UPSTREAM;
     e->head->events = e->events;
@@ -229,6 +232,7 @@ static bool append(struct errand *e, const void *bytes, size_t n, unsigned flags
         flow_errand_destroy(e);
         return false;
     }
+    e->kept_bytes += flags & FLIGHT_KEEP ? n : 0;
     if (!flight_is_closed(e->flight) && flight_bytes(e->flight) > (size_t)e->flow->settings->join_buffer)
         flight_close(e->flight);
     return true;
@@ -343,10 +347,16 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
     }
     if (e->head)
         give_head(e);
+    if (e->asked.keep) {
+        verdict = e->events ? answer_end(&e->answer) : judge_json(e);
+        if (!flight_is_complete(e->flight) || e->kept_bytes > (size_t)e->flow->settings->answer_max)
+            e->kept_back = "too_large";
+        else if (verdict != ANSWER_KEEP)
+            e->kept_back = e->answer.refused ? answer_reason_name(e->answer.reason) : "no_memory";
+    }
+    ((struct head *)flight_head(e->flight))->kept_back = e->kept_back;
     flight_close(e->flight); /* who comes now is answered from the cache, with an id of its own */
     flight_finish(e->flight, FLIGHT_WHOLE);
-    if (e->asked.keep)
-        verdict = e->events ? answer_end(&e->answer) : judge_json(e);
     flow_keep_begin(e, verdict);
 }
 

@@ -106,6 +106,7 @@ struct errand *flow_errand_create(struct flow *flow, struct question *asked, con
     e->audit = -1;
     e->head->similarity = -1;
     e->head->cache = "miss";
+    e->head->kept_back = e->kept_back = "";
     e->head->length = -1;
     e->began_us = clock_us();
     sse_init(&e->sse, FLOW_EVENT_BYTES);

@@ -151,7 +151,8 @@ struct turn {
     const char *cache;
     char category[POLICY_NAME_BYTES_MAX + 1], model[FLOW_MODEL_BYTES], upstream[64], reason[FLOW_REASON_BYTES],
         request_id[80];
-    char *question; /* for the log */
+    char *question;        /* for the log */
+    const char *kept_back; /* struct head's */
     double similarity;
     uint64_t tokens_saved, cache_us, embed_us, connect_us, upstream_us;
 };
@@ -187,7 +188,8 @@ struct head {
     bool events;          /* text/event-stream */
     const char *cache;    /* for X-Quire-Cache: static storage */
     char reason[FLOW_REASON_BYTES], category[POLICY_NAME_BYTES_MAX + 1], upstream[64];
-    const char *code; /* of a refusal; static storage */
+    const char *code;      /* of a refusal; static storage */
+    const char *kept_back; /* set before the flight ends: why its answer is not kept, in a word; "": no such reason */
     double similarity;
     uint64_t tokens_saved, cache_us, embed_us, connect_us, upstream_us;
     bool upstream_failed;
@@ -254,6 +256,9 @@ struct errand {
     struct sse sse;
     struct answer answer;
     bool events, answer_is_json, vector_wanted, background, told;
+    const char *kept_back; /* static storage: a name of answer_reason, "type", "too_large" or "no_memory"; "": nothing
+                              speaks against keeping it so far */
+    size_t kept_bytes;     /* of its pieces that are to be kept */
     enum { PUT_NONE, PUT_WAITS, PUT_RUNS } put;
     struct errand *next_put;
     int status;
@@ -292,7 +297,10 @@ void flow_errand_give_head(struct errand *errand);
 void flow_answer_begin(struct errand *errand);
 /* It is time to renew the lease. */
 void flow_answer_renew(struct errand *errand);
-/* flow_keep.c: the answer is whole, the flight finished; ends the errand. */
+/* flow_keep.c: counts what became of an answer. `reason`: why it was kept back, in a word; "": it was not, or the
+ * outcome says it. */
+void flow_keep_count(struct flow *flow, const char *outcome, const char *reason);
+/* The answer is whole, the flight finished; ends the errand. */
 void flow_keep_begin(struct errand *errand, enum answer_verdict verdict);
 void flow_keep_vector(struct errand *errand);
 /* The errand ends: its place among the puts is another's. */

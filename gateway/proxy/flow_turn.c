@@ -200,8 +200,9 @@ static void send_piece(struct turn *turn, const struct flight_piece *piece, cons
     turn->last_us = clock_us();
 }
 
-static void end_answer(struct turn *turn, enum flight_end end)
+static void end_answer(struct turn *turn, const struct head *head, enum flight_end end)
 {
+    turn->kept_back = head->kept_back;
     leave(turn);
     if (end == FLIGHT_WHOLE) {
         http_end(turn->r);
@@ -232,7 +233,7 @@ static void pump(struct turn *turn)
                 flow_turn_refuse(turn, 502, NULL, "the request could not be sent");
                 return;
             }
-            end_answer(turn, flight_ended(flight));
+            end_answer(turn, head, flight_ended(flight));
             return;
         }
         send_piece(turn, &piece, head);
@@ -304,6 +305,7 @@ static void end_turn(struct turn *turn)
                            .upstream = turn->upstream,
                            .tenant = turn->caller.scope,
                            .question = turn->question ? turn->question : "",
+                           .kept_back = turn->kept_back,
                            .similarity = turn->similarity,
                            .tokens_saved = turn->tokens_saved,
                            .cache_us = turn->cache_us,
@@ -350,6 +352,7 @@ struct turn *flow_turn_create(struct flow *flow, struct http_request *r, flow_do
     turn->body = flow_body_ready;
     turn->cache = "";
     turn->route = "other";
+    turn->kept_back = "";
     turn->similarity = -1;
     policy_control_init(&turn->controls);
     event_assign(&turn->keep_alive, flow->base, -1, EV_PERSIST, on_keep_alive, turn);

@@ -348,6 +348,10 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
                  &turn->flow->answer_json);
     if (work->status != 200 ||
         answer_json(&answer, body ? body : "", evbuffer_get_length(work->answer)) != ANSWER_KEEP) {
+        if (work->status == 200) {
+            turn->kept_back = answer_reason_name(answer.reason);
+            flow_keep_count(turn->flow, "kept_back", turn->kept_back);
+        }
         if (work->status == 200 && work->found > 0)
             flow_turn_refuse(turn, 502, NULL, "the upstream's vectors cannot be read: %s", answer.refused);
         else

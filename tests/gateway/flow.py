@@ -365,6 +365,52 @@ def truncated_failed_and_half_answers_are_not_kept(w):
                 expect(a.cache in ("miss", "bypass"), "%s (stream %s) was kept: %s %s" % (words, stream, a.cache, a.reason))
 
 
+def lines_of(g, n):
+    """The n lines of the access log, once they are there."""
+    read = lambda: (g.folder / "access.log").read_text().splitlines()  # noqa: E731
+    expect(until(lambda: len(read()) >= n), "%d lines in the access log, not %d" % (len(read()), n))
+    return [json.loads(line) for line in read()]
+
+
+@check
+def why_an_answer_is_kept_back_is_counted_and_logged(w):
+    g = w.gateway(answer_max="4kb")
+    accepted(g)
+    wanted, n = collections.Counter(), 1
+    for words, reason, ways in (
+            ("length", "cut", (False, True)), ("tool_calls", "tool_call", (False, True)), ("empty", "empty", (False, True)),
+            ("content_filter", "filtered", (False, True)), ("no-finish", "unfinished", (False, True)),
+            ("no-done", "unfinished", (True,)), ("error-in-stream=done", "error", (True,)), ("html", "type", (False,)),
+            ("gzip", "type", (False, True)), ("broken-json", "malformed", (False,)), ("choices=2", "malformed", (False,)),
+            ("big=9000", "too_large", (False, True)), ("big=90000", "too_large", (False,)), ("", None, (False, True))):
+        for stream in ways:
+            chat(g.port, "why not: %s %s" % (words, stream), model="stand-in:" + words, stream=stream)
+            n += 1
+            equal((words, stream, lines_of(g, n)[-1].get("kept_back")), (words, stream, reason))
+            wanted[reason] += 1
+    ask(g.port, "/v1/embeddings", {"model": "encoder:html", "input": "no vectors"}, key="sk-one")
+    equal(lines_of(g, n + 1)[-1].get("kept_back"), "malformed")
+    wanted["malformed"] += 1
+    del wanted[None]
+    page = ask(g.port, "/metrics", method="GET").body.decode()
+    found = re.findall(r'^quire_gateway_kept_total\{outcome="(?:kept_back|negative)",reason="(\w+)"\} (\d+)', page, re.M)
+    equal({name: int(count) for name, count in found}, dict(wanted))
+
+
+@check
+def long_questions_are_cut_in_the_access_log(w):
+    g = w.gateway(log_texts=True)
+    accepted(g)
+    short, long = "a \"short\" one", "x" + "\u00e9\n\"" * 20000
+    for text in (short, long):
+        chat(g.port, text)
+    line = lines_of(g, 3)
+    equal((line[1]["question"], line[1].get("question_cut")), (short, None))
+    shown = line[2]["question"]
+    expect(long.startswith(shown) and 8188 < len(shown.encode()) <= 8192, "%d bytes" % len(shown.encode()))
+    equal(line[2].get("question_cut"), True)
+
+
 @check
 def calls_of_tools_are_kept_where_that_is_set(w):
     g = w.gateway(keep_tools=True)
