@@ -260,6 +260,38 @@ def embeddings_are_looked_up_text_by_text(w):
 
 
 @check
+def embeddings_have_tags_ids_and_an_age(w):
+    g = w.gateway(exact_settings="STALE 600000 JITTER 0", admin_key="adm")
+    accepted(g)
+
+    def embed(text, **headers):
+        return ask(g.port, "/v1/embeddings", {"model": "encoder", "input": text}, key="sk-one",
+                   headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    def kept(text):
+        expect(until(lambda: embed(text, Cache_Control="only-if-cached").cache == "exact"), "not kept: %s" % text)
+        return embed(text)
+    embed("a tagged one", X_Quire_Tags="doc:9, PIN")  # a tag, and no option
+    hit = kept("a tagged one")
+    expect(int(hit.header("Age")) >= 0 and re.fullmatch("[0-9a-f]{16}", hit.header("X-Quire-Id") or ""), hit.headers)
+    for tag in ("doc:9", "PIN"):
+        equal(ask(g.port, "/quire/invalidate", {"tags": [tag]}, key="adm").json()["entries"], 1)
+    equal(ask(g.port, "/quire/entries/" + hit.header("X-Quire-Id"), method="DELETE", key="adm").json()["removed"], 1)
+    equal(embed("a tagged one", Cache_Control="only-if-cached").status, 504)
+    keep(g, "tagged as well", headers={"X-Quire-Tags": "doc:9, PIN"})
+    equal(ask(g.port, "/quire/invalidate", {"tags": ["PIN"]}, key="adm").json()["entries"], 1)
+    several = ask(g.port, "/v1/embeddings", {"model": "encoder", "input": ["one", "two"]}, key="sk-one")
+    equal((several.header("Age"), several.header("X-Quire-Id")), (None, None))
+    old = w.gateway(exact_settings="STALE 600000 JITTER 0", ttl="1s")
+    accepted(old)
+    ask(old.port, "/v1/embeddings", {"model": "encoder", "input": "gets old"}, key="sk-one")
+    time.sleep(1.3)  # it is old now, however long this takes
+    seen = until(lambda: [a for a in [ask(old.port, "/v1/embeddings", {"model": "encoder", "input": "gets old"}, key="sk-one",
+                                          headers={"Cache-Control": "only-if-cached"})] if a.status == 200])
+    equal((seen[0].cache, int(seen[0].header("Age")) >= 1), ("stale", True))
+
+
+@check
 def users_of_one_key_are_kept_apart_where_that_is_set(w):
     g = w.gateway(user_scope="user")
     accepted(g)
