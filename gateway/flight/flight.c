@@ -294,6 +294,25 @@ bool flight_full(struct flight *flight)
     return flight->was_full;
 }
 
+bool flight_holds_up(const struct flight *flight)
+{
+    if (!flight->was_full)
+        return false;
+    for (const struct flight_member *member = flight->first; member; member = member->next)
+        if (member->piece == flight->pieces_from + flight->n_pieces)
+            return true;
+    return false;
+}
+
+struct flight_member *flight_slowest(const struct flight *flight)
+{
+    struct flight_member *slowest = flight->first;
+    assert(slowest);
+    for (struct flight_member *member = slowest->next; member; member = member->next)
+        slowest = member->piece < slowest->piece ? member : slowest;
+    return slowest;
+}
+
 void flight_release(struct flight *flight)
 {
     assert(flight->end != FLIGHT_OPEN && !flight->released);

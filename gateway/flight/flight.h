@@ -93,6 +93,10 @@ void flight_finish(struct flight *flight, enum flight_end end);
 enum flight_end flight_ended(const struct flight *flight);
 /* Whether the slowest member is so far behind that the source should pause. */
 bool flight_full(struct flight *flight);
+/* While the source pauses for it: whether a member has read all that there is, and waits for a slower one. */
+bool flight_holds_up(const struct flight *flight);
+/* The member that is farthest behind. There is one. */
+struct flight_member *flight_slowest(const struct flight *flight);
 /* Closes it; the source is not called and does not call any more. It has been finished. */
 void flight_release(struct flight *flight);
 

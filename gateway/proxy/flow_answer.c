@@ -12,7 +12,11 @@
  * before the failure goes to the clients; the upstream's answer is paused meanwhile.
  *
  * Where no byte has come, who led gets the failure, as without a cache, and the next of those who joined leads on: one
- * call more for all of them, up to FLOW_LEADERS_MAX.
+ * call more for all of them, up to FLOW_LEADERS_MAX. Guests, who joined with another credential, are no part of that:
+ * they leave and ask anew with their own.
+ *
+ * An answer that no longer fits its flight comes as fast as its slowest reader takes it. Those who have read all that
+ * has come wait for that one for FLOW_HELD_MS in all; then it is ended.
  */
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/proxy/flow_promise.h"
@@ -28,6 +32,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#define SLOW_LOOK_MS 100u
 
 /* ---- the lease --------------------------------------------------------------------------------------------------- */
 
@@ -221,6 +227,27 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     give_head(e);
 }
 
+/* ---- slow readers ------------------------------------------------------------------------------------------------ */
+
+/* From the first time that an answer is paused for a slow reader, until it has come. */
+static void look_at_slow_later(struct errand *e)
+{
+    struct timeval pause = {.tv_usec = SLOW_LOOK_MS * 1000};
+    if (!evtimer_pending(&e->slow, NULL))
+        evtimer_add(&e->slow, &pause);
+}
+
+void flow_answer_slow(struct errand *e)
+{
+    if (!e->call) /* all of it has come, so that nobody waits for another */
+        return;
+    if (flight_holds_up(e->flight))
+        e->held_ms += SLOW_LOOK_MS;
+    while (e->held_ms >= FLOW_HELD_MS && flight_holds_up(e->flight))
+        flow_turn_drop((struct turn *)flight_slowest(e->flight));
+    look_at_slow_later(e);
+}
+
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
 /* False: the errand is over. */
@@ -287,8 +314,10 @@ static void on_data(void *context, struct upstream_call *call, const void *bytes
                 return;
         }
     }
-    if (flight_full(e->flight))
+    if (flight_full(e->flight)) {
         upstream_pause(call);
+        look_at_slow_later(e);
+    }
 }
 
 /* ---- end --------------------------------------------------------------------------------------------------------- */

@@ -75,6 +75,13 @@ static void on_reap(evutil_socket_t fd, short what, void *context)
     flow_errand_destroy(e);
 }
 
+static void on_slow(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    flow_answer_slow(context);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *context);
 
 void flow_errand_forget(struct question *asked)
@@ -112,6 +119,7 @@ struct errand *flow_errand_create(struct flow *flow, struct question *asked, con
     sse_init(&e->sse, FLOW_EVENT_BYTES);
     evtimer_assign(&e->timer, flow->base, on_timer, e);
     evtimer_assign(&e->reaper, flow->base, on_reap, e);
+    evtimer_assign(&e->slow, flow->base, on_slow, e);
     e->next = flow->errands;
     if (flow->errands)
         flow->errands->previous = e;
@@ -123,6 +131,7 @@ static void cancel_all(struct errand *e)
 {
     event_del(&e->timer);
     event_del(&e->reaper);
+    event_del(&e->slow);
     if (e->call)
         upstream_cancel(e->call);
     if (e->sc)

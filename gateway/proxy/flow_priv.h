@@ -36,6 +36,7 @@
 #define FLOW_EVENT_BYTES   (1u << 20)
 #define FLOW_MODELS_MAX    1024u
 #define FLOW_LEADERS_MAX   3u
+#define FLOW_HELD_MS       5000u /* altogether, that slow readers of an answer may hold up those who have read on */
 #define FLOW_MODEL_BYTES   128u
 #define FLOW_PUTS_AT_ONCE  32u
 #define FLOW_PUTS_WAITING  20000u
@@ -163,6 +164,8 @@ void flow_turn_follow(struct turn *turn);
 bool flow_turn_fields(const struct turn *turn, struct fields *fields);
 /* One of those who read a flight gets an error and leaves it; others stay. */
 void flow_turn_fail(struct turn *turn, int status, const char *reason);
+/* One who is too slow for others of the same answer is ended; others stay. */
+void flow_turn_drop(struct turn *turn);
 /* Answers with an error and says so in X-Quire-*. */
 void flow_turn_refuse(struct turn *turn, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -237,7 +240,8 @@ struct errand {
     struct upstream_call *call;
     struct sc_call *sc;
     struct encode_call *encoding;
-    struct event timer, reaper;
+    struct event timer, reaper, slow;
+    unsigned held_ms; /* so long slow readers have held up others */
     enum { TIMER_NONE, TIMER_POLL, TIMER_RENEW } timer_is;
     unsigned poll_ms;
     uint64_t began_us, sc_began_us, encode_began_us, upstream_began_us, poll_until_us;
@@ -295,6 +299,8 @@ void flow_errand_give_head(struct errand *errand);
 
 /* flow_answer.c: asks the upstream. */
 void flow_answer_begin(struct errand *errand);
+/* The upstream's answer is paused for the slowest reader: it is time to look whether others wait for that one. */
+void flow_answer_slow(struct errand *errand);
 /* It is time to renew the lease. */
 void flow_answer_renew(struct errand *errand);
 /* flow_keep.c: counts what became of an answer. `reason`: why it was kept back, in a word; "": it was not, or the

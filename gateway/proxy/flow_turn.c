@@ -100,6 +100,14 @@ void flow_turn_fail(struct turn *turn, int status, const char *reason)
     flow_turn_refuse(turn, status, NULL, "%s", reason);
 }
 
+void flow_turn_drop(struct turn *turn)
+{
+    leave(turn);
+    snprintf(turn->reason, sizeof turn->reason, "ended: it read more slowly than others who read the same answer");
+    refusal_in_stream(turn->r, "api_error",
+                      "this answer was read more slowly than others read it, and it is too long to be kept for later");
+}
+
 static void note_head(struct turn *turn, const struct head *head)
 {
     turn->cache = head->cache;

@@ -973,6 +973,55 @@ def who_joins_reads_the_stream_while_it_runs(w):
     expect("\nquire_gateway_joined_total 1\n" in metrics and "quire_gateway_cache_seconds_count{" in metrics, metrics)
 
 
+def slow_reader(g, text, model, buffer=4096):
+    """A socket with a small buffer that has asked for a stream."""
+    body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}).encode()
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    slow.connect(("127.0.0.1", g.port))
+    slow.settimeout(60)
+    slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer sk-one"
+                 b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return slow
+
+
+@check
+def a_slow_reader_alone_gets_everything(w):
+    g = w.gateway()
+    accepted(g)
+    slow, data = slow_reader(g, "a long story", "stand-in:events=800,big=10000,pace=0", 32768), bytearray()
+    while not data.endswith(b"\r\n0\r\n\r\n"):
+        part = slow.recv(50000)
+        expect(part, "it ends after %d bytes: %r" % (len(data), bytes(data[-200:])))
+        data += part
+        time.sleep(0.01)
+    expect(len(data) > 8000000 and b"[DONE]" in data[-100:], "%d bytes" % len(data))
+    slow.close()
+
+
+@check
+def a_slow_reader_does_not_hold_up_the_others(w):
+    g = w.gateway()
+    accepted(g)
+    model, text = "stand-in:gate,events=300,big=100000,pace=0", "a very long story"
+    slow = slow_reader(g, text, model)
+    expect(until(lambda: w.model.asked(text)), "it has not come to the model")
+    answers, begin = [], time.monotonic()
+    reader = threading.Thread(target=lambda: answers.append(chat(g.port, text, model=model, stream=True)))
+    reader.start()
+    expect(until(lambda: running(g) == 2), "the second is not there")
+    w.model.open(text)
+    reader.join()
+    expect(len(answers[0].body) > 20 << 20 and answers[0].body.rstrip().endswith(b"[DONE]"), "%d bytes" % len(answers[0].body))
+    expect(time.monotonic() - begin < 40, "who reads waited for who does not")  # write-timeout is a minute
+    data = b""
+    while part := slow.recv(1 << 20):
+        data += part
+    expect(b'"error"' in data[-1000:] and b"[DONE]" not in data, data[-300:])
+    equal(w.model.asked(text), 1)
+    expect(any("more slowly" in line.get("reason", "") for line in lines_of(g, 3)), "nothing in the access log")
+
+
 @check
 def the_leader_leaves_at_each_event(w):
     g = w.gateway()

@@ -209,6 +209,7 @@ static void test_bounds(void **state)
     read_some(&b, UINT32_MAX);
     assert_int_equal(rooms, 1);
     assert_true(!flight_full(flight) && flight_bytes(flight) <= 65536 / 2);
+    assert_false(flight_holds_up(flight));
     assert_true(a.bytes == 100000 && b.bytes == 100000);
     flight_finish(flight, FLIGHT_BROKEN);
     assert_int_equal(flight_ended(flight), FLIGHT_BROKEN);
