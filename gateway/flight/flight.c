@@ -137,6 +137,12 @@ struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_
     return flight;
 }
 
+void *flight_context(const struct flight *flight)
+{
+    assert(!flight->released);
+    return flight->source.context;
+}
+
 void flight_join(struct flight *flight, struct flight_member *member)
 {
     assert(!flight->closed && !flight->dropped && flight->end != FLIGHT_BROKEN);

@@ -70,6 +70,8 @@ struct flight *flight_find(const struct flight_table *table, const uint8_t key[F
  * the same way. */
 struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_t limit,
                            const struct flight_source *source, struct flight_member *member);
+/* The context of its source. The flight has not been released. */
+void *flight_context(const struct flight *flight);
 void flight_join(struct flight *flight, struct flight_member *member);
 void flight_leave(struct flight_member *member);
 unsigned flight_members(const struct flight *flight);

@@ -139,10 +139,28 @@ static void note_credential(struct errand *e)
         policy_accepted_add(flow->accepted, e->asked.credential, clock_us() / 1000, (uint64_t)flow->settings->auth_ttl);
 }
 
+/* Who reads with another credential gets no failure of this one, and nothing that is not to be kept: they ask anew, one
+ * of them for the others. */
+static void let_guests_go(struct errand *e)
+{
+    struct flight_member *member = flight_first(e->flight);
+    while (member) {
+        if (((struct turn *)member)->guest) {
+            flight_close(e->flight); /* or they would join it once more */
+            flow_turn_again((struct turn *)member);
+            member = flight_first(e->flight); /* who knows what that has changed */
+        } else {
+            member = member->next;
+        }
+    }
+}
+
 /* The head that goes to the clients: the request is not needed again. With the id that the answer will have, if it is
  * kept: who asked may name it in feedback. */
 static void give_head(struct errand *e)
 {
+    if (e->status != 200 || !e->asked.keep)
+        let_guests_go(e);
     evbuffer_drain(e->body, evbuffer_get_length(e->body));
     if (e->asked.keep && e->status == 200 && !e->background && !fields_get(&e->head->fields, "X-Quire-Id") &&
         (e->promise = flow_promise_make(e->flow->promises)))
@@ -153,12 +171,15 @@ static void give_head(struct errand *e)
 /* True: somebody else leads now. */
 static bool lead_on(struct errand *e)
 {
-    struct flight_member *leader = flight_first(e->flight), *next;
+    struct flight_member *next;
     uint32_t given = e->head_timeout_ms;
     bool own_time = given > 0 && given < (uint64_t)e->flow->settings->answer_timeout;
-    if (flight_members(e->flight) < 2 || ++e->n_failed >= FLOW_LEADERS_MAX || (e->failure_status == 504 && !own_time))
+    if (e->failure_status == 504 && !own_time)
+        return false; /* all have waited for as long as anybody may */
+    let_guests_go(e);
+    if (flight_members(e->flight) < 2 || ++e->n_failed >= FLOW_LEADERS_MAX)
         return false;
-    flow_turn_fail((struct turn *)leader, e->failure_status, e->failure);
+    flow_turn_fail((struct turn *)flight_first(e->flight), e->failure_status, e->failure);
     next = flight_first(e->flight);
     e->head_timeout_ms = flow_body_timeout((struct turn *)next);
     e->failure_status = 0;
@@ -270,6 +291,7 @@ static void answer_error(struct errand *e, const struct sse_event *event)
 {
     struct strict_text text = event->data.bytes ? event->data : event->error;
     struct head *head = e->head;
+    let_guests_go(e);
     head->status = e->answer.error_status;
     head->events = false;
     head->length = (int64_t)text.bytes;
@@ -408,6 +430,8 @@ void flow_answer_begin(struct errand *e)
         flow_errand_refuse(e, 504, "not_cached", "the request says only-if-cached, and the cache has no answer to it");
         return;
     }
+    if (!e->asked.keep)
+        let_guests_go(e);
     renew_later(e);
     if (e->asked.near && e->asked.keep && !e->vector && !e->encoding)
         flow_errand_want_vector(e);

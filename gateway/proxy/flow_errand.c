@@ -418,7 +418,8 @@ static void look_again(struct errand *e)
     uint64_t now_us = clock_us(), wait_ms = (uint64_t)settings->wait_near;
     struct timeval pause;
     if (e->poll_until_us == 0) {
-        if (!e->asked.stream)
+        /* the lease may be a near question's, whose answer may not do: a stream does not wait long for that */
+        if (!e->asked.stream || !e->asked.near)
             wait_ms = e->asked.others_ms > wait_ms ? e->asked.others_ms : wait_ms;
         e->poll_until_us = now_us + wait_ms * 1000;
         e->poll_ms = POLL_FIRST_MS;

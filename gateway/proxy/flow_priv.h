@@ -138,6 +138,8 @@ struct turn {
     uint64_t name_at;  /* of a body that is not read: where the name stands that `model` is to replace */
     size_t name_bytes; /* 0: it is not to be replaced */
     bool proved;       /* its credential, or that was tried */
+    bool guest;        /* it reads an answer that was asked for with another credential */
+    unsigned n_again;  /* times that it was begun anew */
     bool in_event;     /* what was sent last does not end an event */
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
@@ -166,6 +168,8 @@ bool flow_turn_fields(const struct turn *turn, struct fields *fields);
 void flow_turn_fail(struct turn *turn, int status, const char *reason);
 /* One who is too slow for others of the same answer is ended; others stay. */
 void flow_turn_drop(struct turn *turn);
+/* One who waits for the answer to another credential's request leaves its flight, and is begun anew. */
+void flow_turn_again(struct turn *turn);
 /* Answers with an error and says so in X-Quire-*. */
 void flow_turn_refuse(struct turn *turn, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char alive[] = ": quire\n\n";
 
@@ -108,6 +109,18 @@ void flow_turn_drop(struct turn *turn)
                       "this answer was read more slowly than others read it, and it is too long to be kept for later");
 }
 
+void flow_turn_again(struct turn *turn)
+{
+    assert(turn->guest && !turn->head_sent);
+    leave(turn);
+    turn->guest = turn->joined = false;
+    turn->n_again++;
+    policy_control_fini(&turn->controls); /* they are read again */
+    policy_control_init(&turn->controls);
+    if (http_is_open(turn->r))
+        flow_body_ready(turn);
+}
+
 static void note_head(struct turn *turn, const struct head *head)
 {
     turn->cache = head->cache;
@@ -138,6 +151,13 @@ static void begin_replay(struct turn *turn)
     }
 }
 
+/* Of an answer to another credential: not its cookies, limits and request id. */
+static bool is_for_guests(const char *name)
+{
+    return strncasecmp(name, "X-Quire-", 8) == 0 || strcasecmp(name, "Content-Type") == 0 ||
+           strcasecmp(name, "Content-Encoding") == 0 || strcasecmp(name, "Age") == 0;
+}
+
 /* False: it is over. */
 static bool send_head(struct turn *turn, const struct head *head)
 {
@@ -155,7 +175,8 @@ static bool send_head(struct turn *turn, const struct head *head)
         return false;
     }
     for (uint32_t i = 0; i < head->fields.n && ok; i++)
-        ok = fields_append(&fields, fields_name(&head->fields, i), fields_value(&head->fields, i));
+        if (!turn->guest || is_for_guests(fields_name(&head->fields, i)))
+            ok = fields_append(&fields, fields_name(&head->fields, i), fields_value(&head->fields, i));
     ok = ok && flow_turn_fields(turn, &fields);
     if (ok)
         http_head(turn->r, head->status, &fields, head->length);

@@ -973,6 +973,91 @@ def who_joins_reads_the_stream_while_it_runs(w):
     expect("\nquire_gateway_joined_total 1\n" in metrics and "quire_gateway_cache_seconds_count{" in metrics, metrics)
 
 
+def second_reads_on(w, one, two, key, text, headers=()):
+    """Two ask the same in streams, `one` by sk-one, `two` by `key`: the head and what the second gets while the model waits
+    at its gate; None where nothing comes for a second. Both have ended then."""
+    model, seen = "stand-in:gate", []
+    first = threading.Thread(target=lambda: seen.append(chat(one.port, text, model=model, stream=True, headers=headers)))
+    first.start()
+    expect(until(lambda: w.model.asked(text)), "the first has not come to the model")
+    c = http.client.HTTPConnection("127.0.0.1", two.port, timeout=60)
+    c.request("POST", "/v1/chat/completions", json.dumps({"model": model, "stream": True, "messages": [
+        {"role": "user", "content": text}]}), {**dict(headers), "Content-Type": "application/json", "Authorization": "Bearer " + key})
+    c.sock.settimeout(1)
+    try:
+        reply = c.getresponse()
+        part = reply.read1(65536)
+    except TimeoutError:
+        reply, part = None, b""
+    calls = w.model.asked(text)
+    w.model.open(text)
+    first.join()
+    expect(seen[0].body.rstrip().endswith(b"[DONE]"), seen[0].body[-200:])
+    if reply:
+        c.sock.settimeout(60)
+        expect((part + reply.read()).rstrip().endswith(b"[DONE]"), "the second has no end")
+    c.close()
+    return reply.headers if reply and part else None, calls, seen[0]
+
+
+@check
+def keys_that_share_join_each_others_answers(w):
+    g = w.gateway(share="all")
+    for key in ("sk-one", "sk-two"):
+        accepted(g, key)
+    fields, calls, first = second_reads_on(w, g, g, "sk-two", "a story for both")
+    expect(fields and calls == 1 and "joined" in fields["X-Quire-Reason"], (str(fields), calls))
+    expect(fields["X-Request-Id"] != first.header("X-Request-Id"), "it got the other's fields: %s" % fields)
+    # by the rule of a hit: the upstream has not accepted this one yet
+    fields, calls, _ = second_reads_on(w, g, g, "sk-three", "a story for two")
+    expect(calls == 2 and "joined" not in fields["X-Quire-Reason"], (str(fields), calls))
+    apart = w.gateway()
+    for key in ("sk-one", "sk-two"):
+        accepted(apart, key)
+    equal(second_reads_on(w, apart, apart, "sk-two", "a story of my own")[1], 2)
+
+
+@check
+def who_joined_another_key_is_not_given_its_failure(w):
+    g = w.gateway(share="all")
+    for key in ("sk-one", "sk-two", "sk-three"):
+        accepted(g, key)
+    for words, status in (("gate,drop,fails=1", 502), ("late=3000,status=500,fails=1", 500)):
+        text, model, answers = "not your failure: %s" % words, "stand-in:" + words, {}
+
+        def say(key):
+            answers[key] = chat(g.port, text, model=model, key=key)
+        threads = [threading.Thread(target=say, args=(key,)) for key in ("sk-one", "sk-two", "sk-three")]
+        threads[0].start()
+        expect(until(lambda: running(g) == 1), "the first is not there")
+        for thread in threads[1:]:
+            thread.start()
+        expect(until(lambda: running(g) == 3), "they are not all there")
+        w.model.open(text)
+        for thread in threads:
+            thread.join()
+        equal((words, [answers[key].status for key in ("sk-one", "sk-two", "sk-three")], w.model.asked(text)),
+              (words, [status, 200, 200], 2))
+
+
+@check
+def equal_controls_join(w):
+    g = w.gateway(wait_near="50ms")
+    accepted(g)
+    for headers in ({"Cache-Control": "max-age=3600"}, {"X-Quire-Control": "sim=0.95"}, {"X-Quire-Explain": "yes"}):
+        fields, calls, _ = second_reads_on(w, g, g, "sk-one", "asked with %s" % headers, headers)
+        expect(fields and calls == 1 and "joined" in fields["X-Quire-Reason"], "%s: %s, %d" % (headers, fields, calls))
+
+
+@check
+def a_stream_waits_for_the_same_question_of_another_gateway(w):
+    one, two = (w.gateway(cache="waits", secret_file=str(secret(w)), wait_near="50ms") for _ in range(2))
+    for g in (one, two):
+        accepted(g)
+    fields, calls, _ = second_reads_on(w, one, two, "sk-one", "a story of two houses")
+    equal((fields, calls), (None, 1))
+
+
 def slow_reader(g, text, model, buffer=4096):
     """A socket with a small buffer that has asked for a stream."""
     body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}).encode()
@@ -1107,7 +1192,7 @@ def a_silent_stream_is_kept_alive_by_comments_that_are_not_kept(w):
 
 @check
 def who_comes_after_the_join_buffer_goes_alone(w):
-    g = w.gateway(join_buffer="4kb", wait_near="50ms")
+    g = w.gateway(join_buffer="4kb", wait_near="50ms", exact_settings="LEASE 1000")  # for so long it waits for the first
     accepted(g)
     model, text, answers = "stand-in:events=60,gate=50", "a long story", []
 
