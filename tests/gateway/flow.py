@@ -1108,6 +1108,40 @@ def a_slow_reader_does_not_hold_up_the_others(w):
 
 
 @check
+def a_silent_model_and_one_that_does_not_count(w):
+    g = w.gateway(keep_alive="1s")
+    accepted(g)
+    silent = chat(g.port, "be silent for a while", model="stand-in:silence=2500", stream=True)
+    wait_kept(g, "be silent for a while", model="stand-in:silence=2500", stream=True)
+    again = chat(g.port, "be silent for a while", model="stand-in:silence=2500", stream=True)
+    expect(b": quire" in silent.body and b": quire" not in again.body, silent.body)
+    equal((again.cache, again.text()), ("exact", silent.text()))
+    hasty = w.gateway(silence_timeout="1s")
+    accepted(hasty)
+    for _ in range(2):
+        a = chat(hasty.port, "be silent for too long", model="stand-in:silence=20000", stream=True)
+        expect(a.cache == "miss" and b'"error"' in a.body and b"[DONE]" not in a.body, a.body)
+    for more in ({}, {"stream_options": {"include_usage": True}}):
+        first = keep(g, "uncounted %s" % more, model="stand-in:usage=never", stream=True, **more)
+        second = chat(g.port, "uncounted %s" % more, model="stand-in:usage=never", stream=True, **more)
+        equal((second.cache, second.text(), second.header("X-Quire-Tokens-Saved")), ("exact", first.text(), None))
+        expect(not any("usage" in e for e in first.events() + second.events() if e != "[DONE]"), second.body)
+
+
+@check
+def keys_that_never_repeat_are_told_in_health(w):
+    g = w.gateway()
+    accepted(g)
+    connection = http.client.HTTPConnection("127.0.0.1", g.port, timeout=60)
+    for i in range(100):
+        system = {"role": "system", "content": "You are kind. It is 10:%02d:%02d." % (i // 60, i % 60)}
+        equal(chat(g.port, [system, {"role": "user", "content": "hello"}], connection=connection).cache, "miss")
+    told = g.health()["cache"]["diagnoses"]
+    equal([d["about"] for d in told], ["contexts"])
+    expect("byte 27" in told[0]["sentence"], told)
+
+
+@check
 def the_leader_leaves_at_each_event(w):
     g = w.gateway()
     accepted(g)
