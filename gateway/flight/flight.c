@@ -137,6 +137,12 @@ struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_
     return flight;
 }
 
+void *flight_context(const struct flight *flight)
+{
+    assert(!flight->released);
+    return flight->source.context;
+}
+
 void flight_join(struct flight *flight, struct flight_member *member)
 {
     assert(!flight->closed && !flight->dropped && flight->end != FLIGHT_BROKEN);
@@ -292,6 +298,25 @@ bool flight_full(struct flight *flight)
     flight->was_full =
         flight->closed && flight->dropped && flight->n_members > 0 && flight_bytes(flight) > WINDOW_BYTES;
     return flight->was_full;
+}
+
+bool flight_holds_up(const struct flight *flight)
+{
+    if (!flight->was_full)
+        return false;
+    for (const struct flight_member *member = flight->first; member; member = member->next)
+        if (member->piece == flight->pieces_from + flight->n_pieces)
+            return true;
+    return false;
+}
+
+struct flight_member *flight_slowest(const struct flight *flight)
+{
+    struct flight_member *slowest = flight->first;
+    assert(slowest);
+    for (struct flight_member *member = slowest->next; member; member = member->next)
+        slowest = member->piece < slowest->piece ? member : slowest;
+    return slowest;
 }
 
 void flight_release(struct flight *flight)

@@ -70,6 +70,8 @@ struct flight *flight_find(const struct flight_table *table, const uint8_t key[F
  * the same way. */
 struct flight *flight_open(struct flight_table *table, const uint8_t *key, size_t limit,
                            const struct flight_source *source, struct flight_member *member);
+/* The context of its source. The flight has not been released. */
+void *flight_context(const struct flight *flight);
 void flight_join(struct flight *flight, struct flight_member *member);
 void flight_leave(struct flight_member *member);
 unsigned flight_members(const struct flight *flight);
@@ -93,6 +95,10 @@ void flight_finish(struct flight *flight, enum flight_end end);
 enum flight_end flight_ended(const struct flight *flight);
 /* Whether the slowest member is so far behind that the source should pause. */
 bool flight_full(struct flight *flight);
+/* While the source pauses for it: whether a member has read all that there is, and waits for a slower one. */
+bool flight_holds_up(const struct flight *flight);
+/* The member that is farthest behind. There is one. */
+struct flight_member *flight_slowest(const struct flight *flight);
 /* Closes it; the source is not called and does not call any more. It has been finished. */
 void flight_release(struct flight *flight);
 

@@ -33,9 +33,10 @@ struct flow_end {
     const char
         *cache; /* "hit", "exact", "stale", "miss", "negative", "bypass", "audit", "down"; "" : not a route of it */
     const char *reason, *category, *model, *upstream;
-    const char *tenant;   /* its scope; never a credential */
-    const char *question; /* for the setting log-texts; "" where that is off */
-    double similarity;    /* -1: none */
+    const char *tenant;    /* its scope; never a credential */
+    const char *question;  /* for the setting log-texts; "" where that is off */
+    const char *kept_back; /* why the upstream's answer is not kept, in a word (docs/gateway.md, What is kept) */
+    double similarity;     /* -1: none */
     uint64_t tokens_saved;
     uint64_t cache_us, embed_us, connect_us, upstream_us; /* 0: was not asked */
     bool joined;                                          /* it read another request's answer */

@@ -12,7 +12,11 @@
  * before the failure goes to the clients; the upstream's answer is paused meanwhile.
  *
  * Where no byte has come, who led gets the failure, as without a cache, and the next of those who joined leads on: one
- * call more for all of them, up to FLOW_LEADERS_MAX.
+ * call more for all of them, up to FLOW_LEADERS_MAX. Guests, who joined with another credential, are no part of that:
+ * they leave and ask anew with their own.
+ *
+ * An answer that no longer fits its flight comes as fast as its slowest reader takes it. Those who have read all that
+ * has come wait for that one for FLOW_HELD_MS in all; then it is ended.
  */
 #include "gateway/proxy/flow_accepted.h"
 #include "gateway/proxy/flow_priv.h"
@@ -29,6 +33,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#define SLOW_LOOK_MS 100u
 
 /* ---- the lease --------------------------------------------------------------------------------------------------- */
 
@@ -125,10 +131,28 @@ static void begin_answer(struct errand *e)
     answer_begin(&e->answer, &options, &e->flow->answer_json);
 }
 
+/* Who reads with another credential gets no failure of this one, and nothing that is not to be kept: they ask anew, one
+ * of them for the others. */
+static void let_guests_go(struct errand *e)
+{
+    struct flight_member *member = flight_first(e->flight);
+    while (member) {
+        if (((struct turn *)member)->guest) {
+            flight_close(e->flight); /* or they would join it once more */
+            flow_turn_again((struct turn *)member);
+            member = flight_first(e->flight); /* who knows what that has changed */
+        } else {
+            member = member->next;
+        }
+    }
+}
+
 /* The head that goes to the clients: the request is not needed again. With the id that the answer will have, if it is
  * kept: who asked may name it in feedback. */
 static void give_head(struct errand *e)
 {
+    if (e->status != 200 || !e->asked.keep)
+        let_guests_go(e);
     evbuffer_drain(e->body, evbuffer_get_length(e->body));
     if (e->asked.keep && e->status == 200 && !e->background && !fields_get(&e->head->fields, "X-Quire-Id") &&
         (e->promise = flow_promise_make(e->flow->promises)))
@@ -139,17 +163,21 @@ static void give_head(struct errand *e)
 /* True: somebody else leads now. */
 static bool lead_on(struct errand *e)
 {
-    struct flight_member *leader = flight_first(e->flight), *next;
+    struct flight_member *next;
     uint32_t given = e->head_timeout_ms;
     bool own_time = given > 0 && given < (uint64_t)e->flow->settings->answer_timeout;
-    if (flight_members(e->flight) < 2 || ++e->n_failed >= FLOW_LEADERS_MAX || (e->failure_status == 504 && !own_time))
+    if (e->failure_status == 504 && !own_time)
+        return false; /* all have waited for as long as anybody may */
+    let_guests_go(e);
+    if (flight_members(e->flight) < 2 || ++e->n_failed >= FLOW_LEADERS_MAX)
         return false;
-    flow_turn_fail((struct turn *)leader, e->failure_status, e->failure);
+    flow_turn_fail((struct turn *)flight_first(e->flight), e->failure_status, e->failure);
     next = flight_first(e->flight);
     e->head_timeout_ms = flow_body_timeout((struct turn *)next);
     e->failure_status = 0;
     e->status = 0;
     e->events = e->answer_is_json = false;
+    e->kept_back = "";
     e->asked.keep = e->may_keep;
     sse_fini(&e->sse);
     sse_init(&e->sse, FLOW_EVENT_BYTES);
@@ -188,6 +216,8 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     flow_accepted_note(e->flow, e->asked.credential, e->model, e->status);
     e->events = plain && head->status == 200 && is_type(head->fields, "text/event-stream");
     e->answer_is_json = plain && head->status == 200 && is_type(head->fields, "application/json");
+    if (e->asked.keep && head->status == 200 && !(e->asked.stream ? e->events : e->answer_is_json))
+        e->kept_back = "type";
     e->asked.keep = e->asked.keep && (e->asked.stream ? e->events : e->answer_is_json);
     e->head->kind = HEAD_UPSTREAM;
     e->head->events = e->events;
@@ -210,6 +240,27 @@ static void on_head(void *context, struct upstream_call *call, const struct upst
     give_head(e);
 }
 
+/* ---- slow readers ------------------------------------------------------------------------------------------------ */
+
+/* From the first time that an answer is paused for a slow reader, until it has come. */
+static void look_at_slow_later(struct errand *e)
+{
+    struct timeval pause = {.tv_usec = SLOW_LOOK_MS * 1000};
+    if (!evtimer_pending(&e->slow, NULL))
+        evtimer_add(&e->slow, &pause);
+}
+
+void flow_answer_slow(struct errand *e)
+{
+    if (!e->call) /* all of it has come, so that nobody waits for another */
+        return;
+    if (flight_holds_up(e->flight))
+        e->held_ms += SLOW_LOOK_MS;
+    while (e->held_ms >= FLOW_HELD_MS && flight_holds_up(e->flight))
+        flow_turn_drop((struct turn *)flight_slowest(e->flight));
+    look_at_slow_later(e);
+}
+
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
 /* False: the errand is over. */
@@ -221,6 +272,7 @@ static bool append(struct errand *e, const void *bytes, size_t n, unsigned flags
         flow_errand_destroy(e);
         return false;
     }
+    e->kept_bytes += flags & FLIGHT_KEEP ? n : 0;
     if (!flight_is_closed(e->flight) && flight_bytes(e->flight) > (size_t)e->flow->settings->join_buffer)
         flight_close(e->flight);
     return true;
@@ -231,6 +283,7 @@ static void answer_error(struct errand *e, const struct sse_event *event)
 {
     struct strict_text text = event->data.bytes ? event->data : event->error;
     struct head *head = e->head;
+    let_guests_go(e);
     head->status = e->answer.error_status;
     head->events = false;
     head->length = (int64_t)text.bytes;
@@ -275,8 +328,10 @@ static void on_data(void *context, struct upstream_call *call, const void *bytes
                 return;
         }
     }
-    if (flight_full(e->flight))
+    if (flight_full(e->flight)) {
         upstream_pause(call);
+        look_at_slow_later(e);
+    }
 }
 
 /* ---- end --------------------------------------------------------------------------------------------------------- */
@@ -335,10 +390,16 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
     }
     if (e->head)
         give_head(e);
+    if (e->asked.keep) {
+        verdict = e->events ? answer_end(&e->answer) : judge_json(e);
+        if (!flight_is_complete(e->flight) || e->kept_bytes > (size_t)e->flow->settings->answer_max)
+            e->kept_back = "too_large";
+        else if (verdict != ANSWER_KEEP)
+            e->kept_back = e->answer.refused ? answer_reason_name(e->answer.reason) : "no_memory";
+    }
+    ((struct head *)flight_head(e->flight))->kept_back = e->kept_back;
     flight_close(e->flight); /* who comes now is answered from the cache, with an id of its own */
     flight_finish(e->flight, FLIGHT_WHOLE);
-    if (e->asked.keep)
-        verdict = e->events ? answer_end(&e->answer) : judge_json(e);
     flow_keep_begin(e, verdict);
 }
 
@@ -362,6 +423,8 @@ void flow_answer_begin(struct errand *e)
         flow_errand_refuse(e, 504, "not_cached", "the request says only-if-cached, and the cache has no answer to it");
         return;
     }
+    if (!e->asked.keep)
+        let_guests_go(e);
     renew_later(e);
     if (e->asked.near && e->asked.keep && !e->vector && !e->encoding)
         flow_errand_want_vector(e);

@@ -324,13 +324,15 @@ bool flow_body_keys(struct turn *turn, const struct ask *ask, struct canonical_k
 }
 
 /* Requests that may share one flight: the same in all that can make a difference to the answer or to what is kept of
- * it, and of the same credential, so that nobody reads an answer that the upstream might not have given them. */
-static bool flight_key(const struct turn *turn, const struct question *asked, uint8_t out[FLIGHT_KEY_BYTES])
+ * it; of the same credential where one is given. */
+static bool flight_key(const struct question *asked, const uint8_t *credential, const struct policy_controls *controls,
+                       uint8_t out[FLIGHT_KEY_BYTES])
 {
     struct digest digest = digest_begin();
-    char numbers[64];
-    snprintf(numbers, sizeof numbers, "%d %d %d %lld", asked->near, asked->look, asked->keep, (long long)asked->ttl_ms);
-    digest_add(&digest, turn->caller.credential, sizeof turn->caller.credential);
+    char numbers[120];
+    snprintf(numbers, sizeof numbers, "%d %d %d %d %lld %lld %.6f", asked->near, asked->look, asked->keep,
+             asked->explain, (long long)asked->ttl_ms, (long long)asked->max_age_ms, asked->sim);
+    digest_add(&digest, credential, credential ? POLICY_HASH_BYTES : 0);
     digest_text(&digest, asked->scope);
     digest_text(&digest, asked->space);
     digest_text(&digest, asked->user);
@@ -338,9 +340,38 @@ static bool flight_key(const struct turn *turn, const struct question *asked, ui
     digest_text(&digest, asked->category);
     digest_text(&digest, asked->hash);
     digest_text(&digest, numbers);
-    for (unsigned i = 0; i < turn->controls.n_tags; i++)
-        digest_text(&digest, turn->controls.tags[i]);
+    for (unsigned i = 0; i < controls->n_tags; i++)
+        digest_text(&digest, controls->tags[i]);
     return digest_end(&digest, out);
+}
+
+static bool is_guest(const struct turn *turn, const struct errand *leader)
+{
+    return memcmp(turn->caller.credential, leader->asked.credential, sizeof turn->caller.credential) != 0;
+}
+
+/* The flight that is joined; NULL: none, and a new one is to have the key. Another credential's answer is joined by the
+ * rule of a hit: in the same scope, by who was accepted, and only if it is to be kept. False without memory. */
+static bool find_flight(const struct turn *turn, const struct question *asked, struct flight **flight,
+                        uint8_t key[FLIGHT_KEY_BYTES])
+{
+    const struct flow *flow = turn->flow;
+    uint8_t own[FLIGHT_KEY_BYTES];
+    bool common = asked->accepted && asked->keep && turn->n_again + 1 < FLOW_LEADERS_MAX;
+    *flight = NULL;
+    if (!flight_key(asked, turn->caller.credential, &turn->controls, own) ||
+        (common && !flight_key(asked, NULL, &turn->controls, key)))
+        return false;
+    if (common && (*flight = flight_find(flow->flights, key))) {
+        const struct errand *leader = flight_context(*flight);
+        if (!is_guest(turn, leader) || leader->asked.keep)
+            return true;
+        common = false; /* its place is taken */
+    }
+    *flight = flight_find(flow->flights, own);
+    if (!common)
+        memcpy(key, own, sizeof own);
+    return true;
 }
 
 /* ---- the errand -------------------------------------------------------------------------------------------------- */
@@ -484,14 +515,14 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct questi
     const struct policy_controls *c = &turn->controls;
     uint8_t key[FLIGHT_KEY_BYTES];
     struct quire_error err = {0};
-    /* who asks for something special does not share */
-    bool shared = !c->no_cache && c->max_age_ms < 0 && c->sim < 0 && !c->explain && !c->only_if_cached &&
-                  strcmp(cache, "bypass") != 0 && flight_key(turn, question, key);
-    struct flight *flight = shared ? flight_find(flow->flights, key) : NULL;
+    struct flight *flight = NULL;
+    bool shared =
+        !c->no_cache && !c->only_if_cached && strcmp(cache, "bypass") != 0 && find_flight(turn, question, &flight, key);
     struct errand *e;
     turn->wants_usage = (ask->features & ASK_USAGE) != 0 || !flow->settings->include_usage;
     if (flight) {
         flow_errand_forget(question);
+        turn->guest = is_guest(turn, flight_context(flight));
         flight_join(flight, &turn->member);
         turn->joined = true;
         flow_turn_follow(turn);

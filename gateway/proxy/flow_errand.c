@@ -75,6 +75,13 @@ static void on_reap(evutil_socket_t fd, short what, void *context)
     flow_errand_destroy(e);
 }
 
+static void on_slow(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    flow_answer_slow(context);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *context);
 
 void flow_errand_forget(struct question *asked)
@@ -106,11 +113,13 @@ struct errand *flow_errand_create(struct flow *flow, struct question *asked, con
     e->audit = -1;
     e->head->similarity = -1;
     e->head->cache = "miss";
+    e->head->kept_back = e->kept_back = "";
     e->head->length = -1;
     e->began_us = clock_us();
     sse_init(&e->sse, FLOW_EVENT_BYTES);
     evtimer_assign(&e->timer, flow->base, on_timer, e);
     evtimer_assign(&e->reaper, flow->base, on_reap, e);
+    evtimer_assign(&e->slow, flow->base, on_slow, e);
     e->next = flow->errands;
     if (flow->errands)
         flow->errands->previous = e;
@@ -122,6 +131,7 @@ static void cancel_all(struct errand *e)
 {
     event_del(&e->timer);
     event_del(&e->reaper);
+    event_del(&e->slow);
     if (e->call)
         upstream_cancel(e->call);
     if (e->sc)
@@ -409,7 +419,8 @@ static void look_again(struct errand *e)
     uint64_t now_us = clock_us(), wait_ms = (uint64_t)settings->wait_near;
     struct timeval pause;
     if (e->poll_until_us == 0) {
-        if (!e->asked.stream)
+        /* the lease may be a near question's, whose answer may not do: a stream does not wait long for that */
+        if (!e->asked.stream || !e->asked.near)
             wait_ms = e->asked.others_ms > wait_ms ? e->asked.others_ms : wait_ms;
         e->poll_until_us = now_us + wait_ms * 1000;
         e->poll_ms = POLL_FIRST_MS;

@@ -23,13 +23,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void count(struct errand *e, const char *outcome)
+void flow_keep_count(struct flow *flow, const char *outcome, const char *reason)
 {
     char labels[200], value[100];
-    snprintf(labels, sizeof labels, "outcome=\"%s\"", telemetry_escape(value, sizeof value, outcome));
-    telemetry_add(telemetry_counter(e->flow->telemetry, "quire_gateway_kept_total",
-                                    "Answers of upstreams by what the cache did with them", labels),
+    snprintf(labels, sizeof labels, "outcome=\"%s\",reason=\"%s\"", telemetry_escape(value, sizeof value, outcome),
+             reason);
+    telemetry_add(telemetry_counter(flow->telemetry, "quire_gateway_kept_total",
+                                    "Answers of upstreams by what the cache did with them, and why not", labels),
                   1);
+}
+
+static void count(const struct errand *e, const char *outcome)
+{
+    flow_keep_count(e->flow, outcome, "");
 }
 
 static void on_put(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
@@ -139,8 +145,8 @@ static void send_put(struct errand *e)
     char *owned;
     const char *all = flow_keep_join(e, &bytes, &owned);
     stop_renewing(e);
-    if (!all || bytes > (size_t)e->flow->settings->answer_max)
-        count(e, "too_large");
+    if (!all)
+        flow_keep_count(e->flow, "kept_back", "no_memory");
     else if (says_never(e, all, bytes))
         count(e, "never");
     else
@@ -234,7 +240,8 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
     assert(flight_ended(e->flight) == FLIGHT_WHOLE && !e->call);
     if (verdict == ANSWER_KEEP)
         judge(e);
-    if (verdict == ANSWER_KEEP && e->asked.keep && flight_is_complete(e->flight)) {
+    if (e->asked.keep && !*e->kept_back) {
+        assert(verdict == ANSWER_KEEP && flight_is_complete(e->flight));
         if (!e->asked.near || e->vector)
             put(e);
         else if (e->encoding)
@@ -244,8 +251,10 @@ void flow_keep_begin(struct errand *e, enum answer_verdict verdict)
         return;
     }
     stop_renewing(e);
-    if (e->status == 200)
-        count(e, !e->asked.keep ? "not_asked" : verdict == ANSWER_NEGATIVE ? "negative" : "incomplete");
+    if (e->status == 200 && *e->kept_back)
+        flow_keep_count(e->flow, verdict == ANSWER_NEGATIVE ? "negative" : "kept_back", e->kept_back);
+    else if (e->status == 200)
+        count(e, "not_asked");
     if (verdict == ANSWER_NEGATIVE && e->asked.keep && e->asked.look)
         e->sc = flow_words_negative(e, on_negative);
     if (!e->sc)

@@ -36,6 +36,7 @@
 #define FLOW_EVENT_BYTES   (1u << 20)
 #define FLOW_MODELS_MAX    1024u
 #define FLOW_LEADERS_MAX   3u
+#define FLOW_HELD_MS       5000u /* altogether, that slow readers of an answer may hold up those who have read on */
 #define FLOW_MODEL_BYTES   128u
 #define FLOW_PUTS_AT_ONCE  32u
 #define FLOW_PUTS_WAITING  20000u
@@ -137,6 +138,8 @@ struct turn {
     uint64_t name_at;  /* of a body that is not read: where the name stands that `model` is to replace */
     size_t name_bytes; /* 0: it is not to be replaced */
     bool proved;       /* its credential, or that was tried */
+    bool guest;        /* it reads an answer that was asked for with another credential */
+    unsigned n_again;  /* times that it was begun anew */
     bool in_event;     /* what was sent last does not end an event */
     struct event keep_alive;
     uint64_t last_us; /* when something was sent */
@@ -151,7 +154,8 @@ struct turn {
     const char *cache;
     char category[POLICY_NAME_BYTES_MAX + 1], model[FLOW_MODEL_BYTES], upstream[64], reason[FLOW_REASON_BYTES],
         request_id[80];
-    char *question; /* for the log */
+    char *question;        /* for the log */
+    const char *kept_back; /* struct head's */
     double similarity;
     uint64_t tokens_saved, cache_us, embed_us, connect_us, upstream_us;
 };
@@ -162,6 +166,10 @@ void flow_turn_follow(struct turn *turn);
 bool flow_turn_fields(const struct turn *turn, struct fields *fields);
 /* One of those who read a flight gets an error and leaves it; others stay. */
 void flow_turn_fail(struct turn *turn, int status, const char *reason);
+/* One who is too slow for others of the same answer is ended; others stay. */
+void flow_turn_drop(struct turn *turn);
+/* One who waits for the answer to another credential's request leaves its flight, and is begun anew. */
+void flow_turn_again(struct turn *turn);
 /* Answers with an error and says so in X-Quire-*. */
 void flow_turn_refuse(struct turn *turn, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -187,7 +195,8 @@ struct head {
     bool events;          /* text/event-stream */
     const char *cache;    /* for X-Quire-Cache: static storage */
     char reason[FLOW_REASON_BYTES], category[POLICY_NAME_BYTES_MAX + 1], upstream[64];
-    const char *code; /* of a refusal; static storage */
+    const char *code;      /* of a refusal; static storage */
+    const char *kept_back; /* set before the flight ends: why its answer is not kept, in a word; "": no such reason */
     double similarity;
     uint64_t tokens_saved, cache_us, embed_us, connect_us, upstream_us;
     bool upstream_failed;
@@ -236,7 +245,8 @@ struct errand {
     struct upstream_call *call;
     struct sc_call *sc;
     struct encode_call *encoding;
-    struct event timer, reaper;
+    struct event timer, reaper, slow;
+    unsigned held_ms; /* so long slow readers have held up others */
     enum { TIMER_NONE, TIMER_POLL, TIMER_RENEW } timer_is;
     unsigned poll_ms;
     uint64_t began_us, sc_began_us, encode_began_us, upstream_began_us, poll_until_us;
@@ -255,6 +265,9 @@ struct errand {
     struct sse sse;
     struct answer answer;
     bool events, answer_is_json, vector_wanted, background, told;
+    const char *kept_back; /* static storage: a name of answer_reason, "type", "too_large" or "no_memory"; "": nothing
+                              speaks against keeping it so far */
+    size_t kept_bytes;     /* of its pieces that are to be kept */
     enum { PUT_NONE, PUT_WAITS, PUT_RUNS } put;
     struct errand *next_put;
     int status;
@@ -291,9 +304,14 @@ void flow_errand_give_head(struct errand *errand);
 
 /* flow_answer.c: asks the upstream. */
 void flow_answer_begin(struct errand *errand);
+/* The upstream's answer is paused for the slowest reader: it is time to look whether others wait for that one. */
+void flow_answer_slow(struct errand *errand);
 /* It is time to renew the lease. */
 void flow_answer_renew(struct errand *errand);
-/* flow_keep.c: the answer is whole, the flight finished; ends the errand. */
+/* flow_keep.c: counts what became of an answer. `reason`: why it was kept back, in a word; "": it was not, or the
+ * outcome says it. */
+void flow_keep_count(struct flow *flow, const char *outcome, const char *reason);
+/* The answer is whole, the flight finished; ends the errand. */
 void flow_keep_begin(struct errand *errand, enum answer_verdict verdict);
 void flow_keep_vector(struct errand *errand);
 /* The errand ends: its place among the puts is another's. */

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char alive[] = ": quire\n\n";
 
@@ -101,6 +102,26 @@ void flow_turn_fail(struct turn *turn, int status, const char *reason)
     flow_turn_refuse(turn, status, NULL, "%s", reason);
 }
 
+void flow_turn_drop(struct turn *turn)
+{
+    leave(turn);
+    snprintf(turn->reason, sizeof turn->reason, "ended: it read more slowly than others who read the same answer");
+    refusal_in_stream(turn->r, "api_error",
+                      "this answer was read more slowly than others read it, and it is too long to be kept for later");
+}
+
+void flow_turn_again(struct turn *turn)
+{
+    assert(turn->guest && !turn->head_sent);
+    leave(turn);
+    turn->guest = turn->joined = false;
+    turn->n_again++;
+    policy_control_fini(&turn->controls); /* they are read again */
+    policy_control_init(&turn->controls);
+    if (http_is_open(turn->r))
+        flow_body_ready(turn);
+}
+
 static void note_head(struct turn *turn, const struct head *head)
 {
     turn->cache = head->cache;
@@ -131,6 +152,13 @@ static void begin_replay(struct turn *turn)
     }
 }
 
+/* Of an answer to another credential: not its cookies, limits and request id. */
+static bool is_for_guests(const char *name)
+{
+    return strncasecmp(name, "X-Quire-", 8) == 0 || strcasecmp(name, "Content-Type") == 0 ||
+           strcasecmp(name, "Content-Encoding") == 0 || strcasecmp(name, "Age") == 0;
+}
+
 /* False: it is over. */
 static bool send_head(struct turn *turn, const struct head *head)
 {
@@ -148,7 +176,8 @@ static bool send_head(struct turn *turn, const struct head *head)
         return false;
     }
     for (uint32_t i = 0; i < head->fields.n && ok; i++)
-        ok = fields_append(&fields, fields_name(&head->fields, i), fields_value(&head->fields, i));
+        if (!turn->guest || is_for_guests(fields_name(&head->fields, i)))
+            ok = fields_append(&fields, fields_name(&head->fields, i), fields_value(&head->fields, i));
     ok = ok && flow_turn_fields(turn, &fields);
     if (ok)
         http_head(turn->r, head->status, &fields, head->length);
@@ -201,8 +230,9 @@ static void send_piece(struct turn *turn, const struct flight_piece *piece, cons
     turn->last_us = clock_us();
 }
 
-static void end_answer(struct turn *turn, enum flight_end end)
+static void end_answer(struct turn *turn, const struct head *head, enum flight_end end)
 {
+    turn->kept_back = head->kept_back;
     leave(turn);
     if (end == FLIGHT_WHOLE) {
         http_end(turn->r);
@@ -233,7 +263,7 @@ static void pump(struct turn *turn)
                 flow_turn_refuse(turn, 502, NULL, "the request could not be sent");
                 return;
             }
-            end_answer(turn, flight_ended(flight));
+            end_answer(turn, head, flight_ended(flight));
             return;
         }
         send_piece(turn, &piece, head);
@@ -305,6 +335,7 @@ static void end_turn(struct turn *turn)
                            .upstream = turn->upstream,
                            .tenant = turn->caller.scope,
                            .question = turn->question ? turn->question : "",
+                           .kept_back = turn->kept_back,
                            .similarity = turn->similarity,
                            .tokens_saved = turn->tokens_saved,
                            .cache_us = turn->cache_us,
@@ -351,6 +382,7 @@ struct turn *flow_turn_create(struct flow *flow, struct http_request *r, flow_do
     turn->body = flow_body_ready;
     turn->cache = "";
     turn->route = "other";
+    turn->kept_back = "";
     turn->similarity = -1;
     policy_control_init(&turn->controls);
     event_assign(&turn->keep_alive, flow->base, -1, EV_PERSIST, on_keep_alive, turn);

@@ -27,6 +27,7 @@
 
 #define ITEMS_MAX        2048u /* as many as OpenAI takes in one request */
 #define ANSWER_BYTES_MAX (64u << 20)
+#define WORDS_MAX        (32u + 2 * POLICY_TAGS_MAX) /* of a command */
 
 struct item {
     struct vectors_work *work;
@@ -36,6 +37,7 @@ struct item {
     size_t bytes;
     uint64_t tokens;
     bool never; /* its text is one that is not kept */
+    char id[24]; /* of its entry */
 };
 
 struct vectors_work {
@@ -47,6 +49,8 @@ struct vectors_work {
     uint32_t n, waiting, found;
     char compat[2 * CANONICAL_HASH_BYTES + 1], *user, *salt; /* these are owned; NULL: none */
     bool keep, down, begun, passing;                         /* passing: too large to be kept */
+    bool stale;                                              /* some of those found are */
+    int64_t age_ms;                                          /* of the oldest that was found */
     int status;
     int64_t length;
     uint64_t began_us, upstream_began_us;
@@ -120,9 +124,9 @@ static unsigned name_item(const struct item *item, const char *command, const ch
 static struct sc_call *send_item(const struct item *item, const char *const *words, const size_t *given, unsigned n,
                                  sc_done *done, void *context)
 {
-    size_t bytes[32];
+    size_t bytes[WORDS_MAX];
     const struct flow *flow = item->work->turn->flow;
-    assert(n <= 32);
+    assert(n <= WORDS_MAX);
     for (unsigned i = 0; i < n; i++)
         bytes[i] = given && given[i] ? given[i] : strlen(words[i]);
     return sc_call(flow->client, n, words, bytes, (unsigned)flow->settings->server_timeout, done, context);
@@ -146,6 +150,9 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
             memcpy(item->vector, get.value.data, get.value.bytes);
             item->bytes = get.value.bytes;
             item->tokens = (uint64_t)get.tokens_in;
+            snprintf(item->id, sizeof item->id, "%.*s", (int)get.id.bytes, get.id.data ? get.id.data : "");
+            work->stale = work->stale || get.status == SC_STALE;
+            work->age_ms = get.age_ms > work->age_ms ? get.age_ms : work->age_ms;
             work->found++;
         }
     }
@@ -179,8 +186,8 @@ static void on_put(void *context, enum sc_outcome outcome, struct redisReply *re
 static void put(const struct item *item, struct strict_text vector, uint64_t tokens)
 {
     const struct turn *turn = item->work->turn;
-    const char *words[32];
-    size_t bytes[32] = {0};
+    const char *words[WORDS_MAX];
+    size_t bytes[WORDS_MAX] = {0};
     unsigned n = name_item(item, "SC.PUT", words);
     char text[24], ttl[24];
     words[n++] = "VALUE";
@@ -199,6 +206,10 @@ static void put(const struct item *item, struct strict_text vector, uint64_t tok
         words[n++] = "TTL";
         words[n++] = ttl;
     }
+    for (unsigned i = 0; i < turn->controls.n_tags; i++) {
+        words[n++] = "TAG"; /* before each: a tag may be named like an option */
+        words[n++] = turn->controls.tags[i];
+    }
     send_item(item, words, bytes, n, on_put, NULL);
 }
 
@@ -211,6 +222,10 @@ static void answer_body(struct vectors_work *work, const char *body, size_t byte
     fields_append(&fields, "Content-Type", "application/json");
     if (turn->tokens_saved)
         fields_print(&fields, "X-Quire-Tokens-Saved", "%llu", (unsigned long long)turn->tokens_saved);
+    if (work->found == work->n)
+        fields_print(&fields, "Age", "%lld", (long long)(work->age_ms / 1000));
+    if (work->n == 1 && *work->items[0].id)
+        fields_append(&fields, "X-Quire-Id", work->items[0].id);
     flow_turn_fields(turn, &fields);
     http_answer(turn->r, 200, &fields, body, bytes);
     fields_fini(&fields);
@@ -346,6 +361,10 @@ static void on_done(void *context, struct upstream_call *call, const struct upst
                  &turn->flow->answer_json);
     if (work->status != 200 ||
         answer_json(&answer, body ? body : "", evbuffer_get_length(work->answer)) != ANSWER_KEEP) {
+        if (work->status == 200) {
+            turn->kept_back = answer_reason_name(answer.reason);
+            flow_keep_count(turn->flow, "kept_back", turn->kept_back);
+        }
         if (work->status == 200 && work->found > 0)
             flow_turn_refuse(turn, 502, NULL, "the upstream's vectors cannot be read: %s", answer.refused);
         else
@@ -424,7 +443,8 @@ static void all_looked_up(struct vectors_work *work)
     struct turn *turn = work->turn;
     turn->cache_us = clock_us() - work->began_us;
     if (work->found == work->n) {
-        flow_turn_say(turn, "exact", work->n == 1 ? "the same text" : "the same %u texts", work->n);
+        flow_turn_say(turn, work->stale ? "stale" : "exact", work->n == 1 ? "the same text%s" : "the same texts%s",
+                      work->stale ? ", whose time is over" : "");
         answer_joined(work, NULL, 0);
         free_work(work);
         return;

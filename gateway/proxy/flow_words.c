@@ -155,10 +155,10 @@ struct sc_call *flow_words_put(struct errand *e, const char *answer, size_t byte
         add(&words, "TTL");
         add_number(&words, e->asked.ttl_ms);
     }
-    if (e->n_tags)
-        add(&words, "TAG");
-    for (unsigned i = 0; i < e->n_tags; i++)
+    for (unsigned i = 0; i < e->n_tags; i++) {
+        add(&words, "TAG"); /* before each: a tag may be named like an option */
         add(&words, e->tags[i]);
+    }
     if (e->answer.has_usage) {
         add(&words, "TOKENS");
         add_number(&words, (int64_t)e->answer.prompt_tokens);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LINE_BYTES 16384
+#define QUESTION_BYTES 8192u /* of a question that the log is to show */
 
 static void count(struct telemetry *t, const struct http_request *r, const struct flow_end *end, uint64_t now)
 {
@@ -83,13 +83,28 @@ static void print_time(char out[40])
 /* Takes the line. */
 static void write_object(json_t *line)
 {
-    char text[LINE_BYTES];
-    size_t bytes = json_dumpb(line, text, sizeof text - 1, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(line);
-    if (bytes > 0 && bytes < sizeof text) {
-        text[bytes] = '\n';
-        telemetry_access(text, bytes + 1);
+    if (!text)
+        return;
+    size_t bytes = strlen(text);
+    text[bytes] = '\n'; /* in the place of its NUL */
+    telemetry_access(text, bytes + 1);
+    free(text);
+}
+
+/* At most QUESTION_BYTES of it, and no part of a character. */
+static void add_question(json_t *line, const char *question)
+{
+    size_t bytes = strnlen(question, QUESTION_BYTES + 1);
+    if (bytes <= QUESTION_BYTES) {
+        add_text(line, "question", question);
+        return;
     }
+    for (bytes = QUESTION_BYTES; ((unsigned char)question[bytes] & 0xc0) == 0x80;)
+        bytes--;
+    json_object_set_new(line, "question", json_stringn(question, bytes));
+    json_object_set_new(line, "question_cut", json_true());
 }
 
 static void write_line(const struct http_request *r, const struct flow_end *end, uint64_t now)
@@ -110,7 +125,8 @@ static void write_line(const struct http_request *r, const struct flow_end *end,
     add_text(line, "tenant", end->tenant);
     add_text(line, "model", end->model);
     add_text(line, "upstream", end->upstream);
-    add_text(line, "question", end->question);
+    add_text(line, "kept_back", end->kept_back);
+    add_question(line, end->question);
     if (end->similarity >= 0)
         json_object_set_new(line, "similarity", json_real(end->similarity));
     if (end->tokens_saved > 0)

@@ -12,9 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-void answer_refuse(struct answer *answer, const char *why)
+void answer_refuse(struct answer *answer, enum answer_reason reason, const char *why)
 {
-    answer->refused = answer->refused ? answer->refused : why;
+    if (answer->refused)
+        return;
+    answer->refused = why;
+    answer->reason = reason;
+}
+
+const char *answer_reason_name(enum answer_reason reason)
+{
+    static const char *const names[] = {"cut", "tool_call", "filtered", "error", "empty", "unfinished", "malformed"};
+    return names[reason];
 }
 
 void answer_begin(struct answer *answer, const struct answer_options *options, struct strict *json)
@@ -24,7 +33,7 @@ void answer_begin(struct answer *answer, const struct answer_options *options, s
 
 void answer_part(struct answer *answer)
 {
-    answer_refuse(answer, "an event is too long or has no end");
+    answer_refuse(answer, ANSWER_MALFORMED, "an event is too long or has no end");
 }
 
 /* ---- errors ---- */
@@ -79,7 +88,7 @@ void answer_error(struct answer *answer, uint32_t error)
     int status = error == ANSWER_ERROR_UNREAD ? 0 : status_of(answer->json, error);
     if (!answer->error_status)
         answer->error_status = status ? status : 500;
-    answer_refuse(answer, "the answer holds an error");
+    answer_refuse(answer, ANSWER_ERROR, "the answer holds an error");
 }
 
 /* `error` at the top (also as a string), `object` or `type` that say so. */
@@ -130,7 +139,7 @@ static unsigned route_event(struct answer *answer)
     case ASK_EMBEDDINGS:
         break;
     }
-    answer_refuse(answer, "vectors came as a stream");
+    answer_refuse(answer, ANSWER_MALFORMED, "vectors came as a stream");
     return 0;
 }
 
@@ -139,13 +148,13 @@ static unsigned data_event(struct answer *answer, const struct sse_event *event)
     if (says(event->data, "[DONE]"))
         return last_event(answer);
     if (answer->ended)
-        answer_refuse(answer, "something follows the last event");
+        answer_refuse(answer, ANSWER_MALFORMED, "something follows the last event");
     int rc = strict_read(answer->json, event->data.data, event->data.bytes, NULL);
     bool error_type = event->type.data && says(event->type, "error");
     if (rc < 0 || strict_kind(answer->json, STRICT_ROOT) != STRICT_OBJECT) {
         if (error_type)
             answer_error(answer, ANSWER_ERROR_UNREAD);
-        answer_refuse(answer,
+        answer_refuse(answer, ANSWER_MALFORMED,
                       rc == QUIRE_ENOMEM ? "there was no memory to read an event" : "an event is no JSON object");
         return error_type ? ANSWER_SEEN_ERROR : 0;
     }
@@ -187,20 +196,20 @@ static void check_choices(struct answer *answer)
     for (size_t i = 0; i < ANSWER_CHOICES_MAX / 64; i++) {
         n += (uint32_t)__builtin_popcountll(answer->seen[i]);
         if (answer->seen[i] & ~answer->stopped[i])
-            answer_refuse(answer, "a choice has no finish_reason");
+            answer_refuse(answer, ANSWER_UNFINISHED, "a choice has no finish_reason");
         if (answer->seen[i] & ~answer->spoke[i])
-            answer_refuse(answer, "the answer has no content");
+            answer_refuse(answer, ANSWER_EMPTY, "the answer has no content");
     }
     if (n == 0)
-        answer_refuse(answer, "the answer has no content");
+        answer_refuse(answer, ANSWER_EMPTY, "the answer has no content");
     if (answer->options.n > 0 && n != answer->options.n)
-        answer_refuse(answer, "the answer has another number of choices than was asked for");
+        answer_refuse(answer, ANSWER_MALFORMED, "the answer has another number of choices than was asked for");
 }
 
 enum answer_verdict answer_end(struct answer *answer)
 {
     if (!answer->ended)
-        answer_refuse(answer, "the stream ended before its last event");
+        answer_refuse(answer, ANSWER_UNFINISHED, "the stream ended before its last event");
     check_choices(answer);
     return verdict_of(answer);
 }
@@ -210,7 +219,7 @@ enum answer_verdict answer_json(struct answer *answer, const char *body, size_t 
     int rc = strict_read(answer->json, body, bytes, NULL);
     answer->ended = true;
     if (rc < 0 || strict_kind(answer->json, STRICT_ROOT) != STRICT_OBJECT) {
-        answer_refuse(answer,
+        answer_refuse(answer, ANSWER_MALFORMED,
                       rc == QUIRE_ENOMEM ? "there was no memory to read the answer" : "the answer is no JSON object");
         return verdict_of(answer);
     }

@@ -25,6 +25,17 @@ enum answer_verdict {
     ANSWER_NEGATIVE /* the same, and it would be so again: content_filter, refusal */
 };
 
+/* Why an answer is not kept, in a word (answer_reason_name): a closed set, for metrics and logs. */
+enum answer_reason {
+    ANSWER_CUT,        /* finish_reason length, max_tokens */
+    ANSWER_TOOL_CALL,  /* it calls a tool, or the upstream ran one for it */
+    ANSWER_FILTERED,   /* content_filter, refusal */
+    ANSWER_ERROR,      /* an error in it */
+    ANSWER_EMPTY,      /* nothing was said */
+    ANSWER_UNFINISHED, /* it ended otherwise than it must */
+    ANSWER_MALFORMED,  /* it is not what its route answers */
+};
+
 /* What an event was, bits of answer_event. */
 enum answer_seen {
     ANSWER_SEEN_COMMENT = 1u << 0, /* a comment or a keep-alive: not to be kept */
@@ -48,7 +59,8 @@ struct answer {
     uint64_t seen[ANSWER_CHOICES_MAX / 64], stopped[ANSWER_CHOICES_MAX / 64], spoke[ANSWER_CHOICES_MAX / 64];
     bool ended, first_is_error, negative;
     const char *refused; /* why it is not kept: a sentence, static storage; NULL: nothing speaks against it so far */
-    int error_status;    /* 400..599 of the first error, 500 where it names none; 0: no error */
+    enum answer_reason reason; /* the same in a word, where refused is not NULL */
+    int error_status;          /* 400..599 of the first error, 500 where it names none; 0: no error */
     bool has_usage;
     uint64_t prompt_tokens, completion_tokens;
 };
@@ -62,6 +74,9 @@ void answer_part(struct answer *answer);
 enum answer_verdict answer_end(struct answer *answer);
 /* A whole answer as JSON, in place of events. Leaves answer->json at it. */
 enum answer_verdict answer_json(struct answer *answer, const char *body, size_t bytes);
+
+/* "cut", "tool_call", "filtered", "error", "empty", "unfinished", "malformed". */
+const char *answer_reason_name(enum answer_reason reason);
 
 /* Where a walk through the vectors of an answer is; zeroed before the first. */
 struct answer_place {

@@ -20,14 +20,14 @@ static bool is_marked(const uint64_t *bits, uint32_t choice)
 static void spoke(struct answer *answer, uint32_t choice)
 {
     if (is_marked(answer->stopped, choice))
-        answer_refuse(answer, "a choice went on behind its end");
+        answer_refuse(answer, ANSWER_MALFORMED, "a choice went on behind its end");
     mark(answer->spoke, choice);
 }
 
 static void calls_tool(struct answer *answer, uint32_t choice)
 {
     if (!answer->options.tools)
-        answer_refuse(answer, "the answer calls a tool");
+        answer_refuse(answer, ANSWER_TOOL_CALL, "the answer calls a tool");
     spoke(answer, choice);
 }
 
@@ -49,12 +49,12 @@ static void ended_with(struct answer *answer, uint32_t choice, uint32_t reason)
     if (is_one_of(json, reason, "tool_calls", "function_call"))
         calls_tool(answer, choice);
     else if (strict_is(json, reason, "length"))
-        answer_refuse(answer, "the answer was cut off (finish_reason length)");
+        answer_refuse(answer, ANSWER_CUT, "the answer was cut off (finish_reason length)");
     else if (strict_is(json, reason, "content_filter")) {
         answer->negative = !answer->refused || answer->negative;
-        answer_refuse(answer, "the answer was filtered (finish_reason content_filter)");
+        answer_refuse(answer, ANSWER_FILTERED, "the answer was filtered (finish_reason content_filter)");
     } else if (!strict_is(json, reason, "stop"))
-        answer_refuse(answer, "the answer ended otherwise than with stop");
+        answer_refuse(answer, ANSWER_UNFINISHED, "the answer ended otherwise than with stop");
     mark(answer->stopped, choice);
 }
 
@@ -87,7 +87,7 @@ static void read_said(struct answer *answer, uint32_t choice, uint32_t said)
 {
     const struct strict *json = answer->json;
     if (is_some(json, strict_given(json, said, "refusal")))
-        answer_refuse(answer, "the model refused");
+        answer_refuse(answer, ANSWER_FILTERED, "the model refused");
     if (is_some(json, strict_given(json, said, "tool_calls")) || strict_given(json, said, "function_call"))
         calls_tool(answer, choice);
     if (is_some(json, strict_given(json, said, "content")) || strict_given(json, said, "audio"))
@@ -102,7 +102,7 @@ static void read_choice(struct answer *answer, uint32_t node)
     uint32_t reason = strict_given(json, node, "finish_reason"), error = strict_given(json, node, "error");
     uint64_t choice = 0;
     if (index && !strict_whole(json, index, ANSWER_CHOICES_MAX - 1, &choice)) {
-        answer_refuse(answer, "a choice has no index of 0 to 127");
+        answer_refuse(answer, ANSWER_MALFORMED, "a choice has no index of 0 to 127");
         return;
     }
     mark(answer->seen, (uint32_t)choice);
@@ -126,12 +126,12 @@ static uint32_t read_choices(struct answer *answer)
     if (!choices)
         return 0;
     if (strict_kind(json, choices) != STRICT_LIST) {
-        answer_refuse(answer, "choices is not a list");
+        answer_refuse(answer, ANSWER_MALFORMED, "choices is not a list");
         return 0;
     }
     for (uint32_t i = strict_begin(choices); i < strict_end(json, choices); i = strict_next(json, i)) {
         if (strict_kind(json, i) != STRICT_OBJECT)
-            answer_refuse(answer, "a choice is not an object");
+            answer_refuse(answer, ANSWER_MALFORMED, "a choice is not an object");
         read_choice(answer, i);
     }
     return json->nodes[choices].n;
@@ -160,7 +160,7 @@ static void read_output_part(struct answer *answer, uint32_t part)
     const struct strict *json = answer->json;
     uint32_t type = strict_given(json, part, "type");
     if (type && strict_is(json, type, "refusal"))
-        answer_refuse(answer, "the model refused");
+        answer_refuse(answer, ANSWER_FILTERED, "the model refused");
     if (type && strict_is(json, type, "output_text") && is_some(json, strict_given(json, part, "text")))
         spoke(answer, 0);
 }
@@ -171,7 +171,7 @@ static void read_output_item(struct answer *answer, uint32_t item)
     uint32_t type = strict_given(json, item, "type"), status = strict_given(json, item, "status");
     uint32_t content = strict_given(json, item, "content");
     if (status && !strict_is(json, status, "completed"))
-        answer_refuse(answer, "an item of the output is not completed");
+        answer_refuse(answer, ANSWER_UNFINISHED, "an item of the output is not completed");
     if (!type || strict_is(json, type, "reasoning"))
         return;
     if (!strict_is(json, type, "message")) {
@@ -197,10 +197,12 @@ void answer_response(struct answer *answer, uint32_t response)
         answer_error(answer, error);
     if (reason && strict_is(json, reason, "content_filter")) {
         answer->negative = !answer->refused || answer->negative;
-        answer_refuse(answer, "the answer was filtered (content_filter)");
+        answer_refuse(answer, ANSWER_FILTERED, "the answer was filtered (content_filter)");
     }
+    if (reason && strict_is(json, reason, "max_output_tokens"))
+        answer_refuse(answer, ANSWER_CUT, "the answer was cut off (max_output_tokens)");
     if (!status || !strict_is(json, status, "completed"))
-        answer_refuse(answer, "the response is not completed");
+        answer_refuse(answer, ANSWER_UNFINISHED, "the response is not completed");
     if (!output || strict_kind(json, output) != STRICT_LIST)
         return;
     for (uint32_t i = strict_begin(output); i < strict_end(json, output); i = strict_next(json, i))
@@ -233,12 +235,12 @@ static void read_stop_reason(struct answer *answer, uint32_t reason)
     if (strict_is(json, reason, "tool_use"))
         calls_tool(answer, 0);
     else if (strict_is(json, reason, "max_tokens"))
-        answer_refuse(answer, "the answer was cut off (stop_reason max_tokens)");
+        answer_refuse(answer, ANSWER_CUT, "the answer was cut off (stop_reason max_tokens)");
     else if (strict_is(json, reason, "refusal")) {
         answer->negative = !answer->refused || answer->negative;
-        answer_refuse(answer, "the answer was refused (stop_reason refusal)");
+        answer_refuse(answer, ANSWER_FILTERED, "the answer was refused (stop_reason refusal)");
     } else if (!is_one_of(json, reason, "end_turn", "stop_sequence"))
-        answer_refuse(answer, "the answer ended otherwise than with end_turn");
+        answer_refuse(answer, ANSWER_UNFINISHED, "the answer ended otherwise than with end_turn");
     mark(answer->stopped, 0);
 }
 
@@ -255,7 +257,7 @@ static void read_block(struct answer *answer, uint32_t block)
     } else if (strict_is(json, type, "tool_use")) {
         calls_tool(answer, 0);
     } else if (is_one_of(json, type, "server_tool_use", "mcp_tool_use")) {
-        answer_refuse(answer, "the upstream ran a tool for the answer");
+        answer_refuse(answer, ANSWER_TOOL_CALL, "the upstream ran a tool for the answer");
     }
 }
 
@@ -322,14 +324,14 @@ void answer_vectors(struct answer *answer)
     uint32_t data = vectors_of(json), n = 0;
     read_usage(answer, STRICT_ROOT);
     if (!data || json->nodes[data].n == 0) {
-        answer_refuse(answer, "the answer has no vectors");
+        answer_refuse(answer, ANSWER_EMPTY, "the answer has no vectors");
         return;
     }
     for (uint32_t i = strict_begin(data); i < strict_end(json, data); i = strict_next(json, i))
         if (!vector_of(json, i, n++))
-            answer_refuse(answer, "a vector is missing or out of its order");
+            answer_refuse(answer, ANSWER_MALFORMED, "a vector is missing or out of its order");
     if (answer->options.items > 0 && n != answer->options.items)
-        answer_refuse(answer, "the answer has another number of vectors than was asked for");
+        answer_refuse(answer, ANSWER_MALFORMED, "the answer has another number of vectors than was asked for");
 }
 
 struct strict_text answer_vector(const struct answer *answer, struct answer_place *place)

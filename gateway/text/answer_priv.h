@@ -7,7 +7,7 @@
 #define ANSWER_ERROR_UNREAD UINT32_MAX /* an error that is no JSON */
 
 /* The first reason stays. */
-void answer_refuse(struct answer *answer, const char *why);
+void answer_refuse(struct answer *answer, enum answer_reason reason, const char *why);
 /* The error at a node, which may be of any kind. */
 void answer_error(struct answer *answer, uint32_t error);
 

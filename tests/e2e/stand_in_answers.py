@@ -250,8 +250,8 @@ class Responses:
     def events(cls, a):
         id, item, n = tag("resp_"), tag("msg_"), iter(range(10**9))
 
-        def event(name, **value):
-            return named(name, {"sequence_number": next(n), **value})
+        def event(kind, /, **value):
+            return named(kind, {"sequence_number": next(n), **value})
         at = {"item_id": item, "output_index": 0}
         yield event("response.created", response=cls.response(a, id, "in_progress", []))
         yield event("response.in_progress", response=cls.response(a, id, "in_progress", []))

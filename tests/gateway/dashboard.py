@@ -256,6 +256,7 @@ def work_gateways(w):
         seen.add(chat(plain.port, "what is asked again").cache)
         return {"miss", "exact", "stale"} <= seen
     expect(until(exact_and_stale, 60), "miss, exact and stale")
+    chat(plain.port, "be cut here")
     with socket.create_connection(("127.0.0.1", plain.port)) as s:
         s.sendall(b"no http at all\r\n\r\n")
         s.recv(1000)

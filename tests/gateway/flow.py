@@ -356,6 +356,38 @@ def embeddings_are_looked_up_text_by_text(w):
 
 
 @check
+def embeddings_have_tags_ids_and_an_age(w):
+    g = w.gateway(exact_settings="STALE 600000 JITTER 0", admin_key="adm")
+    accepted(g)
+
+    def embed(text, **headers):
+        return ask(g.port, "/v1/embeddings", {"model": "encoder", "input": text}, key="sk-one",
+                   headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    def kept(text):
+        expect(until(lambda: embed(text, Cache_Control="only-if-cached").cache == "exact"), "not kept: %s" % text)
+        return embed(text)
+    embed("a tagged one", X_Quire_Tags="doc:9, PIN")  # a tag, and no option
+    hit = kept("a tagged one")
+    expect(int(hit.header("Age")) >= 0 and re.fullmatch("[0-9a-f]{16}", hit.header("X-Quire-Id") or ""), hit.headers)
+    for tag in ("doc:9", "PIN"):
+        equal(ask(g.port, "/quire/invalidate", {"tags": [tag]}, key="adm").json()["entries"], 1)
+    equal(ask(g.port, "/quire/entries/" + hit.header("X-Quire-Id"), method="DELETE", key="adm").json()["removed"], 1)
+    equal(embed("a tagged one", Cache_Control="only-if-cached").status, 504)
+    keep(g, "tagged as well", headers={"X-Quire-Tags": "doc:9, PIN"})
+    equal(ask(g.port, "/quire/invalidate", {"tags": ["PIN"]}, key="adm").json()["entries"], 1)
+    several = ask(g.port, "/v1/embeddings", {"model": "encoder", "input": ["one", "two"]}, key="sk-one")
+    equal((several.header("Age"), several.header("X-Quire-Id")), (None, None))
+    old = w.gateway(exact_settings="STALE 600000 JITTER 0", ttl="1s")
+    accepted(old)
+    ask(old.port, "/v1/embeddings", {"model": "encoder", "input": "gets old"}, key="sk-one")
+    time.sleep(1.3)  # it is old now, however long this takes
+    seen = until(lambda: [a for a in [ask(old.port, "/v1/embeddings", {"model": "encoder", "input": "gets old"}, key="sk-one",
+                                          headers={"Cache-Control": "only-if-cached"})] if a.status == 200])
+    equal((seen[0].cache, int(seen[0].header("Age")) >= 1), ("stale", True))
+
+
+@check
 def users_of_one_key_are_kept_apart_where_that_is_set(w):
     g = w.gateway(user_scope="user")
     accepted(g)
@@ -507,6 +539,52 @@ def what_never_names_is_not_kept(w):
     fields = {"Cache-Control": "only-if-cached"}
     one = lambda text: ask(g.port, "/v1/embeddings", {"model": "encoder", "input": text}, key="sk-one", headers=fields)  # noqa: E731
     expect(until(lambda: one("a cat").cache == "exact") and one('my "password" is abc').status == 504, "each by itself")
+
+
+def lines_of(g, n):
+    """The n lines of the access log, once they are there."""
+    read = lambda: (g.folder / "access.log").read_text().splitlines()  # noqa: E731
+    expect(until(lambda: len(read()) >= n), "%d lines in the access log, not %d" % (len(read()), n))
+    return [json.loads(line) for line in read()]
+
+
+@check
+def why_an_answer_is_kept_back_is_counted_and_logged(w):
+    g = w.gateway(answer_max="4kb")
+    accepted(g)
+    wanted, n = collections.Counter(), 1
+    for words, reason, ways in (
+            ("length", "cut", (False, True)), ("tool_calls", "tool_call", (False, True)), ("empty", "empty", (False, True)),
+            ("content_filter", "filtered", (False, True)), ("no-finish", "unfinished", (False, True)),
+            ("no-done", "unfinished", (True,)), ("error-in-stream=done", "error", (True,)), ("html", "type", (False,)),
+            ("gzip", "type", (False, True)), ("broken-json", "malformed", (False,)), ("choices=2", "malformed", (False,)),
+            ("big=9000", "too_large", (False, True)), ("big=90000", "too_large", (False,)), ("", None, (False, True))):
+        for stream in ways:
+            chat(g.port, "why not: %s %s" % (words, stream), model="stand-in:" + words, stream=stream)
+            n += 1
+            equal((words, stream, lines_of(g, n)[-1].get("kept_back")), (words, stream, reason))
+            wanted[reason] += 1
+    ask(g.port, "/v1/embeddings", {"model": "encoder:html", "input": "no vectors"}, key="sk-one")
+    equal(lines_of(g, n + 1)[-1].get("kept_back"), "malformed")
+    wanted["malformed"] += 1
+    del wanted[None]
+    page = ask(g.port, "/metrics", method="GET").body.decode()
+    found = re.findall(r'^quire_gateway_kept_total\{outcome="(?:kept_back|negative)",reason="(\w+)"\} (\d+)', page, re.M)
+    equal({name: int(count) for name, count in found}, dict(wanted))
+
+
+@check
+def long_questions_are_cut_in_the_access_log(w):
+    g = w.gateway(log_texts=True)
+    accepted(g)
+    short, long = "a \"short\" one", "x" + "\u00e9\n\"" * 20000
+    for text in (short, long):
+        chat(g.port, text)
+    line = lines_of(g, 3)
+    equal((line[1]["question"], line[1].get("question_cut")), (short, None))
+    shown = line[2]["question"]
+    expect(long.startswith(shown) and 8188 < len(shown.encode()) <= 8192, "%d bytes" % len(shown.encode()))
+    equal(line[2].get("question_cut"), True)
 
 
 @check
@@ -1097,6 +1175,174 @@ def who_joins_reads_the_stream_while_it_runs(w):
     expect("\nquire_gateway_joined_total 1\n" in metrics and "quire_gateway_cache_seconds_count{" in metrics, metrics)
 
 
+def second_reads_on(w, one, two, key, text, headers=()):
+    """Two ask the same in streams, `one` by sk-one, `two` by `key`: the head and what the second gets while the model waits
+    at its gate; None where nothing comes for a second. Both have ended then."""
+    model, seen = "stand-in:gate", []
+    first = threading.Thread(target=lambda: seen.append(chat(one.port, text, model=model, stream=True, headers=headers)))
+    first.start()
+    expect(until(lambda: w.model.asked(text)), "the first has not come to the model")
+    c = http.client.HTTPConnection("127.0.0.1", two.port, timeout=60)
+    c.request("POST", "/v1/chat/completions", json.dumps({"model": model, "stream": True, "messages": [
+        {"role": "user", "content": text}]}), {**dict(headers), "Content-Type": "application/json", "Authorization": "Bearer " + key})
+    c.sock.settimeout(1)
+    try:
+        reply = c.getresponse()
+        part = reply.read1(65536)
+    except TimeoutError:
+        reply, part = None, b""
+    calls = w.model.asked(text)
+    w.model.open(text)
+    first.join()
+    expect(seen[0].body.rstrip().endswith(b"[DONE]"), seen[0].body[-200:])
+    if reply:
+        c.sock.settimeout(60)
+        expect((part + reply.read()).rstrip().endswith(b"[DONE]"), "the second has no end")
+    c.close()
+    return reply.headers if reply and part else None, calls, seen[0]
+
+
+@check
+def keys_that_share_join_each_others_answers(w):
+    g = w.gateway(share="all")
+    for key in ("sk-one", "sk-two"):
+        accepted(g, key)
+    fields, calls, first = second_reads_on(w, g, g, "sk-two", "a story for both")
+    expect(fields and calls == 1 and "joined" in fields["X-Quire-Reason"], (str(fields), calls))
+    expect(fields["X-Request-Id"] != first.header("X-Request-Id"), "it got the other's fields: %s" % fields)
+    # by the rule of a hit: the upstream has not accepted this one yet
+    fields, calls, _ = second_reads_on(w, g, g, "sk-three", "a story for two")
+    expect(calls == 2 and "joined" not in fields["X-Quire-Reason"], (str(fields), calls))
+    apart = w.gateway()
+    for key in ("sk-one", "sk-two"):
+        accepted(apart, key)
+    equal(second_reads_on(w, apart, apart, "sk-two", "a story of my own")[1], 2)
+
+
+@check
+def who_joined_another_key_is_not_given_its_failure(w):
+    g = w.gateway(share="all")
+    for key in ("sk-one", "sk-two", "sk-three"):
+        accepted(g, key)
+    for words, status in (("gate,drop,fails=1", 502), ("late=3000,status=500,fails=1", 500)):
+        text, model, answers = "not your failure: %s" % words, "stand-in:" + words, {}
+
+        def say(key):
+            answers[key] = chat(g.port, text, model=model, key=key)
+        threads = [threading.Thread(target=say, args=(key,)) for key in ("sk-one", "sk-two", "sk-three")]
+        threads[0].start()
+        expect(until(lambda: running(g) == 1), "the first is not there")
+        for thread in threads[1:]:
+            thread.start()
+        expect(until(lambda: running(g) == 3), "they are not all there")
+        w.model.open(text)
+        for thread in threads:
+            thread.join()
+        equal((words, [answers[key].status for key in ("sk-one", "sk-two", "sk-three")], w.model.asked(text)),
+              (words, [status, 200, 200], 2))
+
+
+@check
+def equal_controls_join(w):
+    g = w.gateway(wait_near="50ms")
+    accepted(g)
+    for headers in ({"Cache-Control": "max-age=3600"}, {"X-Quire-Control": "sim=0.95"}, {"X-Quire-Explain": "yes"}):
+        fields, calls, _ = second_reads_on(w, g, g, "sk-one", "asked with %s" % headers, headers)
+        expect(fields and calls == 1 and "joined" in fields["X-Quire-Reason"], "%s: %s, %d" % (headers, fields, calls))
+
+
+@check
+def a_stream_waits_for_the_same_question_of_another_gateway(w):
+    one, two = (w.gateway(cache="waits", secret_file=str(secret(w)), wait_near="50ms") for _ in range(2))
+    for g in (one, two):
+        accepted(g)
+    fields, calls, _ = second_reads_on(w, one, two, "sk-one", "a story of two houses")
+    equal((fields, calls), (None, 1))
+
+
+def slow_reader(g, text, model, buffer=4096):
+    """A socket with a small buffer that has asked for a stream."""
+    body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}).encode()
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    slow.connect(("127.0.0.1", g.port))
+    slow.settimeout(60)
+    slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer sk-one"
+                 b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return slow
+
+
+@check
+def a_slow_reader_alone_gets_everything(w):
+    g = w.gateway()
+    accepted(g)
+    slow, data = slow_reader(g, "a long story", "stand-in:events=800,big=10000,pace=0", 32768), bytearray()
+    while not data.endswith(b"\r\n0\r\n\r\n"):
+        part = slow.recv(50000)
+        expect(part, "it ends after %d bytes: %r" % (len(data), bytes(data[-200:])))
+        data += part
+        time.sleep(0.01)
+    expect(len(data) > 8000000 and b"[DONE]" in data[-100:], "%d bytes" % len(data))
+    slow.close()
+
+
+@check
+def a_slow_reader_does_not_hold_up_the_others(w):
+    g = w.gateway()
+    accepted(g)
+    model, text = "stand-in:gate,events=300,big=100000,pace=0", "a very long story"
+    slow = slow_reader(g, text, model)
+    expect(until(lambda: w.model.asked(text)), "it has not come to the model")
+    answers, begin = [], time.monotonic()
+    reader = threading.Thread(target=lambda: answers.append(chat(g.port, text, model=model, stream=True)))
+    reader.start()
+    expect(until(lambda: running(g) == 2), "the second is not there")
+    w.model.open(text)
+    reader.join()
+    expect(len(answers[0].body) > 20 << 20 and answers[0].body.rstrip().endswith(b"[DONE]"), "%d bytes" % len(answers[0].body))
+    expect(time.monotonic() - begin < 40, "who reads waited for who does not")  # write-timeout is a minute
+    data = b""
+    while part := slow.recv(1 << 20):
+        data += part
+    expect(b'"error"' in data[-1000:] and b"[DONE]" not in data, data[-300:])
+    equal(w.model.asked(text), 1)
+    expect(any("more slowly" in line.get("reason", "") for line in lines_of(g, 3)), "nothing in the access log")
+
+
+@check
+def a_silent_model_and_one_that_does_not_count(w):
+    g = w.gateway(keep_alive="1s")
+    accepted(g)
+    silent = chat(g.port, "be silent for a while", model="stand-in:silence=2500", stream=True)
+    wait_kept(g, "be silent for a while", model="stand-in:silence=2500", stream=True)
+    again = chat(g.port, "be silent for a while", model="stand-in:silence=2500", stream=True)
+    expect(b": quire" in silent.body and b": quire" not in again.body, silent.body)
+    equal((again.cache, again.text()), ("exact", silent.text()))
+    hasty = w.gateway(silence_timeout="1s")
+    accepted(hasty)
+    for _ in range(2):
+        a = chat(hasty.port, "be silent for too long", model="stand-in:silence=20000", stream=True)
+        expect(a.cache == "miss" and b'"error"' in a.body and b"[DONE]" not in a.body, a.body)
+    for more in ({}, {"stream_options": {"include_usage": True}}):
+        first = keep(g, "uncounted %s" % more, model="stand-in:usage=never", stream=True, **more)
+        second = chat(g.port, "uncounted %s" % more, model="stand-in:usage=never", stream=True, **more)
+        equal((second.cache, second.text(), second.header("X-Quire-Tokens-Saved")), ("exact", first.text(), None))
+        expect(not any("usage" in e for e in first.events() + second.events() if e != "[DONE]"), second.body)
+
+
+@check
+def keys_that_never_repeat_are_told_in_health(w):
+    g = w.gateway()
+    accepted(g)
+    connection = http.client.HTTPConnection("127.0.0.1", g.port, timeout=60)
+    for i in range(100):
+        system = {"role": "system", "content": "You are kind. It is 10:%02d:%02d." % (i // 60, i % 60)}
+        equal(chat(g.port, [system, {"role": "user", "content": "hello"}], connection=connection).cache, "miss")
+    told = g.health()["cache"]["diagnoses"]
+    equal([d["about"] for d in told], ["contexts"])
+    expect("byte 27" in told[0]["sentence"], told)
+
+
 @check
 def the_leader_leaves_at_each_event(w):
     g = w.gateway()
@@ -1182,7 +1428,7 @@ def a_silent_stream_is_kept_alive_by_comments_that_are_not_kept(w):
 
 @check
 def who_comes_after_the_join_buffer_goes_alone(w):
-    g = w.gateway(join_buffer="4kb", wait_near="50ms")
+    g = w.gateway(join_buffer="4kb", wait_near="50ms", exact_settings="LEASE 1000")  # for so long it waits for the first
     accepted(g)
     model, text, answers = "stand-in:events=60,gate=50", "a long story", []
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """hostile.py BUILD_DIR [SECONDS] - clients that break HTTP, or use it to hurt: what reaches the upstream, what is answered,
-and that the gateway stays up, small and quick for everybody else. SECONDS (10): how long random bytes are sent.
+and that the gateway stays up, small and quick for everybody else; then the same with the cache on, and bodies for its
+routes. SECONDS (10): how long random bytes are sent, three times.
 
 What the parser refuses, case by case, is in tests/gateway/http/test_http_parse.c; here is what needs a whole gateway.
 """
@@ -8,13 +9,17 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import socket
 import sys
-import threading
+import tempfile
 import time
+from collections import Counter
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from raw_http import Checks, Client, Gateway, Upstream, ask, get, status, until  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+from raw_http import Checks, Client, Gateway, Upstream, ask, field, get, status, until  # noqa: E402
+from server_process import Server  # noqa: E402
 
 checks = Checks()
 check, equal = checks.check, checks.equal
@@ -168,6 +173,89 @@ def random_bytes(gateway):
     check("and has forgotten them", until(lambda: json.loads(get(gateway.port, "/health")[1])["connections"] == 1))
 
 
+def hostile_bodies():
+    """Requests to the routes of the cache, without end: bodies that are whole, and with bytes changed, cut or put in."""
+    random_ = random.Random(22)
+    said = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "na\u00efve \U0001f999 \"x\""}]
+    bodies = {
+        "/v1/chat/completions": {"model": "m", "messages": said, "temperature": 0.5, "stream": True, "cache": {"ttl": 5},
+                                 "tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": [1, 2]}}}]},
+        "/v1/completions": {"model": "m", "prompt": "once upon", "max_tokens": 5, "n": 1},
+        "/v1/embeddings": {"model": "m", "input": ["a", "b", "c"], "encoding_format": "float"},
+        "/v1/responses": {"model": "m", "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}], "store": False},
+        "/v1/messages": {"model": "m", "max_tokens": 9, "messages": said[1:], "system": "be kind"}}
+    odd = [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\0", b"\\u0000", b"\\ud800", b'"', b"[", b"{", b"]" * 9, b"[" * 99, b"1e999", b"-",
+           b"null", b',"model":"n"', b'"stream":1,']
+    fields = [b"", b"X-Quire-Tags: a, PIN\r\n", b"X-Quire-Control: max-age=5, ttl=9\r\n", b"X-Quire-Key: \xc3(\r\n",
+              b"X-Quire-Namespace: \xff\r\n", b"Cache-Control: no-cache, =,\r\n", b"X-Quire-Explain: yes\r\n", b"X-Quire-Category: \x80\r\n"]
+    while True:
+        path = random_.choice(list(bodies))
+        data = bytearray(json.dumps(bodies[path], ensure_ascii=random_.random() < 0.5).encode())
+        for _ in range(random_.randint(0, 3)):
+            at = random_.randrange(len(data))
+            what = random_.randrange(4)
+            if what == 0:
+                data[at] = random_.randrange(256)
+            elif what == 1:
+                data[at:at] = random_.choice(odd)
+            elif what == 2:
+                del data[at:at + random_.randint(1, 8)]
+            else:
+                data = data[:at + 1]
+            data = data or bytearray(b"x")
+        yield (b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer k%d\r\n%sContent-Length: %d\r\n\r\n"
+               % (path.encode(), random_.randrange(3), random_.choice(fields), len(data)) + data)
+
+
+def odd_answer(random_):
+    """What an upstream says: right, changed, or nonsense."""
+    right = [(b"application/json", b'{"id":"a","object":"chat.completion","created":1,"choices":[{"index":0,"message":{"role":"assistant",'
+              b'"content":"yes"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}'),
+             (b"application/json", b'{"data":[{"index":0,"embedding":[1,2]},{"index":1,"embedding":[3]},{"index":2,"embedding":[4]}]}'),
+             (b"text/event-stream", b'data: {"id":"a","created":1,"choices":[{"index":0,"delta":{"content":"yes"}}]}\n\n'
+              b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')]
+    kind, data = random_.choice(right)
+    data = bytearray(data)
+    for _ in range(random_.choice((0, 0, 0, 1, 4))):
+        data[random_.randrange(len(data))] = random_.randrange(256)
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (kind, len(data)) + data
+
+
+def with_the_cache(up):
+    """The same clients before a gateway with its cache, and bodies that its readers see."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="quire-hostile."))
+    server = Server(build, folder)
+    gateway = Gateway(build, [{"name": "up", "url": up.url}], cache_on=True, server="127.0.0.1:%d" % server.port, keep_tools=True)
+    check("the cache is there", until(lambda: json.loads(get(gateway.port, "/health")[1])["cache"]["ready"], 60))
+    random_bytes(gateway)
+    random_, requests = random.Random(23), hostile_bodies()
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"):
+        up.answers[path] = lambda *_: odd_answer(random_)
+    end, seen, codes, odd = time.monotonic() + seconds, Counter(), Counter(), []
+    client = Client(gateway.port, 30)
+    while time.monotonic() < end:
+        request = next(requests)
+        try:
+            head, body, whole = client.send(request).answer()
+        except OSError as e:
+            head, body, whole = b"", str(e).encode(), False
+        word = field(head, b"X-Quire-Cache")
+        seen[word] += 1
+        codes[status(head)] += 1
+        if status(head) not in (200, 400, 502) or not whole or (word == b"down"):
+            odd.append((request, head, body[-200:]))
+        if not whole or (field(head, b"Connection") or b"").lower() == b"close":
+            client.close()
+            client = Client(gateway.port, 30)
+    client.close()
+    check("%d bodies for the cache: each is answered whole (%s)" % (sum(seen.values()), dict(codes)), not odd, odd[:2])
+    check("and they come to every end (%s)" % dict(seen), {b"miss", b"exact", b"bypass"} <= set(seen), seen)
+    check("the server is up", server.process.poll() is None, server.log())
+    equal("the gateway stops as it should", gateway.stop(), 0)
+    server.stop()
+    shutil.rmtree(folder)
+
+
 def crowd(up):
     gateway = Gateway(build, [{"name": "up", "url": up.url}], connections_max=50)
     clients = [Client(gateway.port) for _ in range(60)]
@@ -195,6 +283,7 @@ def main():
     random_bytes(gateway)
     equal("it stops as it should", gateway.stop(), 0)
     crowd(up)
+    with_the_cache(up)
     return 1 if checks.failed else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run.sh BUILD_DIR [SECONDS] - quire-gateway with its cache off: nothing changes on the way (passthrough.py), and clients
-# that break HTTP or use it to hurt (hostile.py, SECONDS of random bytes). One line per check; exit status 0 when nothing
-# failed.
+# that break HTTP or use it to hurt, with the cache off and on (hostile.py, SECONDS of random bytes). One line per check;
+# exit status 0 when nothing failed.
 set -u
 build=$(cd "${1:?usage: run.sh BUILD_DIR [SECONDS]}" && pwd) || exit 2
 here=$(cd "$(dirname "$0")" && pwd)

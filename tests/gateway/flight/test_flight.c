@@ -204,11 +204,14 @@ static void test_bounds(void **state)
         assert_int_equal(flight_find(table, key) != NULL, i < 3); /* closed */
         assert_int_equal(flight_full(flight), i * 5000 + 5000 + 16 * (i + 1) > 65536);
     }
+    assert_true(flight_holds_up(flight) && flight_slowest(flight) == &b.member); /* a has read all, and waits for b */
+    assert_ptr_equal(flight_context(flight), source.context);
     read_some(&b, 10);
     assert_int_equal(rooms, 0);
     read_some(&b, UINT32_MAX);
     assert_int_equal(rooms, 1);
     assert_true(!flight_full(flight) && flight_bytes(flight) <= 65536 / 2);
+    assert_false(flight_holds_up(flight));
     assert_true(a.bytes == 100000 && b.bytes == 100000);
     flight_finish(flight, FLIGHT_BROKEN);
     assert_int_equal(flight_ended(flight), FLIGHT_BROKEN);

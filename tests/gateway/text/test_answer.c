@@ -377,6 +377,34 @@ static void vectors(void **state)
     assert_verdict(judge_stream(&two, HI DONE), ANSWER_NOT, "");
 }
 
+static void reasons(void **state)
+{
+    (void)state;
+    static const struct {
+        enum ask_kind kind;
+        const char *body, *reason;
+    } cases[] = {
+        {ASK_CHAT, "{\"choices\":[{\"index\":0,\"message\":{\"content\":\"x\"},\"finish_reason\":\"length\"}]}", "cut"},
+        {ASK_CHAT, "{\"choices\":[{\"index\":0,\"message\":{\"content\":\"\"},\"finish_reason\":\"stop\"}]}", "empty"},
+        {ASK_CHAT, "{\"choices\":[{\"index\":0,\"message\":{\"content\":\"x\"}}]}", "unfinished"},
+        {ASK_CHAT, "{\"error\":\"busy\"}", "error"},
+        {ASK_CHAT, "busy", "malformed"},
+        {ASK_RESPONSES,
+         "{\"status\":\"incomplete\",\"incomplete_details\":{\"reason\":\"max_output_tokens\"},\"output\":[]}", "cut"},
+        {ASK_RESPONSES,
+         "{\"status\":\"incomplete\",\"incomplete_details\":{\"reason\":\"content_filter\"},\"output\":[]}",
+         "filtered"},
+        {ASK_RESPONSES, RESPONSE("in_progress", SAID, ""), "unfinished"},
+        {ASK_MESSAGES, "{\"content\":[{\"type\":\"text\",\"text\":\"x\"}],\"stop_reason\":\"max_tokens\"}", "cut"},
+        {ASK_MESSAGES, "{\"content\":[{\"type\":\"tool_use\"}],\"stop_reason\":\"tool_use\"}", "tool_call"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_not_equal(judge_json(&(struct answer_options){.kind = cases[i].kind}, cases[i].body), ANSWER_KEEP);
+        if (strcmp(answer_reason_name(answer.reason), cases[i].reason) != 0)
+            fail_msg("%s: %s", cases[i].body, answer_reason_name(answer.reason));
+    }
+}
+
 static int tear_down(void **state)
 {
     (void)state;
@@ -390,6 +418,7 @@ int main(void)
         cmocka_unit_test(chat_streams), cmocka_unit_test(choices),     cmocka_unit_test(usage),
         cmocka_unit_test(errors),       cmocka_unit_test(chat_bodies), cmocka_unit_test(completions),
         cmocka_unit_test(responses),    cmocka_unit_test(messages),    cmocka_unit_test(vectors),
+        cmocka_unit_test(reasons),
     };
     return cmocka_run_group_tests(tests, NULL, tear_down);
 }

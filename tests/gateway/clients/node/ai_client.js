@@ -1,11 +1,11 @@
 // ai_client.js - Vercel's ai with @ai-sdk/openai (chat and the default, /v1/responses) and @ai-sdk/openai-compatible: text, streams
-// with usage, tools, objects, embeddings, errors, aborts.
+// with usage, tools, objects, embeddings, errors, retries, aborts.
 'use strict';
 const { generateText, streamText, generateObject, embed, embedMany, tool, stepCountIs, APICallError } = require('ai');
 const { createOpenAI } = require('@ai-sdk/openai');
 const { createOpenAICompatible } = require('@ai-sdk/openai-compatible');
 const { z } = require('zod');
-const { base, get, check, question, watched, twice, fails, leaves, run } = require('./client_checks.js');
+const { base, get, calls, check, question, last, watched, twice, fails, leaves, run } = require('./client_checks.js');
 
 const openai = createOpenAI({ apiKey: 'key-of-ai', baseURL: base, fetch: watched });
 const compatible = createOpenAICompatible({ name: 'stand-in', apiKey: 'key-of-ai', baseURL: base, fetch: watched,
@@ -40,15 +40,24 @@ async function tools() {
         const result = await generateText({ model, prompt, tools: { weather }, stopWhen: stepCountIs(3), ...more, ...never });
         check(`a tool is called and its result answered, ${name}`, asked[0] === 'stand-in' && result.steps.length === 2 &&
             result.text.includes(question(name + ' rain')), [asked, result.text, result.steps.length]);
+        const streamed = streamText({ model, prompt: question(name + ', streamed: call the tool'), tools: { weather },
+                                      stopWhen: stepCountIs(3), ...more, ...never });
+        let said = '';
+        for await (const piece of streamed.textStream) said += piece;
+        const steps = await streamed.steps;
+        check(`in a stream, ${name}`, asked.length === 2 && asked[1] === 'stand-in' && steps.length === 2 &&
+            steps[0].finishReason === 'tool-calls' && said.includes(question(name + ' rain')), [asked, said, steps.length]);
     }
 }
 
 async function objects() {
     const schema = z.object({ name: z.string(), age: z.number().int() });
-    const prompt = question('an object');
-    await twice('generateObject', prompt,
-        async () => ({ object: (await generateObject({ model: openai.chat('stand-in'), schema, prompt, ...never })).object }),
-        (r) => r.object.name === 'stand-in' && r.object.age === 7);
+    for (const [name, model, more] of [['chat', openai.chat('stand-in'), {}], ['responses', openai('stand-in'), unstored]]) {
+        const prompt = question(name + ': an object');
+        await twice(`generateObject, ${name}`, prompt,
+            async () => ({ object: (await generateObject({ model, schema, prompt, ...more, ...never })).object }),
+            (r) => r.object.name === 'stand-in' && r.object.age === 7);
+    }
 }
 
 async function embeddings() {
@@ -74,6 +83,14 @@ async function errors() {
     check('an error in a stream is told', seen.length === 1, seen);
 }
 
+async function retries() {
+    const prompt = question('fails twice');
+    const began = last.urls.length;
+    const result = await generateText({ model: openai.chat('stand-in:status=503,fails=2,retry-after-ms=20'), prompt, maxRetries: 2 });
+    check('retries are the client\'s', result.text.includes(prompt) && last.urls.length - began === 3 &&
+        (await calls(prompt)) === 3, [result.text, last.urls.length - began]);
+}
+
 async function abort() {
     const before = (await get('/state')).gone;
     const controller = new AbortController();
@@ -88,4 +105,4 @@ async function abort() {
     await leaves('an abort reaches the model', before);
 }
 
-run(text, tools, objects, embeddings, errors, abort);
+run(text, tools, objects, embeddings, errors, retries, abort);

@@ -1,4 +1,5 @@
-// langchain_client.js - @langchain/openai: invoke, stream, batch, tools, structured output, embeddings, ids of messages, errors.
+// langchain_client.js - @langchain/openai: invoke, stream, batch, tools, structured output, embeddings, ids of messages, errors,
+// aborts.
 'use strict';
 const { ChatOpenAI, OpenAIEmbeddings } = require('@langchain/openai');
 const { HumanMessage, SystemMessage, ToolMessage, concat } = (() => {
@@ -8,7 +9,7 @@ const { HumanMessage, SystemMessage, ToolMessage, concat } = (() => {
 })();
 const { tool } = require('@langchain/core/tools');
 const { z } = require('zod');
-const { base, cached, check, question, watched, twice, fails, run } = require('./client_checks.js');
+const { base, cached, check, get, question, watched, twice, fails, leaves, run } = require('./client_checks.js');
 
 const configuration = { baseURL: base, fetch: watched };
 const chat = (more = {}) => new ChatOpenAI({ model: 'stand-in', apiKey: 'key-of-langchain', maxRetries: 0, configuration, ...more });
@@ -43,6 +44,11 @@ async function tools() {
     const bound = chat().bindTools([weather]);
     const first = await bound.invoke(text);
     check('a tool is called', first.tool_calls[0].name === 'weather' && first.tool_calls[0].args.city === 'stand-in', first);
+    const streamed = question('call the tool in a stream');
+    let whole;
+    for await (const chunk of await bound.stream(streamed)) whole = whole ? concat(whole, chunk) : chunk;
+    check('in a stream', whole.tool_calls.length === 1 && whole.tool_calls[0].name === 'weather' &&
+        whole.tool_calls[0].args.city === 'stand-in' && whole.response_metadata.finish_reason === 'tool_calls', whole);
     const result = question('it rains');
     await twice('and its result answered', result, async () => shown(await bound.invoke([
         new HumanMessage(text), first, new ToolMessage({ tool_call_id: first.tool_calls[0].id, content: result })])),
@@ -67,4 +73,16 @@ async function errors() {
     check('retries are the client\'s', answer.content.includes(text), answer.content);
 }
 
-run(asking, tools, embeddings, errors);
+async function abort() {
+    const before = (await get('/state')).gone;
+    const controller = new AbortController();
+    const long = chat({ model: 'stand-in:events=2000,pace=10' });
+    let n = 0;
+    await fails('an abort is an error', (async () => {
+        for await (const chunk of await long.stream(question('a long story'), { signal: controller.signal }))
+            if (chunk.content && ++n === 5) controller.abort();
+    })(), (e) => /abort/i.test(`${e.name} ${e.message}`));
+    await leaves('an abort reaches the model', before);
+}
+
+run(asking, tools, embeddings, errors, abort);
