@@ -1,6 +1,6 @@
 """setup.py - the wheel of the package quire.
 
-quire/_fast.c is compiled for the stable ABI of CPython 3.11 where a compiler and Python's headers are at hand: such a
+_fast.c is compiled for the stable ABI of CPython 3.11 where a compiler and Python's headers are at hand: such a
 wheel is of this machine's platform, for Python 3.11 and newer. Without them, for an older Python, or with QUIRE_PURE=1
 in the environment nothing is compiled, and the wheel is of any platform.
 
@@ -18,7 +18,7 @@ from wheel.bdist_wheel import bdist_wheel
 
 LIBRARY = os.environ.get("QUIRE_BUNDLE")
 EXTENSIONS = [] if os.environ.get("QUIRE_PURE") or sys.version_info < (3, 11) else [
-    Extension("quire._fast", ["quire/_fast.c"], optional=True, py_limited_api=True)]
+    Extension("quire._fast", ["_fast.c"], optional=True, py_limited_api=True)]
 
 
 class BuildWithLibrary(build_py):

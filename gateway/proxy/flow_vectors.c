@@ -36,7 +36,7 @@ struct item {
     char *vector; /* owned; NULL: not there */
     size_t bytes;
     uint64_t tokens;
-    bool never; /* its text is one that is not kept */
+    bool never;  /* its text is one that is not kept */
     char id[24]; /* of its entry */
 };
 
