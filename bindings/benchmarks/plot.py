@@ -13,6 +13,7 @@ import h5py
 import matplotlib
 
 matplotlib.use("svg")
+matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "quire"})  # letters, and the same bytes for the same points
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
@@ -62,7 +63,7 @@ def main(folder, truth, out):
     axes.grid(True, which="both", alpha=0.3)
     axes.legend()
     figure.tight_layout()
-    figure.savefig(out)
+    figure.savefig(out, metadata={"Date": None})
 
 
 if __name__ == "__main__":

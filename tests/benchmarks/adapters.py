@@ -1,10 +1,12 @@
 """adapters.py BUILD_DIR - the adapters of bindings/benchmarks: under stand-ins of the harnesses' base classes, and, where
-ANN_BENCHMARKS names a checkout of ann-benchmarks, under its own runner; then plot.py over the results.
+ANN_BENCHMARKS names a checkout of ann-benchmarks, under its own runner, then plot.py over the results; where
+BIG_ANN_BENCHMARKS names one of big-ann-benchmarks, under that one's runner and plot.py.
 
 QUIRE_BINDINGS and QUIRE_LIBRARY name another package and library than those of this tree."""
 import atexit
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -97,23 +99,34 @@ check("ann-benchmarks: nothing is left", not list(work.glob("quire-ann.*")))
 
 
 class Data:
+    """A data set as that harness has it: its file's name says in the middle what it is."""
+    dtype, nb = "float32", 4000
+
     def short_name(self):
         return "base"
 
     def get_dataset_fn(self):
-        return str(work / "base.fbin")
+        return str(work / "base.fbin.crop_nb_4000")
 
 
+def mapped(path, dtype, maxn):
+    rows, dim = np.fromfile(path, "<u4", 2)
+    return np.memmap(path, dtype, "r", 8, (min(rows, maxn), dim))
+
+
+shutil.copy(work / "base.fbin", Data().get_dataset_fn())
 for name in ("benchmark", "benchmark.algorithms"):
     package(name)
+package("benchmark.dataset_io", xbin_mmap=mapped)
 package("benchmark.algorithms.base", BaseANN=BaseANN)
 package("benchmark.datasets", DATASETS={"base": Data})
 os.chdir(work)
 Quire = load("quire_ann", here / "big-ann-benchmarks/quire/quire_ann.py").Quire
 algorithm = Quire("angular", {"slot": "f32"})
 check("big-ann-benchmarks: no index yet", algorithm.load_index("base") is False)
-algorithm.fit("base")
-algorithm.done()
+for _ in range(2):  # the second time as --rebuild does
+    algorithm.fit("base")
+    algorithm.done()
 algorithm = Quire("angular", {"slot": "f32"})
 check("big-ann-benchmarks: the index is found again", algorithm.load_index("base") is True)
 algorithm.set_query_arguments({"effort": 200})
@@ -166,35 +179,113 @@ if sift.exists():
 else:
     print("skip - effort and recall of sift-50k: QUIRE_DATA has it not")
 
-harness = os.environ.get("ANN_BENCHMARKS")
-if not harness:
-    print("skip - the runner of ann-benchmarks: ANN_BENCHMARKS names no checkout of it")
-    sys.exit(failed > 0)
-copy = work / "harness"
-shutil.copytree(harness, copy, symlinks=True)
-shutil.copytree(here / "ann-benchmarks/quire", copy / "ann_benchmarks/algorithms/quire")
-(copy / "data").mkdir(exist_ok=True)
-data = pathlib.Path(os.environ.get("ANN_DATA", work / "base.hdf5"))
-shutil.copy(data, copy / "data/local.hdf5")
-with open(copy / "ann_benchmarks/datasets.py", "a", encoding="utf-8") as file:
-    file.write('\nDATASETS["local"] = None  # its file is there\n')
-# of Debian: python3-docker, which the runner imports without need, python3-colors, -psutil, -yaml
-for name in ("quire", "quire-f32"):
-    results = []
-    for _ in range(5):  # its worker may find the queue empty before that is filled, and ends with 0 and nothing done
-        done = subprocess.run(["/usr/bin/python3", "run.py", "--local", "--dataset", "local", "--algorithm", name, "--runs", "2"],
-                              cwd=copy, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": bindings})
-        results = list((copy / "results/local/10" / name).glob("*.hdf5"))
-        if results or done.returncode:
+def harness(variable, adapter, place):
+    """A copy of the checkout that the environment's variable names, with our adapter in it; None without one."""
+    checkout = os.environ.get(variable)
+    if not checkout:
+        print(f"skip - the runner of {adapter}: {variable} names no checkout of it")
+        return None
+    copy = work / adapter
+    shutil.copytree(checkout, copy, symlinks=True)
+    shutil.copytree(here / adapter / "quire", copy / place / "quire")
+    return copy
+
+
+def run_until_done(copy, results, *arguments):
+    """run.py with these arguments, until it leaves files of results: what it ended with, and the files. Its worker may find
+    the queue empty before that is filled, and ends with 0 and nothing done, hence five times at most."""
+    for _ in range(5):
+        done = subprocess.run(["/usr/bin/python3", "run.py", *arguments], cwd=copy, capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": bindings})
+        files = list((copy / "results" / results).glob("*.hdf5"))
+        if files or done.returncode:
             break
-    check(f"ann-benchmarks' run.py completes {name}", done.returncode == 0 and len(results) == 8, (results, done.stderr[-1500:]))
-figure = os.environ.get("ANN_FIGURE", str(work / "figure.svg"))
-done = subprocess.run(["/usr/bin/python3", here / "plot.py", copy / "results/local/10", copy / "data/local.hdf5", figure],
-                      capture_output=True, text=True)
-print(done.stdout, end="")
-check("plot.py draws its results", done.returncode == 0 and os.path.getsize(figure) > 1000, done.stderr[-800:])
-done = subprocess.run(["/usr/bin/python3", "plot.py", "--dataset", "local", "--output", work / "theirs.png"], cwd=copy,
-                      capture_output=True, text=True)
-check("and so does the harness's own plot.py", done.returncode == 0 and os.path.getsize(work / "theirs.png") > 1000,
-      done.stderr[-800:])
+    return done, files
+
+
+def ann_benchmarks(copy):
+    (copy / "data").mkdir(exist_ok=True)
+    shutil.copy(pathlib.Path(os.environ.get("ANN_DATA", work / "base.hdf5")), copy / "data/local.hdf5")
+    with open(copy / "ann_benchmarks/datasets.py", "a", encoding="utf-8") as file:
+        file.write('\nDATASETS["local"] = None  # its file is there\n')
+    # of Debian: python3-docker, which the runner imports without need, python3-colors, -psutil, -yaml
+    for name in ("quire", "quire-f32"):
+        done, files = run_until_done(copy, f"local/10/{name}", "--local", "--dataset", "local", "--algorithm", name, "--runs", "2")
+        check(f"ann-benchmarks' run.py completes {name}", done.returncode == 0 and len(files) == 8, (files, done.stderr[-1500:]))
+    figure = os.environ.get("ANN_FIGURE", str(work / "figure.svg"))
+    done = subprocess.run(["/usr/bin/python3", here / "plot.py", copy / "results/local/10", copy / "data/local.hdf5", figure],
+                          capture_output=True, text=True)
+    print(done.stdout, end="")
+    check("plot.py draws its results", done.returncode == 0 and os.path.getsize(figure) > 1000, done.stderr[-800:])
+    done = subprocess.run(["/usr/bin/python3", "plot.py", "--dataset", "local", "--output", work / "theirs.png"], cwd=copy,
+                          capture_output=True, text=True)
+    check("and so does the harness's own plot.py", done.returncode == 0 and os.path.getsize(work / "theirs.png") > 1000,
+          done.stderr[-800:])
+
+
+LOCAL_DATA = """
+
+class Local(DatasetCompetitionFormat):  # its files are there
+    def __init__(self):
+        self.nb, self.d, self.nq, self.dtype = {nb}, {d}, {nq}, "{dtype}"
+        self.ds_fn, self.qs_fn, self.gt_fn = "base.crop_nb_{nb}", "queries", "truth"
+        self.private_qs_url = self.private_gt_url = None
+        self.basedir = os.path.join(BASEDIR, "local")
+
+    def prepare(self, skip_data=False):
+        pass
+
+    def distance(self):
+        return "euclidean"
+
+    def search_type(self):
+        return "knn"
+
+    def default_count(self):
+        return 10
+
+
+DATASETS["local"] = Local
+"""
+
+
+def big_ann_benchmarks(copy):
+    """random-xs, which the harness makes itself, and sift-50k as a data set in its format. Of Debian: python3-sklearn,
+    -docker, -colors, -psutil, -yaml, -h5py, -matplotlib."""
+    least = {"random-xs": .98}
+    if sift.exists():
+        least["local"] = .9
+        folder = copy / "data/local"
+        folder.mkdir(parents=True)
+        nb, d = np.fromfile(sift, "<u4", 2)
+        for path, name in ((sift, f"base.crop_nb_{nb}"), (sift.with_suffix(".query.u8bin"), "queries"),
+                           (sift.with_suffix(".gt.bin"), "truth")):
+            shutil.copy(path, folder / name)
+        nq = np.fromfile(folder / "queries", "<u4", 1)[0]
+        with open(copy / "benchmark/datasets.py", "a", encoding="utf-8") as file:
+            file.write(LOCAL_DATA.format(nb=nb, d=d, nq=nq, dtype="uint8"))
+    for name, again in [*((name, []) for name in least), ("random-xs", ["--rebuild", "--force"])]:
+        results = f"neurips23/ood/{name}/10/quire"
+        shutil.rmtree(copy / "results" / results, ignore_errors=True)
+        done, files = run_until_done(copy, results, "--neurips23track", "ood", "--algorithm", "quire", "--dataset", name,
+                                     "--nodocker", "--runs", "2", *again)
+        check(" ".join([f"big-ann-benchmarks' run.py completes {name}", *again]), done.returncode == 0 and len(files) == 3,
+              (files, done.stdout[-1500:], done.stderr[-1500:]))
+    for name, recall_wanted in least.items():
+        picture = work / f"big-{name}.png"
+        done = subprocess.run(["/usr/bin/python3", "plot.py", "--dataset", name, "--neurips23track", "ood", "--output", picture],
+                              cwd=copy, capture_output=True, text=True)
+        seen = re.findall(r"^ *\d+: +(.*\S) +([\d.]+) +([\d.]+)$", done.stdout, re.M)  # name, recall, queries/s
+        for point in sorted(seen, key=lambda point: float(point[1])):
+            print("%-10s %-30s recall %s %6.0f queries/s" % (name, point[0], point[1], float(point[2])))
+        check(f"and its plot.py draws {name}, with the recall that there is", done.returncode == 0 and picture.exists() and
+              len(seen) == 3 and max(float(recall) for _, recall, _ in seen) > recall_wanted, (seen, done.stderr[-1500:]))
+
+
+for variable, adapter, place, use in (
+        ("ANN_BENCHMARKS", "ann-benchmarks", "ann_benchmarks/algorithms", ann_benchmarks),
+        ("BIG_ANN_BENCHMARKS", "big-ann-benchmarks", "neurips23/ood", big_ann_benchmarks)):
+    copy = harness(variable, adapter, place)
+    if copy:
+        use(copy)
 sys.exit(failed > 0)

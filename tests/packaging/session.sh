@@ -6,22 +6,9 @@
 # units' folders. The stand-in for a model runs on the outside's Python.
 set -uo pipefail
 root=$1 sources=$2 phase=$3
-failed=0
-mount --make-rprivate / && mount -t proc proc "$root/proc" && ip link set lo up || exit 1
+# shellcheck source=/dev/null
+. "$(dirname "${BASH_SOURCE[0]}")/inside.sh"
 
-inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 "$@"; }
-check() { # NAME PATTERN COMMAND...: what it prints has the pattern
-    local name=$1 pattern=$2 printed
-    shift 2
-    printed=$("$@" 2>&1)
-    if grep -qE -- "$pattern" <<<"$printed"; then
-        echo "ok - $name"
-    else
-        echo "FAIL - $name"
-        printf '%s\n' "wanted: $pattern" "got: $printed"
-        failed=1
-    fi
-}
 unit() { sed -n "s/^$2=//p" "$root/lib/systemd/system/$1.service"; }
 # As the unit says: user, group, folder, command. Its settings are where the package put them.
 service() { # UNIT
@@ -32,15 +19,6 @@ service() { # UNIT
     fi
     chroot --userspec="$(unit "$1" User):$(unit "$1" Group)" "$root" \
         env -i PATH=/usr/bin:/bin sh -c "umask $(unit "$1" UMask) && cd $(unit "$1" WorkingDirectory) && exec $(unit "$1" ExecStart)" &
-}
-wait_for() { # COMMAND...
-    local i
-    for ((i = 0; i < 600; i++)); do
-        "$@" >/dev/null 2>&1 && return
-        sleep 0.1
-    done
-    echo "FAIL - waited for a minute: $*"
-    failed=1
 }
 cli() { inside redis-cli "$@"; }
 
@@ -106,12 +84,8 @@ wait "$engine"
 ended=$?
 check "redis-server stops gracefully" '^0$' sh -c "echo $ended; tail -5 '$root/tmp/module.log'"
 
-kill -TERM "$gateway"
-wait "$gateway"
-check "the gateway stops gracefully" '^0$' echo $?
-kill -TERM "$server"
-wait "$server"
-check "the server stops gracefully" '^0$' echo $?
+stopped "the gateway" "$gateway"
+stopped "the server" "$server"
 kill "$model"
 check "quire verifies the data folder" '.' inside sh -c 'quire verify /var/lib/quire/quire-data && echo sound'
 exit "$failed"

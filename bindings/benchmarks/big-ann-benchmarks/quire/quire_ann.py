@@ -1,11 +1,13 @@
 """Quire for big-ann-benchmarks: goes to neurips23/ood/quire/ (or another track's folder) of that harness, with config.yaml
 and Dockerfile. The index is built out of the data set's file, a part of which is in memory at a time."""
 import os
+import shutil
 
 import numpy as np
 import quire
 
 from benchmark.algorithms.base import BaseANN
+from benchmark.dataset_io import xbin_mmap
 from benchmark.datasets import DATASETS
 
 
@@ -28,7 +30,11 @@ class Quire(BaseANN):
     def fit(self, dataset):
         path = self._path(dataset)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._index = quire.Index.build(path, DATASETS[dataset]().get_dataset_fn(), metric=self._metric, **self._build)
+        shutil.rmtree(path, ignore_errors=True)  # of --rebuild
+        data = DATASETS[dataset]()
+        # mapped: names of the harness's files do not end as quire.read_vectors wants them ("base.1B.fbin.crop_nb_10000000")
+        rows = xbin_mmap(data.get_dataset_fn(), dtype=data.dtype, maxn=data.nb)
+        self._index = quire.Index.build(path, rows, metric=self._metric, **self._build)
 
     def load_index(self, dataset):
         path = self._path(dataset)
