@@ -153,7 +153,7 @@ static void give_head(struct errand *e)
 {
     if (e->status != 200 || !e->asked.keep)
         let_guests_go(e);
-    evbuffer_drain(e->body, evbuffer_get_length(e->body));
+    flow_errand_drop_body(e);
     if (e->asked.keep && e->status == 200 && !e->background && !fields_get(&e->head->fields, "X-Quire-Id") &&
         (e->promise = flow_promise_make(e->flow->promises)))
         fields_print(&e->head->fields, "X-Quire-Id", "%016" PRIx64, e->promise);

@@ -429,23 +429,42 @@ uint32_t flow_body_timeout(const struct turn *turn)
     return seconds > 0 && seconds < 86400 ? (uint32_t)(seconds * 1000) : 0;
 }
 
-/* The body as it goes on: the client's own bytes, edited where that is needed. A copy: what came stays with the
- * request, and counts for bodies-max, until the answer begins and nobody can need it again. */
-static bool take_body(struct turn *turn, const struct ask *ask, struct evbuffer *out, struct quire_error *err)
+static void free_copy(const void *bytes, size_t n, void *unused)
 {
+    (void)n, (void)unused;
+    free((void *)(uintptr_t)bytes);
+}
+
+/* The body as it goes on: the client's own bytes, edited where that is needed. In one piece of its own size, since
+ * thousands may wait for their first byte: evbuffer_add would take up to four times as much. */
+static bool take_body(struct turn *turn, const struct ask *ask, struct errand *e, struct quire_error *err)
+{
+    struct flow *flow = turn->flow;
     struct onward onward;
     struct onward_edits edits = {.drop_cache = true,
-                                 .include_usage = turn->flow->settings->include_usage &&
+                                 .include_usage = flow->settings->include_usage &&
                                                   (ask->kind == ASK_CHAT || ask->kind == ASK_COMPLETIONS)};
     if (turn->renamed)
         edits.model = (struct strict_text){turn->model, strlen(turn->model)};
-    bool ok = onward_plan(&onward, ask, &edits, err) == 0;
-    if (!ok)
+    if (onward_plan(&onward, ask, &edits, err) != 0)
         return false;
-    for (uint32_t i = 0; i < onward.n_pieces && ok; i++)
-        ok = evbuffer_add(out, onward.pieces[i].data, onward.pieces[i].bytes) == 0;
+    size_t n = onward.bytes;
+    if (flow->body_bytes + n > (uint64_t)flow->settings->bodies_max) {
+        onward_fini(&onward);
+        error_set(err, QUIRE_EBUSY, "the bodies of all requests are more than bodies-max");
+        return false;
+    }
+    char *copy = malloc(n);
+    if (copy)
+        onward_copy(&onward, copy);
     onward_fini(&onward);
-    return ok;
+    if (!copy || evbuffer_add_reference(e->body, copy, n, free_copy, NULL) != 0) {
+        free(copy);
+        error_set(err, QUIRE_ENOMEM, "no memory for the request");
+        return false;
+    }
+    flow->body_bytes += n;
+    return true;
 }
 
 /* Everything of the question that an errand needs; false without memory. */
@@ -504,7 +523,7 @@ static bool fill_onward(struct turn *turn, const struct ask *ask, struct errand 
         }
     }
     return e->target && e->model && (e->tags || !c->n_tags) && flow_body_fields(turn, &e->fields) &&
-           take_body(turn, ask, e->body, err);
+           take_body(turn, ask, e, err);
 }
 
 /* Sends an errand of this question, or joins one that is under way. Takes the question's texts. */
@@ -537,10 +556,13 @@ static void send_or_join(struct turn *turn, const struct ask *ask, struct questi
         return;
     }
     if (!fill_onward(turn, ask, e, &err)) {
-        flow_errand_refuse(e, 500, "no_memory", "no memory for the request");
+        bool many = err.code == QUIRE_EBUSY;
+        flow_errand_refuse(e, many ? 503 : 500, many ? NULL : "no_memory", "%s",
+                           many ? err.message : "no memory for the request");
         flow_turn_follow(turn);
         return;
     }
+    evbuffer_drain(http_body(turn->r), evbuffer_get_length(http_body(turn->r))); /* the errand has it */
     flow_errand_say(e, cache, "%s", reason ? reason : "");
     memcpy(e->head->category, turn->category, sizeof e->head->category);
     flow_turn_follow(turn); /* there is nothing yet: from now on it is woken */

@@ -157,6 +157,7 @@ void flow_errand_destroy(struct errand *e)
         e->next->previous = e->previous;
     free_head(e->head);
     fields_fini(&e->fields);
+    flow_errand_drop_body(e);
     evbuffer_free(e->body);
     sse_fini(&e->sse);
     for (unsigned i = 0; i < e->n_tags; i++)
@@ -169,6 +170,14 @@ void flow_errand_destroy(struct errand *e)
     flow_errand_drop_lease(e);
     free(e->audited);
     free(e);
+}
+
+void flow_errand_drop_body(struct errand *e)
+{
+    size_t n = evbuffer_get_length(e->body);
+    assert(e->flow->body_bytes >= n);
+    e->flow->body_bytes -= n;
+    evbuffer_drain(e->body, n);
 }
 
 void flow_errand_say(struct errand *e, const char *cache, const char *format, ...)

@@ -90,6 +90,7 @@ struct flow {
     size_t scratch_capacity;
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
+    uint64_t body_bytes; /* of the requests that they hold */
     unsigned n_leases;                     /* that they hold */
     unsigned n_puts;                       /* under way */
     struct errand *puts_first, *puts_last; /* that wait for their turn */
@@ -239,7 +240,7 @@ struct errand {
     char *target, *model;
     struct fields fields;
     bool own_key; /* `fields` have the key of the key file, which goes before an upstream's own */
-    struct evbuffer *body;
+    struct evbuffer *body; /* flow_errand_drop_body */
     uint32_t head_timeout_ms;
     /* under way */
     struct upstream_call *call;
@@ -277,6 +278,8 @@ struct errand {
  * then the question is still the caller's. */
 struct errand *flow_errand_create(struct flow *flow, struct question *asked, const uint8_t *key, size_t limit,
                                   struct flight_member *member);
+/* The request's body is not needed again. */
+void flow_errand_drop_body(struct errand *errand);
 /* Frees the texts. */
 void flow_errand_forget(struct question *asked);
 /* Cancels what is under way; the flight is finished as broken if it is open, and released. */

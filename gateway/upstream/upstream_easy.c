@@ -16,7 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define BUFFER_BYTES    8192L /* libcurl reads at most this at once; it holds one per call */
+#define BUFFER_BYTES    4096L /* libcurl reads at most this at once; it holds one per call */
 #define HEAD_FIELDS_MAX 200u
 #define HEAD_BYTES_MAX  65536u
 
@@ -28,6 +28,16 @@ static size_t refuse_head(struct upstream_call *call, const char *why)
     return 0; /* libcurl ends the transfer */
 }
 
+/* A stream may come for minutes: what has been sent whole is not kept meanwhile. */
+static void drop_sent_body(struct upstream_call *call)
+{
+    size_t n = evbuffer_get_length(call->body);
+    curl_off_t sent = 0;
+    if (call->body_whole && curl_easy_getinfo(call->easy, CURLINFO_SIZE_UPLOAD_T, &sent) == CURLE_OK &&
+        sent == (curl_off_t)n)
+        evbuffer_drain(call->body, n);
+}
+
 /* The head of an answer is whole. */
 static size_t end_head(struct upstream_call *call, size_t n)
 {
@@ -37,6 +47,7 @@ static size_t end_head(struct upstream_call *call, size_t n)
     }
     call->head_done = true;
     call->head_us = clock_us();
+    drop_sent_body(call);
     if (call->server)
         telemetry_observe(call->server->head_seconds, call->head_us - call->started_us);
     const char *length = fields_get(&call->head, "Content-Length");

@@ -15,7 +15,8 @@
  *
  * With --cached, what the cache's way adds: to a miss (chats of 2 KiB that nobody has asked, directly and through a
  * gateway by turns), of a near hit (the stand-in is the encoder as well: one vector for every text, so each question is
- * near to the first), and to streams that wait and then end all at once: memory of each, and how many are kept.
+ * near to the first), and to streams that wait for their first byte, then for the next one, and then end all at once:
+ * memory of each, and how many are kept.
  * Prints one JSON object.
  */
 #include "io/clock.h"
@@ -108,20 +109,27 @@ static size_t body_bytes(const char *head)
     return length ? (size_t)atol(length + 15) : 0;
 }
 
-/* Answers a whole request to a route of the cache. */
+/* Answers a whole request to a route of the cache; of a stream nothing comes before begin_stream(). */
 static void serve_cached(int fd, const char *request)
+{
+    bool stream = strstr(request, "\"stream\":true") != NULL;
+    const char *body = strncmp(request, "POST /v1/embeddings", 19) == 0 ? vector : answer;
+    if (!stream) {
+        if (write(fd, body, strlen(body)) < 0)
+            die("write");
+        return;
+    }
+    streams[n_streams] = fd;
+    __atomic_add_fetch(&n_streams, 1, __ATOMIC_SEQ_CST);
+}
+
+static void begin_stream(int fd)
 {
     static const char head[] =
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
-    bool stream = strstr(request, "\"stream\":true") != NULL;
-    const char *body = strncmp(request, "POST /v1/embeddings", 19) == 0 ? vector : answer;
-    if ((stream ? write(fd, head, sizeof head - 1) : write(fd, body, strlen(body))) < 0)
+    if (write(fd, head, sizeof head - 1) < 0)
         die("write");
-    if (!stream)
-        return;
     write_chunk(fd, CHUNK("{\"content\":\"word\"}", "null"), false);
-    streams[n_streams] = fd;
-    __atomic_add_fetch(&n_streams, 1, __ATOMIC_SEQ_CST);
 }
 
 /* Answers whole requests; one that comes in pieces is put together. */
@@ -571,9 +579,15 @@ static void measure_cached_streams(pid_t pid, uint16_t gateway, int n)
         fds[i] = connect_to(gateway);
         if (write(fds[i], request, bytes) < 0)
             die("write");
-        read_until(fds[i], "word");
+        while (__atomic_load_n(&n_streams, __ATOMIC_SEQ_CST) <= first + i)
+            usleep(50);
     }
-    long during = rss_kib(pid), kept = 0, last = -1;
+    long silent = rss_kib(pid), kept = 0, last = -1;
+    for (int i = 0; i < n; i++)
+        begin_stream(streams[first + i]);
+    for (int i = 0; i < n; i++)
+        read_until(fds[i], "word");
+    long during = rss_kib(pid);
     for (int i = 0; i < n; i++)
         write_chunk(streams[first + i], CHUNK("{}", "\"stop\"") "data: [DONE]\n\n", true);
     for (int i = 0; i < n; i++)
@@ -583,8 +597,9 @@ static void measure_cached_streams(pid_t pid, uint16_t gateway, int n)
         usleep(500000);
         kept = metric(gateway, "quire_gateway_kept_total", "outcome=\"stored\"") - stored;
     }
-    printf(",\"streams\":%d,\"kib_per_stream\":%.2f,\"kept\":%ld,\"down\":%ld}\n", n, (double)(during - before) / n,
-           kept, metric(gateway, "quire_gateway_requests_total", "cache=\"down\""));
+    printf(",\"streams\":%d,\"kib_per_silent_stream\":%.2f,\"kib_per_stream\":%.2f,\"kept\":%ld,\"down\":%ld}\n", n,
+           (double)(silent - before) / n, (double)(during - before) / n, kept,
+           metric(gateway, "quire_gateway_requests_total", "cache=\"down\""));
     for (int i = 0; i < n; i++)
         close(fds[i]);
     free(fds);

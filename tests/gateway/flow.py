@@ -1344,6 +1344,27 @@ def keys_that_never_repeat_are_told_in_health(w):
 
 
 @check
+def bodies_of_requests_that_wait_are_bounded(w):
+    g = w.gateway(body_max="1mb", bodies_max="1mb", key_body_max="1mb")
+    accepted(g)
+    texts, answers = ["%d %s" % (i, "x" * 400000) for i in range(3)], []
+    waiting = [threading.Thread(target=lambda text=text: answers.append(chat(g.port, text, model="stand-in:gate")))
+               for text in texts[:2]]
+    for thread in waiting:
+        thread.start()
+    expect(until(lambda: all(w.model.asked(text) for text in texts[:2])), "two bodies are at the model")
+    crowded = chat(g.port, texts[2])
+    equal(crowded.status, 503)
+    expect(b"bodies-max" in crowded.body, crowded.body)
+    for text in texts[:2]:
+        w.model.open(text)
+    for thread in waiting:
+        thread.join()
+    equal([a.status for a in answers], [200, 200])
+    equal(chat(g.port, texts[2]).status, 200)
+
+
+@check
 def the_leader_leaves_at_each_event(w):
     g = w.gateway()
     accepted(g)
