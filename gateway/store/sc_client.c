@@ -317,15 +317,30 @@ void sc_cancel(struct sc_call *call)
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
+/* A name that is being looked up. */
+struct resolving {
+    struct gaicb request; /* first: it is known by it */
+    struct addrinfo hints;
+    struct resolving *next;
+};
+
+/* The resolver's thread still writes there: left to it. Only while the process ends. */
+static struct resolving *left_to_resolver;
+
 static void free_gai(struct link *link)
 {
-    struct gaicb *request = link->resolving;
+    struct resolving *resolving = (struct resolving *)link->resolving;
     link->resolving = NULL;
-    if (!request || gai_cancel(request) == EAI_NOTCANCELED)
-        return; /* the resolver's thread still writes there: left to it; only while a process ends */
-    if (request->ar_result)
-        freeaddrinfo(request->ar_result);
-    free(request);
+    if (!resolving)
+        return;
+    if (gai_cancel(&resolving->request) == EAI_NOTCANCELED) {
+        resolving->next = left_to_resolver;
+        left_to_resolver = resolving;
+        return;
+    }
+    if (resolving->request.ar_result)
+        freeaddrinfo(resolving->request.ar_result);
+    free(resolving);
 }
 
 /* Everything of the connection goes; its calls are told. */
@@ -620,23 +635,20 @@ static void resolved(struct link *link)
 
 static void begin_resolving(struct link *link)
 {
-    struct {
-        struct gaicb request;
-        struct addrinfo hints;
-    } *both = calloc(1, sizeof *both);
+    struct resolving *resolving = calloc(1, sizeof *resolving);
     struct timeval soon = ms_of(RESOLVE_POLL_MS);
     struct gaicb *list[1];
-    if (!both)
+    if (!resolving)
         return break_link(link, "no memory to look up the server's name");
-    both->hints = (struct addrinfo){.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    both->request =
-        (struct gaicb){.ar_name = link->client->host, .ar_service = link->client->service, .ar_request = &both->hints};
-    list[0] = &both->request;
+    resolving->hints = (struct addrinfo){.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    resolving->request = (struct gaicb){
+        .ar_name = link->client->host, .ar_service = link->client->service, .ar_request = &resolving->hints};
+    list[0] = &resolving->request;
     if (getaddrinfo_a(GAI_NOWAIT, list, 1, NULL) != 0) {
-        free(both);
+        free(resolving);
         return break_link(link, "the server's name cannot be looked up");
     }
-    link->resolving = &both->request;
+    link->resolving = &resolving->request;
     link->state = LINK_RESOLVING;
     evtimer_add(&link->timer, &soon);
 }
