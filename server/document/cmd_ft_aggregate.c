@@ -185,7 +185,7 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
         base->search.deadline_us = clock_us() + 1000 * o->timeout_ms;
     rc = query_parse(&context, base->words[0].data, base->words[0].bytes, &base->query, err);
     if (rc == 0)
-        rc = document_search_yields(base->query, names, &n_names, err);
+        rc = document_search_yields(base->query, base->schema, names, &n_names, err);
     for (uint32_t i = 0; i < n_names && rc == 0; i++)
         yields[i] = (struct schema_word){names[i].data, names[i].bytes};
     struct pipeline_binding binding = {.schema = base->schema, .yields = yields, .n_yields = n_names};

@@ -652,7 +652,7 @@ static int plan(struct search_call *call, struct quire_error *err)
                                     .dialect = o->dialect};
     rc = query_parse(&context, o->text.data, o->text.bytes, &base->query, err);
     if (rc == 0)
-        rc = document_search_yields(base->query, names, &n_names, err);
+        rc = document_search_yields(base->query, base->schema, names, &n_names, err);
     if (rc == 0)
         rc = plan_sort(call, names, n_names, err);
     if (rc == 0)

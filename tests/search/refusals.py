@@ -58,6 +58,7 @@ def what_is_wrong_and_where():
     fails("a syntax error says where", client.call("FT.SEARCH", "i", "word @g:{a} )", "DIALECT", 2),
           r"syntax error at offset \d+")
     fails("a field that is not indexed", client.call("FT.SEARCH", "i", "@hidden:x", "DIALECT", 2), "hidden")
+    names_of_distances(client)
     for words, pattern in (
             (("SORTBY",), "SORTBY"), (("LIMIT", 0), "LIMIT"), (("LIMIT", -1, 5), "LIMIT"),
             (("LIMIT", 0, "x"), "LIMIT"), (("LIMIT", 2000000, 10), "LIMIT"),
@@ -78,6 +79,24 @@ def what_is_wrong_and_where():
             (("WITHCURSOR", "COUNT", "x"), "COUNT")):
         fails("FT.AGGREGATE i * %s" % " ".join(map(str, words)), client.call("FT.AGGREGATE", "i", "*", *words), pattern)
     check("the server goes on", client.call("FT.SEARCH", "i", "*", "LIMIT", 0, 0) == [3])
+
+
+def names_of_distances(client):
+    for query, pattern in (
+            ("*=>[KNN 1 @v $q AS t]", "^ERR Property `t` already exists in schema"),
+            ("*=>[KNN 1 @v $q]=>{$yield_distance_as: n}", "^ERR Property `n` already exists in schema"),
+            ("@v:[VECTOR_RANGE 1 $q]=>{$yield_distance_as: g}", "^ERR Property `g` already exists in schema"),
+            ("@v:[VECTOR_RANGE 0.1 $q]=>{$yield_distance_as: d} | @v:[VECTOR_RANGE 1 $q]=>{$yield_distance_as: d}",
+             "^ERR Property `d` specified more than once"),
+            ("(@v:[VECTOR_RANGE 1 $q]=>{$yield_distance_as: d})=>[KNN 1 @v $q AS d]",
+             "^ERR Property `d` specified more than once")):
+        for command in ("FT.SEARCH", "FT.AGGREGATE"):
+            fails("%s %s: a name that is taken" % (command, query),
+                  client.call(command, "i", query, "PARAMS", 2, "q", blob([1, 0, 0]), "DIALECT", 2), pattern)
+    two = "(@v:[VECTOR_RANGE 2 $q]=>{$yield_distance_as: d})=>[KNN 1 @v $q AS e]"
+    reply = client.call("FT.SEARCH", "i", two, "PARAMS", 2, "q", blob([1, 0, 0]), "DIALECT", 2, "RETURN", 2, "d", "e")
+    check("two distances of two names", isinstance(reply, list) and reply[0] == 1 and reply[2][::2] == [b"d", b"e"],
+          reply)
 
 
 def what_quire_has_not():
