@@ -457,6 +457,16 @@ static int start_ranges(struct document_work *w)
     return rc;
 }
 
+/* Under the index's lock. KNN 0 asks for none, and finds none. */
+static int start_nearest(struct document_work *w)
+{
+    if (w->knn->k > 0)
+        return start_vectors(w, w->knn, w->found, on_nearest);
+    w->vectors = (struct vectors_search){.owner = w};
+    on_nearest(&w->vectors);
+    return 0;
+}
+
 /* The tree, and the start of KNN, under one lock: a document that changes in between would have another number. */
 static void decide(struct document_work *w)
 {
@@ -477,7 +487,7 @@ static void decide(struct document_work *w)
     if (rc == 0)
         rc = eval(w, w->knn ? root->children[0] : root);
     if (rc == 0 && w->knn)
-        rc = start_vectors(w, w->knn, w->found, on_nearest);
+        rc = start_nearest(w);
     pthread_rwlock_unlock(&s->index->lock);
     w->starting = false;
     if (rc < 0) {
