@@ -70,42 +70,15 @@ static int bad(const struct record_reading *r, const struct schema_field *f, con
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
-/* Infinite or not a number, by the exponent's bits of its type. */
-static bool is_finite(enum schema_element element, const uint8_t *at)
-{
-    uint16_t half;
-    uint32_t single;
-    uint64_t whole;
-    switch (element) {
-    case SCHEMA_FLOAT32:
-        memcpy(&single, at, sizeof single);
-        return (single & 0x7f800000u) != 0x7f800000u;
-    case SCHEMA_FLOAT64:
-        memcpy(&whole, at, sizeof whole);
-        return (whole & 0x7ff0000000000000u) != 0x7ff0000000000000u;
-    case SCHEMA_FLOAT16:
-        memcpy(&half, at, sizeof half);
-        return (half & 0x7c00u) != 0x7c00u;
-    case SCHEMA_BFLOAT16:
-        memcpy(&half, at, sizeof half);
-        return (half & 0x7f80u) != 0x7f80u;
-    case SCHEMA_INT8:
-    case SCHEMA_UINT8:
-        break;
-    }
-    return true;
-}
-
 static int read_blob(struct record_reading *r, const struct schema_field *f, struct record_field *field,
                      struct schema_word blob, bool is_kept)
 {
-    size_t element_bytes = schema_element_bytes(f->vector.element), bytes = f->vector.dim * element_bytes;
+    size_t bytes = f->vector.dim * schema_element_bytes(f->vector.element);
     if (blob.bytes != bytes)
         return error_set(r->err, QUIRE_EDIM, "Could not add vector with blob size %u (expected size %zu)", blob.bytes,
                          bytes);
-    for (size_t at = 0; blob.data && at < bytes; at += element_bytes)
-        if (!is_finite(f->vector.element, (const uint8_t *)blob.data + at))
-            return bad(r, f, "the vector holds NaN or infinity");
+    if (blob.data && !schema_elements_are_finite(f->vector.element, blob.data, f->vector.dim))
+        return bad(r, f, "the vector holds NaN or infinity");
     struct record_value *value = record_values(r, field, 1);
     char *copy = value && blob.data ? arena_take(r->arena, bytes) : NULL;
     if (!value || (blob.data && !copy))

@@ -196,6 +196,11 @@ static int parse_vector(struct parser *p, const struct schema_field *field, stru
                          "expected size (%zu). (Parameter `%.*s` at offset %u)",
                          param->value.bytes, expected, p->token.bytes < 40 ? (int)p->token.bytes : 40, p->token.text,
                          p->token.at);
+    if (!schema_elements_are_finite(field->vector.element, param->value.data, field->vector.dim))
+        return error_set(p->err, QUIRE_EPARSE,
+                         "Error parsing vector similarity query: the vector holds NaN or infinity (Parameter `%.*s` at "
+                         "offset %u)",
+                         p->token.bytes < 40 ? (int)p->token.bytes : 40, p->token.text, p->token.at);
     if ((rc = query_copy(p, p->token.text, p->token.bytes, &node->vector_name)) < 0)
         return rc;
     node->field = field;

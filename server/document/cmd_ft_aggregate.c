@@ -178,8 +178,9 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
                                     .dialect = o->dialect ? o->dialect : 2};
     base->search.scorer = FIELDS_BM25STD;
     if (o->scorer.bytes > 0 && !fields_scorer_find(o->scorer.data, o->scorer.bytes, &base->search.scorer))
-        return error_set(err, QUIRE_EINVALID, "No such scorer %.*s", o->scorer.bytes < 64 ? (int)o->scorer.bytes : 64,
-                         o->scorer.data);
+        return error_set(err, QUIRE_EINVALID, "No such scorer %.*s (position %u)",
+                         o->scorer.bytes < 64 ? (int)o->scorer.bytes : 64, o->scorer.data,
+                         query_call_position(base, o->scorer.data));
     base->search.scored = o->add_scores;
     if (o->timeout_ms > 0)
         base->search.deadline_us = clock_us() + 1000 * o->timeout_ms;

@@ -71,7 +71,7 @@ void cmd_ft_alter(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct schema_word *words = document_words(c, args + at, n - at);
     if (!words)
         return;
-    int rc = documents_alter(service->documents, document_word(args[1]), words, n - at, &index, &lsn, &err);
+    int rc = documents_alter(service->documents, document_word(args[1]), words, n - at, at, &index, &lsn, &err);
     free(words);
     if (rc < 0) {
         document_error(caller_reply(c), &err);

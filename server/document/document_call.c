@@ -8,6 +8,7 @@
 #include "server/document/document_call.h"
 #include "document/schema/schema.h"
 #include "server/protocol/resp.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,15 @@ struct schema_word *document_words(struct caller *c, const struct resp_arg *args
     if (!words)
         caller_error(c, "OOM no memory for a request of %u words", n);
     return words;
+}
+
+uint32_t document_position(const struct schema_word *words, uint32_t n, const char *bytes)
+{
+    uint32_t i = 0;
+    while (i < n && bytes != words[i].data && !(bytes > words[i].data && bytes < words[i].data + words[i].bytes))
+        i++;
+    assert(i < n);
+    return DOCUMENT_FIRST_POSITION + i;
 }
 
 void document_error(struct resp_buffer *out, const struct quire_error *err)

@@ -99,6 +99,51 @@ def names_of_distances(client):
           reply)
 
 
+def places():
+    """Behind RediSearch's sentence stands the position of what is wrong, counted as FT.AGGREGATE counts it."""
+    client = Client()
+    make(client)
+    nan = blob([1, float("nan"), 0])
+    for words, message in (
+            (("NONSENSE",), "Unknown argument `NONSENSE` at position 3 for <main>"),
+            (("NOCONTENT", "LIMIT", 0), "LIMIT requires two arguments (position 4)"),
+            (("LIMIT", 0, "x"), "LIMIT needs two numeric arguments ('x' at position 5)"),
+            (("LIMIT", 2000000, 10), "OFFSET exceeds maximum of 1000000 (LIMIT at position 3)"),
+            (("SORTBY",), "Bad arguments for SORTBY: Expected an argument, but none provided (position 4)"),
+            (("SORTBY", "@"), "Bad SORTBY arguments: a field is missing (position 4)"),
+            (("SORTBY", "@nothing"), "Property `nothing` not loaded nor in schema (position 4)"),
+            (("SORTBY", "v"), "SORTBY `v`: a VECTOR field has no order (position 4)"),
+            (("RETURN", 2, "a", "AS"), "RETURN path AS name - must be accompanied with NAME (position 6)"),
+            (("RETURN", 3, "a"), "Bad arguments for RETURN: Expected an argument, but none provided (position 6)"),
+            (("PARAMS", 3, "a", "b", "c"), "Parameters must be specified in PARAM VALUE pairs (PARAMS at position 3)"),
+            (("PARAMS", 4, "a", "b", "a", "d"), "Duplicate parameter `a` (position 7)"),
+            (("SLOP", "x"), "Bad arguments for SLOP: 'x' is not a whole number from -1 to 1000000000 (position 4)"),
+            (("SCORER", "NONE"), "No such scorer NONE (position 4)"),
+            (("DIALECT", 9), "DIALECT requires a non negative integer >=1 and <= 4 ('9' at position 4)"),
+            (("INFIELDS", 2, "t", "g"), "INFIELDS: `g` is no TEXT field of the index (position 6)"),
+            (("FILTER", "t", 1, 2), "FILTER: `t` is no indexed NUMERIC field (position 4)"),
+            (("FILTER", "n", 1, "x"), "Bad numeric range: FILTER takes two numbers, not 'x' (position 6, field `n`)"),
+            (("GEOFILTER", "n", 1, 1, 1, "km"), "GEOFILTER: `n` is no indexed GEO field (position 4)"),
+            (("GEOFILTER", "p", 1, 1, 1, "x"),
+             "GEOFILTER takes longitude, latitude, radius, and m, km, mi or ft (position 4, field `p`)"),
+            (("HIGHLIGHT",), "FT.SEARCH: HIGHLIGHT is not supported by Quire (position 3)"),
+            (("FORMAT", "EXPAND"), "FORMAT: only STRING is supported by Quire (position 4)")):
+        reply = client.call("FT.SEARCH", "i", "*", *words)
+        check("FT.SEARCH i * %s names the place" % " ".join(map(str, words)),
+              isinstance(reply, Error) and reply == "ERR " + message, reply)
+    for query in ("*=>[KNN 1 @v $q]", "@v:[VECTOR_RANGE 1 $q]"):
+        fails("a vector of NaN: which parameter, and where", client.call("FT.SEARCH", "i", query, "PARAMS", 2, "q", nan),
+              r"^SEARCH_SYNTAX Error parsing vector similarity query: .*NaN.*\(Parameter `q` at offset \d+\)$")
+    fails("FT.AGGREGATE: a scorer", client.call("FT.AGGREGATE", "i", "*", "ADDSCORES", "SCORER", "NONE"),
+          r"No such scorer NONE \(position 5\)$")
+    fails("FT.CREATE: the field and the position", client.call("FT.CREATE", "x", "SCHEMA", "a", "TEXT", "b", "TEXT",
+          "WEIGHT", "xx"), r"expected type: 'xx' \(position 8, field `b`\)$")
+    fails("FT.ALTER: the same", client.call("FT.ALTER", "i", "SCHEMA", "ADD", "b", "TEXT", "WEIGHT", "xx"),
+          r"expected type: 'xx' \(position 7, field `b`\)$")
+    fails("FT.ALTER: the same behind SKIPINITIALSCAN", client.call("FT.ALTER", "i", "SKIPINITIALSCAN", "SCHEMA", "ADD",
+          "b", "TEXT", "WEIGHT", "xx"), r"expected type: 'xx' \(position 8, field `b`\)$")
+
+
 def what_quire_has_not():
     client = Client()
     make(client)
@@ -175,5 +220,5 @@ def documents_that_cannot_be_indexed():
 
 
 if __name__ == "__main__":
-    script(texts_that_clients_match, what_is_wrong_and_where, what_quire_has_not, hostile,
+    script(texts_that_clients_match, what_is_wrong_and_where, places, what_quire_has_not, hostile,
            documents_that_cannot_be_indexed)
