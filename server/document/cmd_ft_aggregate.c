@@ -163,7 +163,8 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
         return rc;
     const struct pipeline_options *o = pipeline_options(call->pipeline);
     uint64_t text_fields = 0;
-    rc = query_call_fields(base, o->in_fields, o->n_in_fields, &text_fields, err);
+    rc =
+        document_text_fields(base->schema, base->words, base->n_words, o->in_fields, o->n_in_fields, &text_fields, err);
     if (rc < 0)
         return rc;
     struct query_context context = {.schema = base->schema,

@@ -649,7 +649,8 @@ static int plan(struct search_call *call, struct quire_error *err)
     uint64_t text_fields = 0;
     int rc = search_options_parse(base->words, base->n_words, o, err);
     if (rc == 0)
-        rc = query_call_fields(base, o->in_fields, o->n_in_fields, &text_fields, err);
+        rc = document_text_fields(base->schema, base->words, base->n_words, o->in_fields, o->n_in_fields, &text_fields,
+                                  err);
     if (rc < 0)
         return rc;
     struct query_context context = {.schema = base->schema,

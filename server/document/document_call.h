@@ -17,6 +17,10 @@ struct schema_word *document_words(struct caller *c, const struct resp_arg *args
 /* The position in the command, for errors, of the word that these bytes are in: one of the n behind the index's
  * name. */
 uint32_t document_position(const struct schema_word *words, uint32_t n, const char *bytes);
+/* Bits of TEXT fields for a query's context, of the names behind INFIELDS, which are among these words. QUIRE_EINVALID:
+ * one is no TEXT field. */
+int document_text_fields(const struct schema *schema, const struct schema_word *words, uint32_t n_words,
+                         const struct schema_word *names, uint32_t n, uint64_t *bits, struct quire_error *err);
 
 /* The reply to what failed. A message that begins with a code of its own (SEARCH_...) stays as it is. */
 void document_error(struct resp_buffer *out, const struct quire_error *err);

@@ -1,6 +1,7 @@
 /*
  * search_options.c - see search_options.h. Options come in any order and in any case; what Quire has not is refused by
- * name, what only tunes RediSearch is taken and has no effect.
+ * name, what only tunes RediSearch is taken and has no effect. Of an option that comes twice the last one holds, but
+ * for SORTBY and PARAMS, which are refused then: as in RediSearch.
  */
 #include "server/document/search_options.h"
 #include "document/index/record_read.h"
@@ -106,6 +107,8 @@ static int take_return(struct reading *r)
 static int take_sort(struct reading *r)
 {
     const struct schema_word *w = NULL;
+    if (r->o->sort_by.bytes > 0)
+        return error_set(r->err, QUIRE_EINVALID, "Multiple SORTBY steps are not allowed (position %u)", position(r));
     int rc = take_words(r, "SORTBY", 1, &w);
     if (rc < 0)
         return rc;
@@ -145,6 +148,10 @@ static int take_params(struct reading *r)
 {
     const struct schema_word *words = NULL;
     uint32_t n = 0;
+    if (r->o->params)
+        return error_set(r->err, QUIRE_EINVALID,
+                         "Multiple PARAMS are not allowed. Parameters can be defined only once (position %u)",
+                         position(r));
     int rc = take_list(r, "PARAMS", &words, &n);
     if (rc == 0 && n % 2)
         return error_set(r->err, QUIRE_EINVALID,
@@ -155,7 +162,6 @@ static int take_params(struct reading *r)
     struct query_param *list = calloc(n / 2 + (size_t)1, sizeof *list);
     if (!list)
         return error_set(r->err, QUIRE_ENOMEM, "no memory for a request");
-    free(r->o->params);
     r->o->params = list;
     r->o->n_params = n / 2;
     for (uint32_t i = 0; i < n / 2; i++) {

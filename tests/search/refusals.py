@@ -144,6 +144,33 @@ def places():
           "b", "TEXT", "WEIGHT", "xx"), r"expected type: 'xx' \(position 8, field `b`\)$")
 
 
+def options_that_come_twice():
+    """As RediSearch has it: SORTBY and PARAMS once; of the others the last one holds; all FILTERs do."""
+    client = Client()
+    make(client)
+    for words, message in (
+            (("SORTBY", "n", "SORTBY", "t"), "Multiple SORTBY steps are not allowed (position 5)"),
+            (("PARAMS", 2, "a", 1, "LIMIT", 0, 1, "PARAMS", 2, "b", 2),
+             "Multiple PARAMS are not allowed. Parameters can be defined only once (position 10)")):
+        reply = client.call("FT.SEARCH", "i", "*", *words)
+        check("FT.SEARCH i * %s is refused" % " ".join(map(str, words)), isinstance(reply, Error)
+              and reply == "ERR " + message, reply)
+    for words, right in (
+            (("LIMIT", 0, 1, "LIMIT", 1, 2, "NOCONTENT", "SORTBY", "n"), [3, b"d:1", b"d:2"]),
+            (("RETURN", 1, "t", "RETURN", 1, "n", "LIMIT", 0, 1, "SORTBY", "n"), [3, b"d:0", [b"n", b"0"]]),
+            (("INKEYS", 1, "d:0", "INKEYS", 1, "d:1", "NOCONTENT"), [1, b"d:1"]),
+            (("SCORER", "TFIDF", "SCORER", "DOCSCORE", "SLOP", 1, "SLOP", 2, "INKEYS", 1, "d:1", "NOCONTENT"),
+             [1, b"d:1"]),
+            (("FILTER", "n", 0, 1, "FILTER", "n", 1, 2, "NOCONTENT"), [1, b"d:1"])):
+        reply = client.call("FT.SEARCH", "i", "*", *words)
+        check("FT.SEARCH i * %s" % " ".join(map(str, words)), reply == right, reply)
+    fails("FT.EXPLAIN refuses what FT.SEARCH refuses: a field of INFIELDS",
+          client.call("FT.EXPLAIN", "i", "word", "INFIELDS", 1, "nothing"),
+          r"INFIELDS: `nothing` is no TEXT field of the index \(position 5\)$")
+    reply = client.call("FT.EXPLAIN", "i", "word", "INFIELDS", 1, "t", "VERBATIM")
+    check("FT.EXPLAIN shows the fields of INFIELDS", reply.startswith(b"@t:word"), reply)
+
+
 def what_quire_has_not():
     client = Client()
     make(client)
@@ -220,5 +247,5 @@ def documents_that_cannot_be_indexed():
 
 
 if __name__ == "__main__":
-    script(texts_that_clients_match, what_is_wrong_and_where, places, what_quire_has_not, hostile,
+    script(texts_that_clients_match, what_is_wrong_and_where, places, options_that_come_twice, what_quire_has_not, hostile,
            documents_that_cannot_be_indexed)
