@@ -2,7 +2,8 @@
  * query_vector.c - [KNN k @field $vector ...], [VECTOR_RANGE radius $vector], and the attributes =>{$name: value; ...}.
  *
  * Attributes that tune RediSearch's indexes (HYBRID_POLICY, BATCH_SIZE, SHARD_K_RATIO, RERANK and those of SVS) are
- * taken and change nothing; their values are not looked at. EF_RUNTIME and EPSILON are kept in the tree.
+ * taken and change nothing; their values are not looked at. EF_RUNTIME is the effort; EPSILON is kept for
+ * query_explain, and changes nothing either.
  */
 #include "document/query/query_priv.h"
 #include "io/error.h"

@@ -245,6 +245,16 @@ def documents_that_cannot_be_indexed():
         and client.call(
         "FT.SEARCH", "i", "@g:{g1}", "NOCONTENT", "DIALECT", 2) == [1, b"d:1"])
 
+    client.call("FT.CREATE", "several", "ON", "JSON", "PREFIX", 1, "j:", "SCHEMA", "$.vs[*]", "AS", "v", "VECTOR", "FLAT",
+                6, "TYPE", "FLOAT32", "DIM", 2, "DISTANCE_METRIC", "L2")
+    client.call("JSON.SET", "j:1", "$", '{"vs":[[1,2]]}')
+    client.call("JSON.SET", "j:2", "$", '{"vs":[[1,2],[3,4]]}')
+    check("a document with one vector is in, one with several is not", client.call(
+        "FT.SEARCH", "several", "*=>[KNN 9 @v $q]", "PARAMS", 2, "q", blob([1, 2]), "NOCONTENT") == [1, b"j:1"])
+    info = client.call("FT.INFO", "several")
+    errors = info[info.index(b"Index Errors") + 1]
+    check("which is counted, with the reason", errors[1] == 1 and b"several vectors of one document" in errors[3], errors)
+
 
 if __name__ == "__main__":
     script(texts_that_clients_match, what_is_wrong_and_where, places, options_that_come_twice, what_quire_has_not, hostile,
