@@ -69,11 +69,28 @@ static uint32_t collect(const struct query_node *node, const struct query_node *
     return n;
 }
 
-int document_search_yields(const struct query *query, struct query_text *names, uint32_t *n_names,
-                           struct quire_error *err)
+/* Whether rows may have this name for a distance; n: names that they have already. */
+static int check_name(const struct schema *schema, const struct query_text *names, uint32_t n, struct query_text name,
+                      struct quire_error *err)
+{
+    int shown = name.bytes < 64 ? (int)name.bytes : 64;
+    for (uint32_t i = 0; i < n; i++)
+        if (names[i].bytes == name.bytes && memcmp(names[i].data, name.data, name.bytes) == 0)
+            return error_set(err, QUIRE_EINVALID,
+                             "Property `%.*s` specified more than once: two distances of the query have this name",
+                             shown, name.data);
+    if (schema_find(schema, name.data, name.bytes))
+        return error_set(err, QUIRE_EINVALID,
+                         "Property `%.*s` already exists in schema: give the distance another name", shown, name.data);
+    return 0;
+}
+
+int document_search_yields(const struct query *query, const struct schema *schema, struct query_text *names,
+                           uint32_t *n_names, struct quire_error *err)
 {
     const struct query_node *ranges[DOCUMENT_RANGES_MAX], *root = query_root(query);
     uint32_t n_ranges = collect(root, ranges, 0), n = 0;
+    int rc = 0;
     if (n_ranges > DOCUMENT_RANGES_MAX)
         return error_set(err, QUIRE_ELIMIT, "a query has at most %u VECTOR_RANGE parts, this one has %u",
                          DOCUMENT_RANGES_MAX, n_ranges);
@@ -82,8 +99,10 @@ int document_search_yields(const struct query *query, struct query_text *names, 
     for (uint32_t i = 0; i < n_ranges; i++)
         if (ranges[i]->distance_as.bytes > 0)
             names[n++] = ranges[i]->distance_as;
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = check_name(schema, names, i, names[i], err);
     *n_names = n;
-    return 0;
+    return rc;
 }
 
 bool document_search_has_vectors(const struct query *query)
@@ -438,6 +457,16 @@ static int start_ranges(struct document_work *w)
     return rc;
 }
 
+/* Under the index's lock. KNN 0 asks for none, and finds none. */
+static int start_nearest(struct document_work *w)
+{
+    if (w->knn->k > 0)
+        return start_vectors(w, w->knn, w->found, on_nearest);
+    w->vectors = (struct vectors_search){.owner = w};
+    on_nearest(&w->vectors);
+    return 0;
+}
+
 /* The tree, and the start of KNN, under one lock: a document that changes in between would have another number. */
 static void decide(struct document_work *w)
 {
@@ -458,7 +487,7 @@ static void decide(struct document_work *w)
     if (rc == 0)
         rc = eval(w, w->knn ? root->children[0] : root);
     if (rc == 0 && w->knn)
-        rc = start_vectors(w, w->knn, w->found, on_nearest);
+        rc = start_nearest(w);
     pthread_rwlock_unlock(&s->index->lock);
     w->starting = false;
     if (rc < 0) {

@@ -49,8 +49,10 @@ struct document_search {
 };
 
 /* Names of the distances that a query gives, in the order of yields: that of KNN first, then those of ranges. Fills at
- * most DOCUMENT_RANGES_MAX + 1. QUIRE_ELIMIT: more ranges than that. */
-int document_search_yields(const struct query *query, struct query_text *names, uint32_t *n, struct quire_error *err);
+ * most DOCUMENT_RANGES_MAX + 1. QUIRE_ELIMIT: more ranges than that; QUIRE_EINVALID: two distances of one name, or a
+ * name that a field of the query's schema has. */
+int document_search_yields(const struct query *query, const struct schema *schema, struct query_text *names,
+                           uint32_t *n, struct quire_error *err);
 /* Whether the query has a vector part; whether it has a word in it. */
 bool document_search_has_vectors(const struct query *query);
 bool document_search_has_words(const struct query *query);

@@ -443,7 +443,7 @@ int documents_add(struct documents *d, const struct schema_word *words, uint32_t
 /* What cannot be undone comes last; what is logged by then and finds no memory makes the index unusable, as it is
  * another after a restart. */
 static int alter(struct documents *d, struct document_index *x, const struct schema_word *words, uint32_t n_words,
-                 uint64_t *lsn, struct quire_error *err)
+                 uint32_t position, uint64_t *lsn, struct quire_error *err)
 {
     const struct schema *old = document_index_schema(x);
     struct schema_word *named = malloc((n_words + (size_t)1) * sizeof *named);
@@ -454,7 +454,7 @@ static int alter(struct documents *d, struct document_index *x, const struct sch
     uint64_t *uids = NULL;
     uint32_t n = 0;
     bool logged = false;
-    int rc = named ? schema_alter(old, words, n_words, &schema, err)
+    int rc = named ? schema_alter(old, words, n_words, position, &schema, err)
                    : error_set(err, QUIRE_ENOMEM, "no memory to alter an index");
     if (rc == 0)
         rc = document_index_prepare(x, schema, &change, err);
@@ -492,7 +492,7 @@ static int alter(struct documents *d, struct document_index *x, const struct sch
 }
 
 int documents_alter(struct documents *d, struct schema_word name, const struct schema_word *words, uint32_t n_words,
-                    struct document_index **out, uint64_t *lsn, struct quire_error *err)
+                    uint32_t position, struct document_index **out, uint64_t *lsn, struct quire_error *err)
 {
     bool begun = false;
     int rc = begin_batch(d, &begun, err);
@@ -500,7 +500,7 @@ int documents_alter(struct documents *d, struct schema_word name, const struct s
         return rc;
     pthread_rwlock_wrlock(&d->lock);
     struct document_index *x = look_up(d, name);
-    rc = x ? alter(d, x, words, n_words, lsn, err) : unknown(name, err);
+    rc = x ? alter(d, x, words, n_words, position, lsn, err) : unknown(name, err);
     if (rc == 0)
         *out = document_index_ref(x);
     pthread_rwlock_unlock(&d->lock);

@@ -110,9 +110,10 @@ void documents_drop_vectors(struct document_index *index);
  * QUIRE_ELIMIT; what the journal or the store says. Not on a lane: may wait for files where the schema has vectors. */
 int documents_add(struct documents *documents, const struct schema_word *words, uint32_t n_words,
                   struct document_index **out, uint64_t *lsn, struct quire_error *err);
-/* Words behind FT.ALTER idx SCHEMA ADD. */
+/* Words behind FT.ALTER idx SCHEMA ADD, the first of them at this position in the command (for errors). */
 int documents_alter(struct documents *documents, struct schema_word name, const struct schema_word *words,
-                    uint32_t n_words, struct document_index **out, uint64_t *lsn, struct quire_error *err);
+                    uint32_t n_words, uint32_t position, struct document_index **out, uint64_t *lsn,
+                    struct quire_error *err);
 /* What documents_add, documents_alter and documents_alias_set were given, in an order in which they can be given
  * again: words with a u32 of their length before each. Takes no lock: by the thread that alone changes them, or in its
  * child. */

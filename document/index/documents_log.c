@@ -162,7 +162,7 @@ static int read_alter(struct documents *d, uint64_t lsn, bool restored, const st
         return 0;
     struct document_index *x = d->indexes[at];
     uint32_t first = document_index_schema(x)->n_fields;
-    int rc = schema_alter(document_index_schema(x), r->words + 1, r->n_words - 1, &schema, err);
+    int rc = schema_alter(document_index_schema(x), r->words + 1, r->n_words - 1, 1, &schema, err);
     if (rc < 0)
         return rc;
     uint32_t n = document_index_n_vectors(schema, first);
@@ -313,7 +313,7 @@ int documents_define(struct documents *d, enum document_log_kind kind, const voi
     if (rc == 0 && kind == DOCUMENT_LOG_CREATE)
         rc = documents_add(d, r.words, r.n_words, &x, lsn, err);
     else if (rc == 0 && kind == DOCUMENT_LOG_ALTER)
-        rc = documents_alter(d, r.words[0], r.words + 1, r.n_words - 1, &x, lsn, err);
+        rc = documents_alter(d, r.words[0], r.words + 1, r.n_words - 1, 1, &x, lsn, err);
     else if (rc == 0 && kind == DOCUMENT_LOG_ALIAS && r.n_words == 2)
         rc = documents_alias_set(d, r.words[0], r.words[1], false, lsn, err);
     else if (rc == 0)

@@ -127,6 +127,15 @@ static int read_vector(struct record_reading *r, const struct schema_field *f, s
     return 0;
 }
 
+int record_json_first(struct record_reading *r, const struct jsonpath *path, json_t *root, const json_t **out)
+{
+    *out = NULL;
+    int rc = path ? jsonpath_find(path, root, r->matches, r->err) : 0;
+    if (path && rc == 0 && r->matches->n > 0)
+        *out = r->matches->items[0].value;
+    return rc;
+}
+
 int record_read_json(struct record_reading *r, struct jsonpath *const *paths, json_t *root)
 {
     int rc = 0;

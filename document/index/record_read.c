@@ -70,42 +70,15 @@ static int bad(const struct record_reading *r, const struct schema_field *f, con
 
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
-/* Infinite or not a number, by the exponent's bits of its type. */
-static bool is_finite(enum schema_element element, const uint8_t *at)
-{
-    uint16_t half;
-    uint32_t single;
-    uint64_t whole;
-    switch (element) {
-    case SCHEMA_FLOAT32:
-        memcpy(&single, at, sizeof single);
-        return (single & 0x7f800000u) != 0x7f800000u;
-    case SCHEMA_FLOAT64:
-        memcpy(&whole, at, sizeof whole);
-        return (whole & 0x7ff0000000000000u) != 0x7ff0000000000000u;
-    case SCHEMA_FLOAT16:
-        memcpy(&half, at, sizeof half);
-        return (half & 0x7c00u) != 0x7c00u;
-    case SCHEMA_BFLOAT16:
-        memcpy(&half, at, sizeof half);
-        return (half & 0x7f80u) != 0x7f80u;
-    case SCHEMA_INT8:
-    case SCHEMA_UINT8:
-        break;
-    }
-    return true;
-}
-
 static int read_blob(struct record_reading *r, const struct schema_field *f, struct record_field *field,
                      struct schema_word blob, bool is_kept)
 {
-    size_t element_bytes = schema_element_bytes(f->vector.element), bytes = f->vector.dim * element_bytes;
+    size_t bytes = f->vector.dim * schema_element_bytes(f->vector.element);
     if (blob.bytes != bytes)
         return error_set(r->err, QUIRE_EDIM, "Could not add vector with blob size %u (expected size %zu)", blob.bytes,
                          bytes);
-    for (size_t at = 0; blob.data && at < bytes; at += element_bytes)
-        if (!is_finite(f->vector.element, (const uint8_t *)blob.data + at))
-            return bad(r, f, "the vector holds NaN or infinity");
+    if (blob.data && !schema_elements_are_finite(f->vector.element, blob.data, f->vector.dim))
+        return bad(r, f, "the vector holds NaN or infinity");
     struct record_value *value = record_values(r, field, 1);
     char *copy = value && blob.data ? arena_take(r->arena, bytes) : NULL;
     if (!value || (blob.data && !copy))
@@ -156,32 +129,83 @@ static int read_hash(struct record_reading *r)
     return rc;
 }
 
-/* What the document itself says of its score. */
-static double score_of(const struct record_reading *r)
+/* ---- what a document says of itself ------------------------------------------------------------------------------ */
+
+static void set_score(struct record *out, double score)
 {
-    struct schema_word word;
-    double score = r->schema->score;
-    const char *name = r->schema->score_field;
-    if (name && r->view->source == SCHEMA_HASH &&
-        r->view->field(r->view->context, name, (uint32_t)strlen(name), &word) && word.data)
-        record_number(word.data, word.bytes, &score);
-    return score >= 0 && score <= 1 ? score : r->schema->score;
+    if (score >= 0 && score <= 1)
+        out->score = score;
 }
 
-static int read_language(struct record_reading *r, struct record *out)
+static int set_language(struct record_reading *r, struct record *out, const char *text, size_t bytes)
 {
-    struct schema_word word;
-    const char *name = r->schema->language_field;
-    if (!name || r->view->source != SCHEMA_HASH ||
-        !r->view->field(r->view->context, name, (uint32_t)strlen(name), &word) || !word.data)
-        return 0;
-    char *copy = arena_take(r->arena, word.bytes + (size_t)1);
+    char *copy = arena_take(r->arena, bytes + 1);
     if (!copy)
         return no_memory(r);
-    memcpy(copy, word.data, word.bytes);
-    copy[word.bytes] = 0;
+    memcpy(copy, text, bytes);
+    copy[bytes] = 0;
     out->language = copy;
     return 0;
+}
+
+static int read_hash_rules(struct record_reading *r, struct record *out)
+{
+    struct schema_word word;
+    double score;
+    const char *name = r->schema->score_field;
+    if (name && r->view->field(r->view->context, name, (uint32_t)strlen(name), &word) && word.data &&
+        record_number(word.data, word.bytes, &score))
+        set_score(out, score);
+    name = r->schema->language_field;
+    if (!name || !r->view->field(r->view->context, name, (uint32_t)strlen(name), &word) || !word.data)
+        return 0;
+    return set_language(r, out, word.data, word.bytes);
+}
+
+static int read_json_rules(struct record_reading *r, const struct record_reader *reader, struct record *out)
+{
+    const json_t *score, *language;
+    int rc = record_json_first(r, reader->score, reader->root, &score);
+    if (rc == 0)
+        rc = record_json_first(r, reader->language, reader->root, &language);
+    if (rc < 0)
+        return rc;
+    if (json_is_number(score))
+        set_score(out, json_number_value(score));
+    return json_is_string(language) ? set_language(r, out, json_string_value(language), json_string_length(language))
+                                    : 0;
+}
+
+/* ---- readers ----------------------------------------------------------------------------------------------------- */
+
+/* kind: "attribute" or "option", of this name. */
+static int compile(const char *text, const char *kind, const char *name, struct jsonpath **out, struct quire_error *err)
+{
+    struct quire_error why = {0};
+    int rc = jsonpath_compile(text, strlen(text), out, &why);
+    if (rc == 0 || rc == QUIRE_ENOMEM)
+        return rc == 0 ? 0 : error_set(err, rc, "no memory for an index");
+    return error_set(err, QUIRE_EINVALID, "Invalid JSONPath '%.100s' in %s '%.64s': %.150s", text, kind, name,
+                     why.message);
+}
+
+static int compile_rules(struct record_reader *reader, struct quire_error *err)
+{
+    const struct schema *schema = reader->schema;
+    int rc = 0;
+    if (schema->source == SCHEMA_JSON && schema->language_field)
+        rc = compile(schema->language_field, "option", "LANGUAGE_FIELD", &reader->language, err);
+    if (rc == 0 && schema->source == SCHEMA_JSON && schema->score_field)
+        rc = compile(schema->score_field, "option", "SCORE_FIELD", &reader->score, err);
+    return rc;
+}
+
+int record_rules_check(const struct schema *schema, struct quire_error *err)
+{
+    struct record_reader reader = {.schema = schema};
+    int rc = compile_rules(&reader, err);
+    record_reader_fini(&reader);
+    return rc;
 }
 
 int record_reader_init(struct record_reader *reader, const struct schema *schema, struct quire_error *err)
@@ -192,25 +216,25 @@ int record_reader_init(struct record_reader *reader, const struct schema *schema
     reader->paths = calloc(schema->n_fields, sizeof *reader->paths);
     if (!reader->paths)
         return error_set(err, QUIRE_ENOMEM, "no memory for an index");
-    for (; reader->n_paths < schema->n_fields; reader->n_paths++) {
+    int rc = compile_rules(reader, err);
+    if (rc == QUIRE_EINVALID)
+        rc = 0; /* of a definition from before they were checked: documents say nothing by it, as they did */
+    while (rc == 0 && reader->n_paths < schema->n_fields) {
         const struct schema_field *f = &schema->fields[reader->n_paths];
-        struct quire_error why = {0};
-        int rc = jsonpath_compile(f->identifier, f->identifier_bytes, &reader->paths[reader->n_paths], &why);
-        if (rc == 0)
-            continue;
-        record_reader_fini(reader);
-        return rc == QUIRE_ENOMEM
-                   ? error_set(err, rc, "no memory for an index")
-                   : error_set(err, QUIRE_EINVALID, "Invalid JSONPath '%.100s' in attribute '%.64s': %.150s",
-                               f->identifier, f->name, why.message);
+        rc = compile(f->identifier, "attribute", f->name, &reader->paths[reader->n_paths], err);
+        reader->n_paths += rc == 0;
     }
-    return 0;
+    if (rc < 0)
+        record_reader_fini(reader);
+    return rc;
 }
 
 void record_reader_fini(struct record_reader *reader)
 {
     for (uint32_t i = 0; i < reader->n_paths; i++)
         jsonpath_free(reader->paths[i]);
+    jsonpath_free(reader->language);
+    jsonpath_free(reader->score);
     free(reader->paths);
     jsonpath_matches_fini(&reader->matches);
     json_decref(reader->root); /* NULL is fine */
@@ -231,11 +255,13 @@ int record_read(struct record_reader *reader, const struct document_view *view, 
     if (!r.fields)
         return no_memory(&r);
     memset(r.fields, 0, schema->n_fields * sizeof *r.fields);
-    *out = (struct record){.schema = schema, .fields = r.fields, .score = score_of(&r)};
+    *out = (struct record){.schema = schema, .fields = r.fields, .score = schema->score};
     if (view->source == SCHEMA_HASH) {
-        int rc = read_language(&r, out);
+        int rc = read_hash_rules(&r, out);
         return rc < 0 ? rc : read_hash(&r);
     }
     int rc = tree_unpack(view->json, view->json_bytes, &reader->root, err);
+    if (rc == 0)
+        rc = read_json_rules(&r, reader, out);
     return rc < 0 ? rc : record_read_json(&r, reader->paths, reader->root);
 }

@@ -25,10 +25,14 @@ struct record_reader {
     const struct schema *schema;
     struct jsonpath **paths; /* JSON: of the schema's fields; owned */
     uint32_t n_paths;
+    struct jsonpath *language, *score; /* JSON: of LANGUAGE_FIELD, SCORE_FIELD; NULL: none; owned */
     struct jsonpath_matches matches;
     struct arena arena;
     json_t *root; /* of the last document, which records point into */
 };
+/* Whether an index may be made so. QUIRE_EINVALID: LANGUAGE_FIELD or SCORE_FIELD is no path into JSON documents;
+ * QUIRE_ENOMEM. */
+int record_rules_check(const struct schema *schema, struct quire_error *err);
 /* QUIRE_EINVALID: an identifier is no path; QUIRE_ENOMEM. The schema must live as long. */
 int record_reader_init(struct record_reader *reader, const struct schema *schema, struct quire_error *err);
 void record_reader_fini(struct record_reader *reader); /* of a zeroed one, too */

@@ -67,7 +67,7 @@ bool pipeline_uses_terms(const struct pipeline *pipeline);
 /* Where the fields are. */
 struct pipeline_binding {
     const struct schema *schema;      /* must live as long as the pipeline */
-    const struct schema_word *yields; /* names of the distances that the query gives, in its order; copied */
+    const struct schema_word *yields; /* of the query's distances, by document_search_yields; copied */
     uint32_t n_yields;
 };
 /* QUIRE_EINVALID: a field that no step before loads or makes, named; ELIMIT, ENOMEM. Once per pipeline. */

@@ -290,14 +290,7 @@ static int bind_query(struct binder *binder, const struct pipeline_binding *bind
     for (uint32_t i = 0; i < binding->n_yields; i++) {
         uint32_t column;
         struct schema_word name = binding->yields[i];
-        if (pipeline_find_column(first, name.data, name.bytes) != PIPELINE_NO_COLUMN)
-            return error_set(binder->err, QUIRE_EINVALID,
-                             "Property `%.*s` specified more than once: two distances of the query have this name",
-                             shown(&name), name.data);
-        if (schema_find(binding->schema, name.data, name.bytes))
-            return error_set(binder->err, QUIRE_EINVALID,
-                             "Property `%.*s` already exists in schema: give the distance another name", shown(&name),
-                             name.data);
+        assert(!schema_find(binding->schema, name.data, name.bytes));
         int rc = want_column(binder, 0, name, &column);
         if (rc)
             return rc;

@@ -66,9 +66,9 @@ struct query_node {
     const void *vector;                   /* RANGE, KNN: field->vector.dim elements of its type; the caller's bytes */
     uint32_t vector_bytes;
     double radius;                 /* RANGE */
-    double epsilon;                /* RANGE; < 0: none was given */
+    double epsilon;                /* RANGE, KNN: for query_explain alone; < 0: none was given */
     uint32_t k;                    /* KNN */
-    uint32_t ef;                   /* KNN: EF_RUNTIME; 0: none was given */
+    uint32_t ef;                   /* RANGE, KNN: EF_RUNTIME; 0: none was given */
     struct query_text distance_as; /* RANGE, KNN: name of the distance in the answer; RANGE: empty: none */
     struct query_text vector_name; /* RANGE, KNN: the parameter's, for query_explain */
 };

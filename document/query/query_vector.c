@@ -2,7 +2,8 @@
  * query_vector.c - [KNN k @field $vector ...], [VECTOR_RANGE radius $vector], and the attributes =>{$name: value; ...}.
  *
  * Attributes that tune RediSearch's indexes (HYBRID_POLICY, BATCH_SIZE, SHARD_K_RATIO, RERANK and those of SVS) are
- * taken and change nothing; their values are not looked at. EF_RUNTIME and EPSILON are kept in the tree.
+ * taken and change nothing; their values are not looked at. EF_RUNTIME is the effort; EPSILON is kept for
+ * query_explain, and changes nothing either.
  */
 #include "document/query/query_priv.h"
 #include "io/error.h"
@@ -196,6 +197,11 @@ static int parse_vector(struct parser *p, const struct schema_field *field, stru
                          "expected size (%zu). (Parameter `%.*s` at offset %u)",
                          param->value.bytes, expected, p->token.bytes < 40 ? (int)p->token.bytes : 40, p->token.text,
                          p->token.at);
+    if (!schema_elements_are_finite(field->vector.element, param->value.data, field->vector.dim))
+        return error_set(p->err, QUIRE_EPARSE,
+                         "Error parsing vector similarity query: the vector holds NaN or infinity (Parameter `%.*s` at "
+                         "offset %u)",
+                         p->token.bytes < 40 ? (int)p->token.bytes : 40, p->token.text, p->token.at);
     if ((rc = query_copy(p, p->token.text, p->token.bytes, &node->vector_name)) < 0)
         return rc;
     node->field = field;

@@ -6,24 +6,28 @@
  * change answers and is not here (FILTER, TEMPORARY, GEOSHAPE, PHONETIC search) is refused by name.
  *
  * Error texts that clients and their tests look for are those of RediSearch's documentation and of
- * docs/search.md; the others name the word and what could stand there.
+ * docs/search.md; the others name the word and what could stand there. The place stands behind each: the position of
+ * the word in the command, as FT.AGGREGATE counts it, and the field.
  */
 #include "document/schema/schema.h"
 #include "io/error.h"
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { NUMBER_BYTES_MAX = 63, WORD_SHOWN = 64 };
+enum { NUMBER_BYTES_MAX = 63, WORD_SHOWN = 64, SENTENCE_BYTES = 280 };
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 struct words {
     const struct schema_word *words;
-    uint32_t n, at;
+    uint32_t n, at, position; /* position: of the first word in the command */
+    const char *field;        /* that is being read; NULL: none */
     struct quire_error *err;
 };
 
@@ -51,9 +55,42 @@ static const struct schema_word *next(struct words *w)
     return w->at < w->n ? &w->words[w->at++] : NULL;
 }
 
+/* The sentence, and the place: that of the word at `at`. */
+static int fail_at(const struct words *w, uint32_t at, int code, const char *format, va_list arguments)
+{
+    char sentence[SENTENCE_BYTES];
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    if (!w->field)
+        return error_set(w->err, code, "%s (position %u)", sentence, w->position + at);
+    return error_set(w->err, code, "%s (position %u, field `%.64s`)", sentence, w->position + at, w->field);
+}
+
+/* What is wrong with the word that was taken last. */
+static int fail(const struct words *w, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int fail(const struct words *w, int code, const char *format, ...)
+{
+    va_list arguments;
+    assert(w->at > 0);
+    va_start(arguments, format);
+    int rc = fail_at(w, w->at - 1, code, format, arguments);
+    va_end(arguments);
+    return rc;
+}
+
+/* That there is none where one should be: behind the last one. */
+static int fail_end(const struct words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int fail_end(const struct words *w, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int rc = fail_at(w, w->n, QUIRE_EINVALID, format, arguments);
+    va_end(arguments);
+    return rc;
+}
+
 static int missing(const struct words *w, const char *what)
 {
-    return error_set(w->err, QUIRE_EINVALID, "Bad arguments for %s: Expected an argument, but none provided", what);
+    return fail_end(w, "Bad arguments for %s: Expected an argument, but none provided", what);
 }
 
 static int take_number(struct words *w, const char *what, double low, double high, double *out)
@@ -63,17 +100,16 @@ static int take_number(struct words *w, const char *what, double low, double hig
     if (!word)
         return missing(w, what);
     if (word->bytes == 0 || word->bytes > NUMBER_BYTES_MAX)
-        return error_set(w->err, QUIRE_EINVALID, "Bad arguments for %s: '%.*s' is not a number", what,
-                         shown_bytes(word), word->data);
+        return fail(w, QUIRE_EINVALID, "Bad arguments for %s: '%.*s' is not a number", what, shown_bytes(word),
+                    word->data);
     memcpy(text, word->data, word->bytes);
     text[word->bytes] = 0;
     double x = strtod(text, &end);
     if (*end || isspace((unsigned char)text[0]) || isnan(x))
-        return error_set(w->err, QUIRE_EINVALID, "Bad arguments for %s: Could not convert argument to expected type",
-                         what);
+        return fail(w, QUIRE_EINVALID, "Bad arguments for %s: Could not convert argument to expected type: '%s'", what,
+                    text);
     if (x < low || x > high)
-        return error_set(w->err, QUIRE_ERANGE, "Bad arguments for %s: %s is not between %.15g and %.15g", what, text,
-                         low, high);
+        return fail(w, QUIRE_ERANGE, "Bad arguments for %s: %s is not between %.15g and %.15g", what, text, low, high);
     *out = x;
     return 0;
 }
@@ -83,7 +119,7 @@ static int take_count(struct words *w, const char *what, uint32_t low, uint32_t 
     double x = 0;
     int rc = take_number(w, what, low, high, &x);
     if (rc == 0 && x != floor(x))
-        return error_set(w->err, QUIRE_EINVALID, "Bad arguments for %s: %.15g is not a whole number", what, x);
+        return fail(w, QUIRE_EINVALID, "Bad arguments for %s: %.15g is not a whole number", what, x);
     *out = (uint32_t)x;
     return rc;
 }
@@ -108,8 +144,7 @@ static int take_name(struct words *w, const char *what, char **out, uint32_t *n_
     if (!word)
         return missing(w, what);
     if (word->bytes == 0 || memchr(word->data, 0, word->bytes))
-        return error_set(w->err, QUIRE_EINVALID, "Bad arguments for %s: a name may not be empty or hold a NUL byte",
-                         what);
+        return fail(w, QUIRE_EINVALID, "Bad arguments for %s: a name may not be empty or hold a NUL byte", what);
     int rc = copy_word(w, word, out);
     if (rc == 0 && n_bytes)
         *n_bytes = word->bytes;
@@ -157,11 +192,12 @@ static int take_element(struct words *w, struct schema_vector *v)
             v->element = (enum schema_element)i;
             return 0;
         }
-    return error_set(
-        w->err, QUIRE_EINVALID,
-        "Bad arguments for vector similarity index type: '%.*s' is not FLOAT32, FLOAT64, FLOAT16, BFLOAT16, "
-        "INT8 or UINT8",
-        word ? shown_bytes(word) : 0, word ? word->data : "");
+    if (!word)
+        return missing(w, "vector similarity index type");
+    return fail(w, QUIRE_EINVALID,
+                "Bad arguments for vector similarity index type: '%.*s' is not FLOAT32, FLOAT64, FLOAT16, BFLOAT16, "
+                "INT8 or UINT8",
+                shown_bytes(word), word->data);
 }
 
 static int take_metric(struct words *w, struct schema_vector *v)
@@ -173,9 +209,10 @@ static int take_metric(struct words *w, struct schema_vector *v)
             v->metric = (enum schema_metric)i;
             return 0;
         }
-    return error_set(w->err, QUIRE_EINVALID,
-                     "Bad arguments for vector similarity index metric: '%.*s' is not L2, IP or COSINE",
-                     word ? shown_bytes(word) : 0, word ? word->data : "");
+    if (!word)
+        return missing(w, "vector similarity index metric");
+    return fail(w, QUIRE_EINVALID, "Bad arguments for vector similarity index metric: '%.*s' is not L2, IP or COSINE",
+                shown_bytes(word), word->data);
 }
 
 /* Tunes another engine: accepted, nothing is done with it. */
@@ -206,25 +243,26 @@ static int take_vector(struct words *w, struct schema_field *f)
     uint32_t n = 0;
     const struct schema_word *word = next(w);
     *v = (struct schema_vector){.m = 16, .ef_construction = 200, .ef_runtime = 10, .epsilon = .01};
-    if (word && word_is(word, "FLAT"))
+    if (!word)
+        return missing(w, "vector similarity algorithm");
+    if (word_is(word, "FLAT"))
         v->algorithm = SCHEMA_FLAT;
-    else if (word && word_is(word, "HNSW"))
+    else if (word_is(word, "HNSW"))
         v->algorithm = SCHEMA_HNSW;
-    else if (word && word_is(word, "SVS-VAMANA"))
+    else if (word_is(word, "SVS-VAMANA"))
         v->algorithm = SCHEMA_SVS;
     else
-        return error_set(w->err, QUIRE_EINVALID,
-                         "Bad arguments for vector similarity algorithm: '%.*s' is not FLAT, HNSW or SVS-VAMANA",
-                         word ? shown_bytes(word) : 0, word ? word->data : "");
+        return fail(w, QUIRE_EINVALID,
+                    "Bad arguments for vector similarity algorithm: '%.*s' is not FLAT, HNSW or SVS-VAMANA",
+                    shown_bytes(word), word->data);
     int rc = take_count(w, "vector similarity number of parameters", 0, 1000, &n);
     if (rc < 0)
         return rc;
     if (n % 2 || n > w->n - w->at)
-        return error_set(
-            w->err, QUIRE_EINVALID,
-            "Bad number of arguments for vector similarity index: got %u but expected even number as algorithm "
-            "parameters (should be submitted as named arguments)",
-            n);
+        return fail(w, QUIRE_EINVALID,
+                    "Bad number of arguments for vector similarity index: got %u but expected even number as algorithm "
+                    "parameters (should be submitted as named arguments)",
+                    n);
     for (uint32_t end = w->at + n; w->at < end && rc == 0;) {
         word = next(w);
         if (word_is(word, "TYPE")) {
@@ -249,19 +287,19 @@ static int take_vector(struct words *w, struct schema_field *f)
         } else if (is_tuning(word)) {
             w->at++;
         } else {
-            rc = error_set(w->err, QUIRE_EINVALID, "Bad arguments for algorithm %s: Unknown argument `%.*s`",
-                           schema_algorithm_name(v->algorithm), shown_bytes(word), word->data);
+            rc = fail(w, QUIRE_EINVALID, "Bad arguments for algorithm %s: Unknown argument `%.*s`",
+                      schema_algorithm_name(v->algorithm), shown_bytes(word), word->data);
         }
     }
     if (rc < 0)
         return rc;
     if (!typed || v->dim == 0 || !measured)
-        return error_set(w->err, QUIRE_EINVALID,
-                         "Missing mandatory parameter: cannot create %s index without specifying %s argument",
-                         schema_algorithm_name(v->algorithm),
-                         !typed        ? "TYPE"
-                         : v->dim == 0 ? "DIM"
-                                       : "DISTANCE_METRIC");
+        return fail(w, QUIRE_EINVALID,
+                    "Missing mandatory parameter: cannot create %s index without specifying %s argument",
+                    schema_algorithm_name(v->algorithm),
+                    !typed        ? "TYPE"
+                    : v->dim == 0 ? "DIM"
+                                  : "DISTANCE_METRIC");
     return 0;
 }
 
@@ -270,26 +308,29 @@ static int take_type(struct words *w, struct schema_field *f)
     static const char *const names[] = {"TEXT", "TAG", "NUMERIC", "GEO", "VECTOR"};
     const struct schema_word *word = next(w);
     if (!word)
-        return error_set(w->err, QUIRE_EINVALID, "Fields arguments are missing: field `%s` has no type", f->name);
+        return fail_end(w, "Fields arguments are missing: field `%.64s` has no type", f->name);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         if (word_is(word, names[i])) {
             f->type = (enum schema_type)i;
             return f->type == SCHEMA_VECTOR ? take_vector(w, f) : 0;
         }
     if (word_is(word, "GEOSHAPE"))
-        return error_set(w->err, QUIRE_EUNSUPPORTED, "Field `%s`: GEOSHAPE is not supported by Quire", f->name);
-    return error_set(w->err, QUIRE_EINVALID,
-                     "Invalid field type for field `%s`: '%.*s' is not TEXT, TAG, NUMERIC, GEO or VECTOR", f->name,
-                     shown_bytes(word), word->data);
+        return fail(w, QUIRE_EUNSUPPORTED, "GEOSHAPE is not supported by Quire");
+    return fail(w, QUIRE_EINVALID,
+                "Invalid field type for field `%.64s`: '%.*s' is not TEXT, TAG, NUMERIC, GEO or VECTOR", f->name,
+                shown_bytes(word), word->data);
 }
 
 static int take_phonetic(struct words *w, struct schema_field *f)
 {
     const struct schema_word *word = next(w);
-    if (!word || word->bytes != 5 || strncasecmp(word->data, "dm:", 3) != 0)
-        return error_set(
-            w->err, QUIRE_EINVALID,
-            "Matcher Format: <2 chars algorithm>:<2 chars language>. Support algorithms: double metaphone (dm)");
+    if (!word)
+        return missing(w, "PHONETIC");
+    if (word->bytes != 5 || strncasecmp(word->data, "dm:", 3) != 0)
+        return fail(w, QUIRE_EINVALID,
+                    "Matcher Format: <2 chars algorithm>:<2 chars language>. Support algorithms: double metaphone "
+                    "(dm): '%.*s' is none",
+                    shown_bytes(word), word->data);
     memcpy(f->phonetic, word->data, 5);
     return 0;
 }
@@ -297,9 +338,11 @@ static int take_phonetic(struct words *w, struct schema_field *f)
 static int take_separator(struct words *w, struct schema_field *f)
 {
     const struct schema_word *word = next(w);
-    if (!word || word->bytes != 1)
-        return error_set(w->err, QUIRE_EINVALID, "Tag separator must be a single character. Got `%.*s`",
-                         word ? shown_bytes(word) : 0, word ? word->data : "");
+    if (!word)
+        return missing(w, "SEPARATOR");
+    if (word->bytes != 1)
+        return fail(w, QUIRE_EINVALID, "Tag separator must be a single character. Got `%.*s`", shown_bytes(word),
+                    word->data);
     f->separator = word->data[0];
     return 0;
 }
@@ -336,11 +379,10 @@ static int take_options(struct words *w, struct schema_field *f)
             break;
     }
     if (rc == 0 && f->no_index && f->index_missing)
-        return error_set(w->err, QUIRE_EINVALID,
-                         "'Field `%s` cannot be defined with both `NOINDEX` and `INDEXMISSING`'", f->name);
+        return fail(w, QUIRE_EINVALID, "'Field `%.64s` cannot be defined with both `NOINDEX` and `INDEXMISSING`'",
+                    f->name);
     if (rc == 0 && f->no_index && f->type == SCHEMA_VECTOR)
-        return error_set(w->err, QUIRE_EINVALID, "Field `%s`: a vector that is not indexed has no use: leave it out",
-                         f->name);
+        return fail(w, QUIRE_EINVALID, "a vector that is not indexed has no use: leave it out");
     return rc;
 }
 
@@ -362,9 +404,10 @@ static int take_field(struct words *w, struct schema *s)
     if (rc < 0)
         return rc;
     f->name_bytes = (uint32_t)strlen(f->name);
+    w->field = f->name;
     for (uint32_t i = 0; i + 1 < s->n_fields; i++)
         if (strcmp(fields[i].name, f->name) == 0)
-            return error_set(w->err, QUIRE_EINVALID, "Duplicate field in schema - %s", f->name);
+            return fail(w, QUIRE_EINVALID, "Duplicate field in schema - %.64s", f->name);
     rc = take_type(w, f);
     if (rc == 0)
         rc = take_options(w, f);
@@ -374,18 +417,22 @@ static int take_field(struct words *w, struct schema *s)
         f->text_bit += fields[i].type == SCHEMA_TEXT;
     return f->text_bit < SCHEMA_TEXT_FIELDS_MAX
                ? 0
-               : error_set(w->err, QUIRE_ELIMIT, "Schema is limited to %u TEXT fields", SCHEMA_TEXT_FIELDS_MAX);
+               : fail(w, QUIRE_ELIMIT, "Schema is limited to %u TEXT fields", SCHEMA_TEXT_FIELDS_MAX);
 }
 
 static int take_fields(struct words *w, struct schema *s)
 {
     int rc = 0;
     if (w->at == w->n)
-        return error_set(w->err, QUIRE_EINVALID, "Fields arguments are missing");
-    while (w->at < w->n && rc == 0)
-        rc = s->n_fields < SCHEMA_FIELDS_MAX
-                 ? take_field(w, s)
-                 : error_set(w->err, QUIRE_ELIMIT, "Schema is limited to %u fields", SCHEMA_FIELDS_MAX);
+        return fail_end(w, "Fields arguments are missing");
+    while (w->at < w->n && rc == 0) {
+        w->field = NULL;
+        if (s->n_fields == SCHEMA_FIELDS_MAX) {
+            w->at++;
+            return fail(w, QUIRE_ELIMIT, "Schema is limited to %u fields", SCHEMA_FIELDS_MAX);
+        }
+        rc = take_field(w, s);
+    }
     return rc;
 }
 
@@ -394,13 +441,14 @@ static int take_fields(struct words *w, struct schema *s)
 static int take_source(struct words *w, struct schema *s)
 {
     const struct schema_word *word = next(w);
-    if (word && word_is(word, "HASH"))
+    if (!word)
+        return missing(w, "ON");
+    if (word_is(word, "HASH"))
         s->source = SCHEMA_HASH;
-    else if (word && word_is(word, "JSON"))
+    else if (word_is(word, "JSON"))
         s->source = SCHEMA_JSON;
     else
-        return error_set(w->err, QUIRE_EINVALID, "Invalid rule type: '%.*s' is not HASH or JSON",
-                         word ? shown_bytes(word) : 0, word ? word->data : "");
+        return fail(w, QUIRE_EINVALID, "Invalid rule type: '%.*s' is not HASH or JSON", shown_bytes(word), word->data);
     return 0;
 }
 
@@ -411,7 +459,8 @@ static int take_option(struct words *w, struct schema *s)
     if (take(w, "PREFIX")) {
         s->prefixes_given = true;
         int rc = take_list(w, "PREFIX", SCHEMA_PREFIXES_MAX, false, &s->prefixes, &s->n_prefixes);
-        return rc == 0 && s->n_prefixes == 0 ? missing(w, "PREFIX") : rc;
+        return rc == 0 && s->n_prefixes == 0 ? fail(w, QUIRE_EINVALID, "Bad arguments for PREFIX: it takes 1 at least")
+                                             : rc;
     }
     if (take(w, "LANGUAGE"))
         return take_name(w, "LANGUAGE", &s->language, NULL);
@@ -438,12 +487,12 @@ static int take_option(struct words *w, struct schema *s)
     else if (take(w, "SKIPINITIALSCAN"))
         s->skip_initial_scan = true;
     else {
-        const struct schema_word *word = &w->words[w->at];
+        const struct schema_word *word = next(w);
         static const char *const refused[] = {"FILTER", "TEMPORARY", "PAYLOAD_FIELD", "INDEXALL"};
         for (unsigned i = 0; i < sizeof refused / sizeof *refused; i++)
             if (word_is(word, refused[i]))
-                return error_set(w->err, QUIRE_EUNSUPPORTED, "FT.CREATE: %s is not supported by Quire", refused[i]);
-        return error_set(w->err, QUIRE_EINVALID, "Unknown argument `%.*s`", shown_bytes(word), word->data);
+                return fail(w, QUIRE_EUNSUPPORTED, "FT.CREATE: %s is not supported by Quire", refused[i]);
+        return fail(w, QUIRE_EINVALID, "Unknown argument `%.*s`", shown_bytes(word), word->data);
     }
     return 0;
 }
@@ -460,7 +509,7 @@ static int fill(struct words *w, struct schema *s)
     if (rc < 0)
         return rc;
     if (!take(w, "SCHEMA"))
-        return error_set(w->err, QUIRE_EINVALID, "No schema found");
+        return fail_end(w, "No schema found");
     if (!s->prefixes_given) {
         char *copy = NULL;
         if (!(s->prefixes = calloc(1, sizeof *s->prefixes)) || copy_word(w, &none, &copy) < 0)
@@ -473,7 +522,7 @@ static int fill(struct words *w, struct schema *s)
 
 int schema_parse(const struct schema_word *words, uint32_t n_words, struct schema **out, struct quire_error *err)
 {
-    struct words w = {words, n_words, 0, err};
+    struct words w = {.words = words, .n = n_words, .position = 1, .err = err};
     struct schema *s = calloc(1, sizeof *s);
     if (!s)
         return error_set(err, QUIRE_ENOMEM, "no memory for a schema");
@@ -546,10 +595,10 @@ static struct schema *copy_schema(const struct schema *from)
     return NULL;
 }
 
-int schema_alter(const struct schema *schema, const struct schema_word *words, uint32_t n_words, struct schema **out,
-                 struct quire_error *err)
+int schema_alter(const struct schema *schema, const struct schema_word *words, uint32_t n_words, uint32_t position,
+                 struct schema **out, struct quire_error *err)
 {
-    struct words w = {words, n_words, 0, err};
+    struct words w = {.words = words, .n = n_words, .position = position, .err = err};
     struct schema *s = copy_schema(schema);
     if (!s)
         return error_set(err, QUIRE_ENOMEM, "no memory for a schema");
@@ -600,6 +649,41 @@ size_t schema_element_bytes(enum schema_element element)
     static const uint8_t bytes[] = {4, 8, 2, 2, 1, 1};
     assert((unsigned)element < sizeof bytes);
     return bytes[element];
+}
+
+/* Infinite or not a number, by the exponent's bits of its type. */
+static bool is_finite(enum schema_element element, const uint8_t *at)
+{
+    uint16_t half;
+    uint32_t single;
+    uint64_t whole;
+    switch (element) {
+    case SCHEMA_FLOAT32:
+        memcpy(&single, at, sizeof single);
+        return (single & 0x7f800000u) != 0x7f800000u;
+    case SCHEMA_FLOAT64:
+        memcpy(&whole, at, sizeof whole);
+        return (whole & 0x7ff0000000000000u) != 0x7ff0000000000000u;
+    case SCHEMA_FLOAT16:
+        memcpy(&half, at, sizeof half);
+        return (half & 0x7c00u) != 0x7c00u;
+    case SCHEMA_BFLOAT16:
+        memcpy(&half, at, sizeof half);
+        return (half & 0x7f80u) != 0x7f80u;
+    case SCHEMA_INT8:
+    case SCHEMA_UINT8:
+        break;
+    }
+    return true;
+}
+
+bool schema_elements_are_finite(enum schema_element element, const void *elements, size_t n)
+{
+    size_t step = schema_element_bytes(element);
+    for (size_t i = 0; i < n; i++)
+        if (!is_finite(element, (const uint8_t *)elements + i * step))
+            return false;
+    return true;
 }
 
 const struct schema_field *schema_find(const struct schema *s, const char *name, size_t bytes)

@@ -75,11 +75,13 @@ struct schema {
 };
 
 /* words: of FT.CREATE, behind the command's name (the index's name first). QUIRE_EINVAL with RediSearch's text where
- * clients match it (docs/search.md), otherwise the word, the limit and the remedy. */
+ * clients match it (docs/search.md), otherwise the word, the limit and the remedy; behind it the position of the word
+ * in the command, and the field. */
 int schema_parse(const struct schema_word *words, uint32_t n_words, struct schema **out, struct quire_error *err);
-/* A schema with the fields of `words` (behind FT.ALTER idx SCHEMA ADD) as well. */
-int schema_alter(const struct schema *schema, const struct schema_word *words, uint32_t n_words, struct schema **out,
-                 struct quire_error *err);
+/* A schema with the fields of `words` (behind FT.ALTER idx SCHEMA ADD) as well. position: of the first word in the
+ * command, for errors. */
+int schema_alter(const struct schema *schema, const struct schema_word *words, uint32_t n_words, uint32_t position,
+                 struct schema **out, struct quire_error *err);
 void schema_free(struct schema *schema); /* NULL is fine */
 
 /* By name (the AS of a field), exactly; NULL: none. */
@@ -89,5 +91,7 @@ const struct schema_field *schema_find_any(const struct schema *schema, const ch
 bool schema_follows(const struct schema *schema, const void *key, size_t bytes); /* whether a prefix fits */
 const char *schema_algorithm_name(enum schema_algorithm algorithm);              /* "HNSW" */
 size_t schema_element_bytes(enum schema_element element);
+/* Whether neither NaN nor infinity is among n elements, which may lie anywhere. */
+bool schema_elements_are_finite(enum schema_element element, const void *elements, size_t n);
 
 #endif

@@ -163,7 +163,8 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
         return rc;
     const struct pipeline_options *o = pipeline_options(call->pipeline);
     uint64_t text_fields = 0;
-    rc = query_call_fields(base, o->in_fields, o->n_in_fields, &text_fields, err);
+    rc =
+        document_text_fields(base->schema, base->words, base->n_words, o->in_fields, o->n_in_fields, &text_fields, err);
     if (rc < 0)
         return rc;
     struct query_context context = {.schema = base->schema,
@@ -178,14 +179,15 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
                                     .dialect = o->dialect ? o->dialect : 2};
     base->search.scorer = FIELDS_BM25STD;
     if (o->scorer.bytes > 0 && !fields_scorer_find(o->scorer.data, o->scorer.bytes, &base->search.scorer))
-        return error_set(err, QUIRE_EINVALID, "No such scorer %.*s", o->scorer.bytes < 64 ? (int)o->scorer.bytes : 64,
-                         o->scorer.data);
+        return error_set(err, QUIRE_EINVALID, "No such scorer %.*s (position %u)",
+                         o->scorer.bytes < 64 ? (int)o->scorer.bytes : 64, o->scorer.data,
+                         query_call_position(base, o->scorer.data));
     base->search.scored = o->add_scores;
     if (o->timeout_ms > 0)
         base->search.deadline_us = clock_us() + 1000 * o->timeout_ms;
     rc = query_parse(&context, base->words[0].data, base->words[0].bytes, &base->query, err);
     if (rc == 0)
-        rc = document_search_yields(base->query, names, &n_names, err);
+        rc = document_search_yields(base->query, base->schema, names, &n_names, err);
     for (uint32_t i = 0; i < n_names && rc == 0; i++)
         yields[i] = (struct schema_word){names[i].data, names[i].bytes};
     struct pipeline_binding binding = {.schema = base->schema, .yields = yields, .n_yields = n_names};

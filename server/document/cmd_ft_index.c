@@ -5,6 +5,7 @@
  * Making an index registers it at once; documents that were there before are put in by the worker (backfill.h), while
  * those that are written meanwhile come in by themselves.
  */
+#include "document/index/record_read.h"
 #include "io/array.h"
 #include "io/error.h"
 #include "server/call/keeper.h"
@@ -31,7 +32,9 @@ void cmd_ft_create(struct caller *c, const struct resp_arg *args, uint32_t n)
     bool may = rc == 0 && document_may_read(c, schema);
     if (rc == 0) {
         bool fills = !schema->skip_initial_scan;
-        if (may && schema->source == SCHEMA_JSON && !service->keeper->has_json)
+        if (may)
+            rc = record_rules_check(schema, &err);
+        if (may && rc == 0 && schema->source == SCHEMA_JSON && !service->keeper->has_json)
             rc = error_set(&err, QUIRE_EUNSUPPORTED, "ON JSON: there are no JSON documents here (docs/cluster.md)");
         schema_free(schema);
         if (may && rc == 0 && (rc = documents_add(service->documents, words, n - 1, &index, &lsn, &err)) == 0) {
@@ -68,7 +71,7 @@ void cmd_ft_alter(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct schema_word *words = document_words(c, args + at, n - at);
     if (!words)
         return;
-    int rc = documents_alter(service->documents, document_word(args[1]), words, n - at, &index, &lsn, &err);
+    int rc = documents_alter(service->documents, document_word(args[1]), words, n - at, at, &index, &lsn, &err);
     free(words);
     if (rc < 0) {
         document_error(caller_reply(c), &err);

@@ -276,19 +276,23 @@ static int explain(const struct schema *schema, const struct schema_word *words,
 {
     struct search_options o;
     struct query *query = NULL;
+    uint64_t text_fields = 0;
     int rc = search_options_parse(words, n, &o, err);
     if (rc < 0)
         return rc;
+    rc = document_text_fields(schema, words, n, o.in_fields, o.n_in_fields, &text_fields, err);
     struct query_context context = {.schema = schema,
                                     .params = o.params,
                                     .n_params = o.n_params,
+                                    .text_fields = text_fields,
                                     .verbatim = o.verbatim,
                                     .no_stopwords = o.no_stopwords,
                                     .language = o.language,
                                     .slop = o.slop,
                                     .in_order = o.in_order,
                                     .dialect = o.dialect};
-    rc = query_parse(&context, o.text.data, o.text.bytes, &query, err);
+    if (rc == 0)
+        rc = query_parse(&context, o.text.data, o.text.bytes, &query, err);
     if (rc == 0)
         rc = query_explain(query_root(query), schema, text, bytes, err);
     query_free(query);

@@ -518,11 +518,13 @@ static int plan_sort(struct search_call *call, const struct query_text *names, u
     }
     int rc = document_getter_init(&call->sort_getter, call->base.schema, name, err);
     if (rc == 0 && !call->sort_getter.field)
-        return error_set(err, QUIRE_EINVALID, "Property `%.*s` not loaded nor in schema",
-                         name.bytes < 64 ? (int)name.bytes : 64, name.data);
+        return error_set(err, QUIRE_EINVALID, "Property `%.*s` not loaded nor in schema (position %u)",
+                         name.bytes < 64 ? (int)name.bytes : 64, name.data,
+                         query_call_position(&call->base, name.data));
     const struct schema_field *field = call->sort_getter.field;
     if (rc == 0 && field->type == SCHEMA_VECTOR && call->base.schema->source == SCHEMA_HASH)
-        return error_set(err, QUIRE_EUNSUPPORTED, "SORTBY `%s`: a VECTOR field has no order", field->name);
+        return error_set(err, QUIRE_EUNSUPPORTED, "SORTBY `%.64s`: a VECTOR field has no order (position %u)",
+                         field->name, query_call_position(&call->base, name.data));
     call->sort = rc == 0 && field->type == SCHEMA_NUMERIC && !field->no_index ? SORT_NUMBERS : SORT_FIELD;
     return rc;
 }
@@ -572,12 +574,19 @@ static int plan_filter(const struct search_call *call, uint32_t i, struct query_
     *node = (struct query_node){
         .kind = QUERY_NUMERIC, .field = filter_field(call, name, SCHEMA_NUMERIC), .weight = 1, .slop = -1};
     if (!node->field)
-        return error_set(err, QUIRE_EINVALID, "FILTER: `%.*s` is no indexed NUMERIC field",
-                         name.bytes < 64 ? (int)name.bytes : 64, name.data);
-    if (!read_bound(o->filters[i].low, &node->low, &node->low_open) ||
-        !read_bound(o->filters[i].high, &node->high, &node->high_open))
-        return error_set(err, QUIRE_EINVALID, "Bad numeric range: FILTER %s takes two numbers", node->field->name);
-    return 0;
+        return error_set(err, QUIRE_EINVALID, "FILTER: `%.*s` is no indexed NUMERIC field (position %u)",
+                         name.bytes < 64 ? (int)name.bytes : 64, name.data,
+                         query_call_position(&call->base, name.data));
+    struct schema_word wrong = o->filters[i].low;
+    if (read_bound(wrong, &node->low, &node->low_open)) {
+        wrong = o->filters[i].high;
+        if (read_bound(wrong, &node->high, &node->high_open))
+            return 0;
+    }
+    return error_set(err, QUIRE_EINVALID,
+                     "Bad numeric range: FILTER takes two numbers, not '%.*s' (position %u, field `%.64s`)",
+                     wrong.bytes < 64 ? (int)wrong.bytes : 64, wrong.data, query_call_position(&call->base, wrong.data),
+                     node->field->name);
 }
 
 static int plan_geo_filter(const struct search_call *call, uint32_t i, struct query_node *node, struct quire_error *err)
@@ -592,8 +601,9 @@ static int plan_geo_filter(const struct search_call *call, uint32_t i, struct qu
     *node =
         (struct query_node){.kind = QUERY_GEO, .field = filter_field(call, name, SCHEMA_GEO), .weight = 1, .slop = -1};
     if (!node->field)
-        return error_set(err, QUIRE_EINVALID, "GEOFILTER: `%.*s` is no indexed GEO field",
-                         name.bytes < 64 ? (int)name.bytes : 64, name.data);
+        return error_set(err, QUIRE_EINVALID, "GEOFILTER: `%.*s` is no indexed GEO field (position %u)",
+                         name.bytes < 64 ? (int)name.bytes : 64, name.data,
+                         query_call_position(&call->base, name.data));
     for (unsigned u = 0; u < sizeof units / sizeof *units; u++)
         if (word_is(o->geo_filters[i].unit, units[u].name))
             metres = units[u].metres;
@@ -602,8 +612,10 @@ static int plan_geo_filter(const struct search_call *call, uint32_t i, struct qu
                 record_number(o->geo_filters[i].latitude.data, o->geo_filters[i].latitude.bytes, &node->latitude) &&
                 record_number(o->geo_filters[i].radius.data, o->geo_filters[i].radius.bytes, &radius);
     if (!fine)
-        return error_set(err, QUIRE_EINVALID, "GEOFILTER %s takes longitude, latitude, radius, and m, km, mi or ft",
-                         node->field->name);
+        return error_set(
+            err, QUIRE_EINVALID,
+            "GEOFILTER takes longitude, latitude, radius, and m, km, mi or ft (position %u, field `%.64s`)",
+            query_call_position(&call->base, name.data), node->field->name);
     node->radius_m = radius * metres;
     return 0;
 }
@@ -637,7 +649,8 @@ static int plan(struct search_call *call, struct quire_error *err)
     uint64_t text_fields = 0;
     int rc = search_options_parse(base->words, base->n_words, o, err);
     if (rc == 0)
-        rc = query_call_fields(base, o->in_fields, o->n_in_fields, &text_fields, err);
+        rc = document_text_fields(base->schema, base->words, base->n_words, o->in_fields, o->n_in_fields, &text_fields,
+                                  err);
     if (rc < 0)
         return rc;
     struct query_context context = {.schema = base->schema,
@@ -652,7 +665,7 @@ static int plan(struct search_call *call, struct quire_error *err)
                                     .dialect = o->dialect};
     rc = query_parse(&context, o->text.data, o->text.bytes, &base->query, err);
     if (rc == 0)
-        rc = document_search_yields(base->query, names, &n_names, err);
+        rc = document_search_yields(base->query, base->schema, names, &n_names, err);
     if (rc == 0)
         rc = plan_sort(call, names, n_names, err);
     if (rc == 0)

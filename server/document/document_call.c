@@ -7,7 +7,9 @@
  */
 #include "server/document/document_call.h"
 #include "document/schema/schema.h"
+#include "io/error.h"
 #include "server/protocol/resp.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,30 @@ struct schema_word *document_words(struct caller *c, const struct resp_arg *args
     if (!words)
         caller_error(c, "OOM no memory for a request of %u words", n);
     return words;
+}
+
+uint32_t document_position(const struct schema_word *words, uint32_t n, const char *bytes)
+{
+    uint32_t i = 0;
+    while (i < n && bytes != words[i].data && !(bytes > words[i].data && bytes < words[i].data + words[i].bytes))
+        i++;
+    assert(i < n);
+    return DOCUMENT_FIRST_POSITION + i;
+}
+
+int document_text_fields(const struct schema *schema, const struct schema_word *words, uint32_t n_words,
+                         const struct schema_word *names, uint32_t n, uint64_t *bits, struct quire_error *err)
+{
+    *bits = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct schema_field *field = schema_find(schema, names[i].data, names[i].bytes);
+        if (!field || field->type != SCHEMA_TEXT)
+            return error_set(err, QUIRE_EINVALID, "INFIELDS: `%.*s` is no TEXT field of the index (position %u)",
+                             names[i].bytes < 64 ? (int)names[i].bytes : 64, names[i].data,
+                             document_position(words, n_words, names[i].data));
+        *bits |= 1ull << field->text_bit;
+    }
+    return 0;
 }
 
 void document_error(struct resp_buffer *out, const struct quire_error *err)

@@ -206,18 +206,9 @@ bool query_call_key(struct query_call *call, uint32_t id, struct resp_arg *key)
     return true;
 }
 
-int query_call_fields(const struct query_call *call, const struct schema_word *names, uint32_t n, uint64_t *bits,
-                      struct quire_error *err)
+uint32_t query_call_position(const struct query_call *call, const char *bytes)
 {
-    *bits = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct schema_field *field = schema_find(call->schema, names[i].data, names[i].bytes);
-        if (!field || field->type != SCHEMA_TEXT)
-            return error_set(err, QUIRE_EINVALID, "INFIELDS: `%.*s` is no TEXT field of the index",
-                             names[i].bytes < 64 ? (int)names[i].bytes : 64, names[i].data);
-        *bits |= 1ull << field->text_bit;
-    }
-    return 0;
+    return document_position(call->words, call->n_words, bytes);
 }
 
 roaring_bitmap_t *query_call_keys(const struct query_call *call, const struct schema_word *names, uint32_t n)

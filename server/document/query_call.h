@@ -50,9 +50,8 @@ void query_call_end(struct query_call *call);
 void query_call_fail(struct query_call *call, const struct quire_error *err);
 /* The key of a document; false: it is gone. */
 bool query_call_key(struct query_call *call, uint32_t id, struct resp_arg *key);
-/* Bits of TEXT fields for a query's context: of names behind INFIELDS. QUIRE_EINVALID: one is no TEXT field. */
-int query_call_fields(const struct query_call *call, const struct schema_word *names, uint32_t n, uint64_t *bits,
-                      struct quire_error *err);
+/* The position in the command, for errors, of the word that these bytes are in. */
+uint32_t query_call_position(const struct query_call *call, const char *bytes);
 /* Bitmap of INKEYS. NULL: no memory. */
 roaring_bitmap_t *query_call_keys(const struct query_call *call, const struct schema_word *names, uint32_t n);
 

@@ -1,10 +1,12 @@
 /*
  * search_options.c - see search_options.h. Options come in any order and in any case; what Quire has not is refused by
- * name, what only tunes RediSearch is taken and has no effect.
+ * name, what only tunes RediSearch is taken and has no effect. Of an option that comes twice the last one holds, but
+ * for SORTBY and PARAMS, which are refused then: as in RediSearch.
  */
 #include "server/document/search_options.h"
 #include "document/index/record_read.h"
 #include "io/error.h"
+#include "server/document/document_call.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,26 +35,37 @@ static int shown(const struct schema_word *w)
     return w->bytes < 64 ? (int)w->bytes : 64;
 }
 
+/* In the command: of the word that was taken last. */
+static uint32_t position(const struct reading *r)
+{
+    return DOCUMENT_FIRST_POSITION + r->at - 1;
+}
+
 static int take_words(struct reading *r, const char *option, uint32_t n, const struct schema_word **out)
 {
     if (n > r->n - r->at)
-        return error_set(r->err, QUIRE_EINVALID, "Bad arguments for %s: Expected an argument, but none provided",
-                         option);
+        return error_set(r->err, QUIRE_EINVALID,
+                         "Bad arguments for %s: Expected an argument, but none provided (position %u)", option,
+                         DOCUMENT_FIRST_POSITION + r->n);
     *out = r->words + r->at;
     r->at += n;
     return 0;
+}
+
+static bool is_whole(const struct schema_word *w, double low, double high, double *out)
+{
+    return record_number(w->data, w->bytes, out) && *out == floor(*out) && *out >= low && *out <= high;
 }
 
 static int take_number(struct reading *r, const char *option, double low, double high, double *out)
 {
     const struct schema_word *w = NULL;
     int rc = take_words(r, option, 1, &w);
-    if (rc < 0)
+    if (rc < 0 || is_whole(w, low, high, out))
         return rc;
-    if (!record_number(w->data, w->bytes, out) || *out != floor(*out) || *out < low || *out > high)
-        return error_set(r->err, QUIRE_EINVALID, "Bad arguments for %s: '%.*s' is not a whole number from %.0f to %.0f",
-                         option, shown(w), w->data, low, high);
-    return 0;
+    return error_set(r->err, QUIRE_EINVALID,
+                     "Bad arguments for %s: '%.*s' is not a whole number from %.0f to %.0f (position %u)", option,
+                     shown(w), w->data, low, high, position(r));
 }
 
 static int take_list(struct reading *r, const char *option, const struct schema_word **out, uint32_t *n)
@@ -82,7 +95,8 @@ static int take_return(struct reading *r)
         one->name = one->as = words[i];
         if (i + 1 < n && words[i + 1].bytes == 2 && strncasecmp(words[i + 1].data, "AS", 2) == 0) {
             if (i + 2 >= n)
-                return error_set(r->err, QUIRE_EINVALID, "RETURN path AS name - must be accompanied with NAME");
+                return error_set(r->err, QUIRE_EINVALID,
+                                 "RETURN path AS name - must be accompanied with NAME (position %u)", position(r));
             one->as = words[i + 2];
             i += 2;
         }
@@ -93,6 +107,8 @@ static int take_return(struct reading *r)
 static int take_sort(struct reading *r)
 {
     const struct schema_word *w = NULL;
+    if (r->o->sort_by.bytes > 0)
+        return error_set(r->err, QUIRE_EINVALID, "Multiple SORTBY steps are not allowed (position %u)", position(r));
     int rc = take_words(r, "SORTBY", 1, &w);
     if (rc < 0)
         return rc;
@@ -101,24 +117,30 @@ static int take_sort(struct reading *r)
         r->o->sort_by.data++;
         r->o->sort_by.bytes--;
     }
+    if (r->o->sort_by.bytes == 0)
+        return error_set(r->err, QUIRE_EINVALID, "Bad SORTBY arguments: a field is missing (position %u)", position(r));
     r->o->descending = take(r, "DESC");
     if (!r->o->descending)
         take(r, "ASC");
-    return r->o->sort_by.bytes > 0 ? 0 : error_set(r->err, QUIRE_EINVALID, "Bad SORTBY arguments: a field is missing");
+    return 0;
 }
 
 static int take_limit(struct reading *r)
 {
-    double offset = 0, limit = 0;
-    int rc = take_number(r, "LIMIT", 0, 9e15, &offset);
-    if (rc == 0)
-        rc = take_number(r, "LIMIT", 0, 9e15, &limit);
-    if (rc < 0)
-        return rc;
-    if (offset > SEARCH_RESULTS_MAX)
-        return error_set(r->err, QUIRE_ELIMIT, "LIMIT: OFFSET exceeds maximum of %u", SEARCH_RESULTS_MAX);
-    r->o->offset = offset < SEARCH_RESULTS_MAX ? (uint64_t)offset : SEARCH_RESULTS_MAX;
-    r->o->limit = limit < SEARCH_RESULTS_MAX ? (uint64_t)limit : SEARCH_RESULTS_MAX;
+    double numbers[2] = {0};
+    if (r->n - r->at < 2)
+        return error_set(r->err, QUIRE_EINVALID, "LIMIT requires two arguments (position %u)", position(r));
+    for (unsigned i = 0; i < 2; i++) {
+        const struct schema_word *w = &r->words[r->at++];
+        if (!is_whole(w, 0, 9e15, &numbers[i]))
+            return error_set(r->err, QUIRE_EINVALID, "LIMIT needs two numeric arguments ('%.*s' at position %u)",
+                             shown(w), w->data, position(r));
+    }
+    if (numbers[0] > SEARCH_RESULTS_MAX)
+        return error_set(r->err, QUIRE_ELIMIT, "OFFSET exceeds maximum of %u (LIMIT at position %u)",
+                         SEARCH_RESULTS_MAX, position(r) - 2);
+    r->o->offset = (uint64_t)numbers[0];
+    r->o->limit = numbers[1] < SEARCH_RESULTS_MAX ? (uint64_t)numbers[1] : SEARCH_RESULTS_MAX;
     return 0;
 }
 
@@ -126,15 +148,20 @@ static int take_params(struct reading *r)
 {
     const struct schema_word *words = NULL;
     uint32_t n = 0;
+    if (r->o->params)
+        return error_set(r->err, QUIRE_EINVALID,
+                         "Multiple PARAMS are not allowed. Parameters can be defined only once (position %u)",
+                         position(r));
     int rc = take_list(r, "PARAMS", &words, &n);
     if (rc == 0 && n % 2)
-        return error_set(r->err, QUIRE_EINVALID, "PARAMS: Parameters must be specified in PARAM VALUE pairs");
+        return error_set(r->err, QUIRE_EINVALID,
+                         "Parameters must be specified in PARAM VALUE pairs (PARAMS at position %u)",
+                         position(r) - n - 1);
     if (rc < 0)
         return rc;
     struct query_param *list = calloc(n / 2 + (size_t)1, sizeof *list);
     if (!list)
         return error_set(r->err, QUIRE_ENOMEM, "no memory for a request");
-    free(r->o->params);
     r->o->params = list;
     r->o->n_params = n / 2;
     for (uint32_t i = 0; i < n / 2; i++) {
@@ -143,8 +170,8 @@ static int take_params(struct reading *r)
         for (uint32_t j = 0; j < i && n <= 2000; j++)
             if (list[j].name.bytes == list[i].name.bytes &&
                 memcmp(list[j].name.data, list[i].name.data, list[i].name.bytes) == 0)
-                return error_set(r->err, QUIRE_EINVALID, "Duplicate parameter `%.*s`", shown(&words[2 * i]),
-                                 words[2 * i].data);
+                return error_set(r->err, QUIRE_EINVALID, "Duplicate parameter `%.*s` (position %u)",
+                                 shown(&words[2 * i]), words[2 * i].data, position(r) - n + 1 + 2 * i);
     }
     return 0;
 }
@@ -154,7 +181,8 @@ static int take_filter(struct reading *r)
     const struct schema_word *w = NULL;
     int rc = take_words(r, "FILTER", 3, &w);
     if (rc == 0 && r->o->n_filters == SEARCH_FILTERS_MAX)
-        return error_set(r->err, QUIRE_ELIMIT, "a query has at most %u FILTERs", SEARCH_FILTERS_MAX);
+        return error_set(r->err, QUIRE_ELIMIT, "a query has at most %u FILTERs (position %u)", SEARCH_FILTERS_MAX,
+                         position(r) - 3);
     if (rc < 0)
         return rc;
     r->o->filters[r->o->n_filters].field = w[0];
@@ -168,7 +196,8 @@ static int take_geo_filter(struct reading *r)
     const struct schema_word *w = NULL;
     int rc = take_words(r, "GEOFILTER", 5, &w);
     if (rc == 0 && r->o->n_geo_filters == SEARCH_FILTERS_MAX)
-        return error_set(r->err, QUIRE_ELIMIT, "a query has at most %u GEOFILTERs", SEARCH_FILTERS_MAX);
+        return error_set(r->err, QUIRE_ELIMIT, "a query has at most %u GEOFILTERs (position %u)", SEARCH_FILTERS_MAX,
+                         position(r) - 5);
     if (rc < 0)
         return rc;
     uint32_t i = r->o->n_geo_filters++;
@@ -196,7 +225,20 @@ static int take_scorer(struct reading *r)
     const struct schema_word *w = NULL;
     int rc = take_words(r, "SCORER", 1, &w);
     if (rc == 0 && !fields_scorer_find(w->data, w->bytes, &r->o->scorer))
-        return error_set(r->err, QUIRE_EINVALID, "No such scorer %.*s", shown(w), w->data);
+        return error_set(r->err, QUIRE_EINVALID, "No such scorer %.*s (position %u)", shown(w), w->data, position(r));
+    return rc;
+}
+
+static int take_dialect(struct reading *r)
+{
+    const struct schema_word *w = NULL;
+    double number = 0;
+    int rc = take_words(r, "DIALECT", 1, &w);
+    if (rc == 0 && !is_whole(w, 1, 4, &number))
+        rc = error_set(r->err, QUIRE_EINVALID,
+                       "DIALECT requires a non negative integer >=1 and <= 4 ('%.*s' at position %u)", shown(w),
+                       w->data, position(r));
+    r->o->dialect = (unsigned)number;
     return rc;
 }
 
@@ -214,8 +256,9 @@ static bool take_hint(struct reading *r, int *rc)
         return true;
     }
     if (take(r, "FORMAT")) {
-        *rc =
-            take(r, "STRING") ? 0 : error_set(r->err, QUIRE_EUNSUPPORTED, "FORMAT: only STRING is supported by Quire");
+        *rc = take(r, "STRING") ? 0
+                                : error_set(r->err, QUIRE_EUNSUPPORTED,
+                                            "FORMAT: only STRING is supported by Quire (position %u)", position(r) + 1);
         return true;
     }
     return false;
@@ -267,16 +310,16 @@ static int take_option(struct reading *r)
         rc = take_number(r, "TIMEOUT", 0, 1e12, &number);
         o->timeout_ms = (uint64_t)number;
     } else if (take(r, "DIALECT")) {
-        rc = take_number(r, "DIALECT", 1, 4, &number);
-        o->dialect = (unsigned)number;
+        rc = take_dialect(r);
     } else if (!take_hint(r, &rc)) {
         static const char *const refused[] = {"HIGHLIGHT", "SUMMARIZE", "EXPLAINSCORE", "PAYLOAD"};
         const struct schema_word *w = &r->words[r->at];
         for (unsigned i = 0; i < sizeof refused / sizeof *refused; i++)
             if (take(r, refused[i]))
-                return error_set(r->err, QUIRE_EUNSUPPORTED, "FT.SEARCH: %s is not supported by Quire", refused[i]);
+                return error_set(r->err, QUIRE_EUNSUPPORTED, "FT.SEARCH: %s is not supported by Quire (position %u)",
+                                 refused[i], position(r));
         return error_set(r->err, QUIRE_EINVALID, "Unknown argument `%.*s` at position %u for <main>", shown(w), w->data,
-                         r->at + 1);
+                         position(r) + 1);
     }
     return rc;
 }

@@ -66,7 +66,7 @@ static void read_words(const uint8_t *data, size_t size)
     require(schema_parse(words, n, &again, NULL) == 0 && again->n_fields == schema->n_fields);
     schema_free(again);
     static const struct schema_word more[] = {{"\x7f more", 6}, {"NUMERIC", 7}};
-    rc = schema_alter(schema, more, 2, &altered, &err);
+    rc = schema_alter(schema, more, 2, 4, &altered, &err);
     if (rc == 0) {
         check_schema(altered);
         require(altered->n_fields == schema->n_fields + 1);

@@ -1,6 +1,7 @@
 """definitions.py - FT.CREATE, FT.ALTER, FT.ALIAS* and FT.DROPINDEX: every option is taken as it was given and read
 back by FT.INFO, or refused by name; over a restart nothing is lost.
 """
+import json
 import time
 
 import common  # noqa: F401
@@ -60,6 +61,41 @@ def fields():
               and "WITHSUFFIXTRIE" not in seen[0], seen)
     seen = made(client, "SCHEMA", "t", "TEXT", "PHONETIC", "dm:en")
     check("PHONETIC is taken, or refused by name", isinstance(seen, list) or "PHONETIC" in seen, seen)
+
+
+def what_documents_say_of_themselves():
+    client = Client()
+    document = {"lang": "french", "sc": 0.1, "t": "les chevaux"}
+    for kind, prefix in (("HASH", ""), ("JSON", "$.")):
+        client.call("FLUSHALL")
+        made_it = client.call("FT.CREATE", "i", "ON", kind, "LANGUAGE_FIELD", prefix + "lang", "SCORE_FIELD",
+                              prefix + "sc", "SCHEMA", prefix + "t", "AS", "t", "TEXT")
+        check("ON %s: LANGUAGE_FIELD and SCORE_FIELD are taken" % kind, made_it == "OK", made_it)
+
+        def put(key, values, kind=kind):
+            client.call(*(hset(key, values) if kind == "HASH" else ("JSON.SET", key, "$", json.dumps(values))))
+
+        def found(language):
+            return client.call("FT.SEARCH", "i", "cheval", "LANGUAGE", language, "NOCONTENT")
+
+        put("own", document)
+        check("ON %s: words are stemmed in the document's language" % kind, found("french") == [1, b"own"],
+              found("french"))
+        put("own", {**document, "lang": "english"})
+        check("ON %s: and in another one after a change" % kind, found("french") == [0], found("french"))
+        put("own", {**document, "lang": "klingon"})
+        check("ON %s: an unknown language leaves the document out" % kind, client.call("FT.SEARCH", "i", "*") == [0])
+        for score, right in ((0.1, 0.1), (1, 1), (0, 0), (7, 1), (-1, 1), ("none", 1)):
+            put("own", {**document, "sc": score})
+            seen = client.call("FT.SEARCH", "i", "les", "LANGUAGE", "french", "SCORER", "DOCSCORE", "WITHSCORES",
+                               "NOCONTENT")
+            check("ON %s: a score of %r" % (kind, score), seen[0] == 1 and abs(float(seen[2]) - right) < 1e-6, seen)
+    put("own", {"t": "les chevaux", "lang": None, "sc": {"a": 1}})
+    check("ON JSON: values of other types say nothing", client.call("FT.SEARCH", "i", "les", "NOCONTENT")
+          == [1, b"own"])
+    fails("ON JSON: a SCORE_FIELD that is no path", client.call("FT.CREATE", "j", "ON", "JSON", "SCORE_FIELD", "$.[",
+                                                                "SCHEMA", "$.t", "TEXT"), "SCORE_FIELD")
+    client.call("FLUSHALL")
 
 
 def vectors():
@@ -203,4 +239,4 @@ def life():
 
 
 if __name__ == "__main__":
-    script(fields, vectors, options, life)
+    script(fields, what_documents_say_of_themselves, vectors, options, life)

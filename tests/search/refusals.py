@@ -58,6 +58,7 @@ def what_is_wrong_and_where():
     fails("a syntax error says where", client.call("FT.SEARCH", "i", "word @g:{a} )", "DIALECT", 2),
           r"syntax error at offset \d+")
     fails("a field that is not indexed", client.call("FT.SEARCH", "i", "@hidden:x", "DIALECT", 2), "hidden")
+    names_of_distances(client)
     for words, pattern in (
             (("SORTBY",), "SORTBY"), (("LIMIT", 0), "LIMIT"), (("LIMIT", -1, 5), "LIMIT"),
             (("LIMIT", 0, "x"), "LIMIT"), (("LIMIT", 2000000, 10), "LIMIT"),
@@ -78,6 +79,96 @@ def what_is_wrong_and_where():
             (("WITHCURSOR", "COUNT", "x"), "COUNT")):
         fails("FT.AGGREGATE i * %s" % " ".join(map(str, words)), client.call("FT.AGGREGATE", "i", "*", *words), pattern)
     check("the server goes on", client.call("FT.SEARCH", "i", "*", "LIMIT", 0, 0) == [3])
+
+
+def names_of_distances(client):
+    for query, pattern in (
+            ("*=>[KNN 1 @v $q AS t]", "^ERR Property `t` already exists in schema"),
+            ("*=>[KNN 1 @v $q]=>{$yield_distance_as: n}", "^ERR Property `n` already exists in schema"),
+            ("@v:[VECTOR_RANGE 1 $q]=>{$yield_distance_as: g}", "^ERR Property `g` already exists in schema"),
+            ("@v:[VECTOR_RANGE 0.1 $q]=>{$yield_distance_as: d} | @v:[VECTOR_RANGE 1 $q]=>{$yield_distance_as: d}",
+             "^ERR Property `d` specified more than once"),
+            ("(@v:[VECTOR_RANGE 1 $q]=>{$yield_distance_as: d})=>[KNN 1 @v $q AS d]",
+             "^ERR Property `d` specified more than once")):
+        for command in ("FT.SEARCH", "FT.AGGREGATE"):
+            fails("%s %s: a name that is taken" % (command, query),
+                  client.call(command, "i", query, "PARAMS", 2, "q", blob([1, 0, 0]), "DIALECT", 2), pattern)
+    two = "(@v:[VECTOR_RANGE 2 $q]=>{$yield_distance_as: d})=>[KNN 1 @v $q AS e]"
+    reply = client.call("FT.SEARCH", "i", two, "PARAMS", 2, "q", blob([1, 0, 0]), "DIALECT", 2, "RETURN", 2, "d", "e")
+    check("two distances of two names", isinstance(reply, list) and reply[0] == 1 and reply[2][::2] == [b"d", b"e"],
+          reply)
+
+
+def places():
+    """Behind RediSearch's sentence stands the position of what is wrong, counted as FT.AGGREGATE counts it."""
+    client = Client()
+    make(client)
+    nan = blob([1, float("nan"), 0])
+    for words, message in (
+            (("NONSENSE",), "Unknown argument `NONSENSE` at position 3 for <main>"),
+            (("NOCONTENT", "LIMIT", 0), "LIMIT requires two arguments (position 4)"),
+            (("LIMIT", 0, "x"), "LIMIT needs two numeric arguments ('x' at position 5)"),
+            (("LIMIT", 2000000, 10), "OFFSET exceeds maximum of 1000000 (LIMIT at position 3)"),
+            (("SORTBY",), "Bad arguments for SORTBY: Expected an argument, but none provided (position 4)"),
+            (("SORTBY", "@"), "Bad SORTBY arguments: a field is missing (position 4)"),
+            (("SORTBY", "@nothing"), "Property `nothing` not loaded nor in schema (position 4)"),
+            (("SORTBY", "v"), "SORTBY `v`: a VECTOR field has no order (position 4)"),
+            (("RETURN", 2, "a", "AS"), "RETURN path AS name - must be accompanied with NAME (position 6)"),
+            (("RETURN", 3, "a"), "Bad arguments for RETURN: Expected an argument, but none provided (position 6)"),
+            (("PARAMS", 3, "a", "b", "c"), "Parameters must be specified in PARAM VALUE pairs (PARAMS at position 3)"),
+            (("PARAMS", 4, "a", "b", "a", "d"), "Duplicate parameter `a` (position 7)"),
+            (("SLOP", "x"), "Bad arguments for SLOP: 'x' is not a whole number from -1 to 1000000000 (position 4)"),
+            (("SCORER", "NONE"), "No such scorer NONE (position 4)"),
+            (("DIALECT", 9), "DIALECT requires a non negative integer >=1 and <= 4 ('9' at position 4)"),
+            (("INFIELDS", 2, "t", "g"), "INFIELDS: `g` is no TEXT field of the index (position 6)"),
+            (("FILTER", "t", 1, 2), "FILTER: `t` is no indexed NUMERIC field (position 4)"),
+            (("FILTER", "n", 1, "x"), "Bad numeric range: FILTER takes two numbers, not 'x' (position 6, field `n`)"),
+            (("GEOFILTER", "n", 1, 1, 1, "km"), "GEOFILTER: `n` is no indexed GEO field (position 4)"),
+            (("GEOFILTER", "p", 1, 1, 1, "x"),
+             "GEOFILTER takes longitude, latitude, radius, and m, km, mi or ft (position 4, field `p`)"),
+            (("HIGHLIGHT",), "FT.SEARCH: HIGHLIGHT is not supported by Quire (position 3)"),
+            (("FORMAT", "EXPAND"), "FORMAT: only STRING is supported by Quire (position 4)")):
+        reply = client.call("FT.SEARCH", "i", "*", *words)
+        check("FT.SEARCH i * %s names the place" % " ".join(map(str, words)),
+              isinstance(reply, Error) and reply == "ERR " + message, reply)
+    for query in ("*=>[KNN 1 @v $q]", "@v:[VECTOR_RANGE 1 $q]"):
+        fails("a vector of NaN: which parameter, and where", client.call("FT.SEARCH", "i", query, "PARAMS", 2, "q", nan),
+              r"^SEARCH_SYNTAX Error parsing vector similarity query: .*NaN.*\(Parameter `q` at offset \d+\)$")
+    fails("FT.AGGREGATE: a scorer", client.call("FT.AGGREGATE", "i", "*", "ADDSCORES", "SCORER", "NONE"),
+          r"No such scorer NONE \(position 5\)$")
+    fails("FT.CREATE: the field and the position", client.call("FT.CREATE", "x", "SCHEMA", "a", "TEXT", "b", "TEXT",
+          "WEIGHT", "xx"), r"expected type: 'xx' \(position 8, field `b`\)$")
+    fails("FT.ALTER: the same", client.call("FT.ALTER", "i", "SCHEMA", "ADD", "b", "TEXT", "WEIGHT", "xx"),
+          r"expected type: 'xx' \(position 7, field `b`\)$")
+    fails("FT.ALTER: the same behind SKIPINITIALSCAN", client.call("FT.ALTER", "i", "SKIPINITIALSCAN", "SCHEMA", "ADD",
+          "b", "TEXT", "WEIGHT", "xx"), r"expected type: 'xx' \(position 8, field `b`\)$")
+
+
+def options_that_come_twice():
+    """As RediSearch has it: SORTBY and PARAMS once; of the others the last one holds; all FILTERs do."""
+    client = Client()
+    make(client)
+    for words, message in (
+            (("SORTBY", "n", "SORTBY", "t"), "Multiple SORTBY steps are not allowed (position 5)"),
+            (("PARAMS", 2, "a", 1, "LIMIT", 0, 1, "PARAMS", 2, "b", 2),
+             "Multiple PARAMS are not allowed. Parameters can be defined only once (position 10)")):
+        reply = client.call("FT.SEARCH", "i", "*", *words)
+        check("FT.SEARCH i * %s is refused" % " ".join(map(str, words)), isinstance(reply, Error)
+              and reply == "ERR " + message, reply)
+    for words, right in (
+            (("LIMIT", 0, 1, "LIMIT", 1, 2, "NOCONTENT", "SORTBY", "n"), [3, b"d:1", b"d:2"]),
+            (("RETURN", 1, "t", "RETURN", 1, "n", "LIMIT", 0, 1, "SORTBY", "n"), [3, b"d:0", [b"n", b"0"]]),
+            (("INKEYS", 1, "d:0", "INKEYS", 1, "d:1", "NOCONTENT"), [1, b"d:1"]),
+            (("SCORER", "TFIDF", "SCORER", "DOCSCORE", "SLOP", 1, "SLOP", 2, "INKEYS", 1, "d:1", "NOCONTENT"),
+             [1, b"d:1"]),
+            (("FILTER", "n", 0, 1, "FILTER", "n", 1, 2, "NOCONTENT"), [1, b"d:1"])):
+        reply = client.call("FT.SEARCH", "i", "*", *words)
+        check("FT.SEARCH i * %s" % " ".join(map(str, words)), reply == right, reply)
+    fails("FT.EXPLAIN refuses what FT.SEARCH refuses: a field of INFIELDS",
+          client.call("FT.EXPLAIN", "i", "word", "INFIELDS", 1, "nothing"),
+          r"INFIELDS: `nothing` is no TEXT field of the index \(position 5\)$")
+    reply = client.call("FT.EXPLAIN", "i", "word", "INFIELDS", 1, "t", "VERBATIM")
+    check("FT.EXPLAIN shows the fields of INFIELDS", reply.startswith(b"@t:word"), reply)
 
 
 def what_quire_has_not():
@@ -154,7 +245,17 @@ def documents_that_cannot_be_indexed():
         and client.call(
         "FT.SEARCH", "i", "@g:{g1}", "NOCONTENT", "DIALECT", 2) == [1, b"d:1"])
 
+    client.call("FT.CREATE", "several", "ON", "JSON", "PREFIX", 1, "j:", "SCHEMA", "$.vs[*]", "AS", "v", "VECTOR", "FLAT",
+                6, "TYPE", "FLOAT32", "DIM", 2, "DISTANCE_METRIC", "L2")
+    client.call("JSON.SET", "j:1", "$", '{"vs":[[1,2]]}')
+    client.call("JSON.SET", "j:2", "$", '{"vs":[[1,2],[3,4]]}')
+    check("a document with one vector is in, one with several is not", client.call(
+        "FT.SEARCH", "several", "*=>[KNN 9 @v $q]", "PARAMS", 2, "q", blob([1, 2]), "NOCONTENT") == [1, b"j:1"])
+    info = client.call("FT.INFO", "several")
+    errors = info[info.index(b"Index Errors") + 1]
+    check("which is counted, with the reason", errors[1] == 1 and b"several vectors of one document" in errors[3], errors)
+
 
 if __name__ == "__main__":
-    script(texts_that_clients_match, what_is_wrong_and_where, what_quire_has_not, hostile,
+    script(texts_that_clients_match, what_is_wrong_and_where, places, options_that_come_twice, what_quire_has_not, hostile,
            documents_that_cannot_be_indexed)

@@ -244,5 +244,22 @@ def arrays_for_glide():
     check("RESP2 is RESP2", isinstance(client.call("FT.SEARCH", "i", "*"), list))
 
 
+def no_neighbours():
+    client = Client()
+    make(client)
+    for query in ("*=>[KNN 0 @v $q AS d]", "*=>[KNN $K @v $q AS d]", "@n:[0 10]=>[KNN 0 @v $q AS d]",
+                  "(@v:[VECTOR_RANGE 1 $q]=>{$yield_distance_as: r})=>[KNN 0 @v $q]"):
+        params = ("PARAMS", 4, "K", 0, "q", blob([1, 0]), "DIALECT", 2)
+        for options in ((), ("NOCONTENT",), ("SORTBY", "n", "WITHSCORES"), ("LIMIT", 0, 0)):
+            reply = client.call("FT.SEARCH", "i", query, *params, *options)
+            check("%s %s finds nothing" % (query, " ".join(options[:1])), reply == [0], reply)
+        reply = client.call("FT.AGGREGATE", "i", query, *params)
+        check("FT.AGGREGATE %s gives no row" % query, isinstance(reply, list) and len(reply) == 1, reply)
+    reply = Client(3).call("FT.SEARCH", "i", "*=>[KNN 0 @v $q]", "PARAMS", 2, "q", blob([1, 0]))
+    check("KNN 0 in RESP3", isinstance(reply, dict) and plain(reply)["total_results"] == 0
+          and plain(reply)["results"] == [], reply)
+
+
 if __name__ == "__main__":
-    script(info_in_resp2, info_in_resp3, search_in_resp2, search_in_resp3, aggregate_shapes, others, arrays_for_glide)
+    script(info_in_resp2, info_in_resp3, search_in_resp2, search_in_resp3, aggregate_shapes, others, arrays_for_glide,
+           no_neighbours)

@@ -173,7 +173,7 @@ static void alteration(void **state)
     struct index x = open_index("i SCHEMA t TAG");
     const struct schema_word words[] = {{"n", 1}, {"NUMERIC", 7}, {"INDEXMISSING", 12}};
     struct schema *wider = NULL, *narrow = x.schema;
-    assert_int_equal(schema_alter(x.schema, words, 3, &wider, &x.err), 0);
+    assert_int_equal(schema_alter(x.schema, words, 3, 4, &wider, &x.err), 0);
     assert_int_equal(add(&x, 0, "a"), 0);
     x.schema = wider;
     assert_string_equal(ask(&x, "@n:[1 2]"), "QUIRE_EINVALID");

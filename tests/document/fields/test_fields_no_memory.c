@@ -198,7 +198,7 @@ static struct schema *altered(const struct schema *schema)
         at += bytes + (at[bytes] == ' ');
     }
     struct quire_error err = {0};
-    if (schema_alter(schema, words, n, &out, &err) < 0)
+    if (schema_alter(schema, words, n, 4, &out, &err) < 0)
         fail_msg("%s", err.message);
     return out;
 }

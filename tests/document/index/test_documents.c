@@ -254,10 +254,10 @@ static void test_names(void **state)
     index = find("a");
     assert_string_equal(document_index_name(index), "h");
     document_index_unref(index);
-    assert_int_equal(documents_alter(documents, word("b"), more, 2, &index, &lsn, &err), 0);
+    assert_int_equal(documents_alter(documents, word("b"), more, 2, 4, &index, &lsn, &err), 0);
     assert_int_equal(document_index_schema(index)->n_fields, 2);
     document_index_unref(index);
-    assert_int_equal(documents_alter(documents, word("b"), more, 2, &index, &lsn, &err), QUIRE_EINVALID);
+    assert_int_equal(documents_alter(documents, word("b"), more, 2, 4, &index, &lsn, &err), QUIRE_EINVALID);
     put("1", "red", "1", NULL);
     assert_string_equal(found("b", "@g:{red} @n:[1 1]"), "1 ");
     assert_int_equal(documents_drop(documents, word("b"), &index, &lsn, &err), 0); /* with its aliases */
@@ -296,7 +296,7 @@ static void test_after_a_restart(void **state)
     assert_int_equal(add("twice SCHEMA n NUMERIC"), 0);
     assert_int_equal(documents_alias_set(documents, word("other"), word("i"), true, &lsn, &err), 0);
     assert_int_equal(documents_alias_set(documents, word("old"), word("i"), true, &lsn, &err), 0);
-    assert_int_equal(documents_alter(documents, word("i"), more, 10, &index, &lsn, &err), 0);
+    assert_int_equal(documents_alter(documents, word("i"), more, 10, 4, &index, &lsn, &err), 0);
     document_index_unref(index);
     assert_int_equal(documents_drop(documents, word("gone"), &index, &lsn, &err), 0);
     document_index_unref(index);
@@ -347,7 +347,7 @@ static void test_definitions_elsewhere(void **state)
     (void)state;
     assert_int_equal(add("i SCHEMA g TAG n NUMERIC"), 0);
     assert_int_equal(add("twice SCHEMA g TAG"), 0);
-    assert_int_equal(documents_alter(documents, word("i"), more, 10, &index, &lsn, &err), 0);
+    assert_int_equal(documents_alter(documents, word("i"), more, 10, 4, &index, &lsn, &err), 0);
     document_index_unref(index);
     assert_int_equal(documents_alias_set(documents, word("other"), word("i"), true, &lsn, &err), 0);
     n_given = 0;

@@ -205,12 +205,6 @@ static void test_given(void **state)
                         "! Property `__score` not loaded nor in pipeline (APPLY at position 3): LOAD it before");
     assert_string_equal(support_aggregate(&table, "APPLY;matched_terms();AS;t;LIMIT;0;1"), "near=0 far=0.1 t=[term]");
     assert_string_equal(support_aggregate(&table, "GROUPBY;0;APPLY;matched_terms();AS;t"), "t=NULL");
-    table.yields = "near;near";
-    assert_string_equal(support_aggregate(&table, "LIMIT;0;1"),
-                        "! Property `near` specified more than once: two distances of the query have this name");
-    table.yields = "age";
-    assert_string_equal(support_aggregate(&table, "LIMIT;0;1"),
-                        "! Property `age` already exists in schema: give the distance another name");
 }
 
 /* Documents that are gone when they are loaded leave no row, in any step. */

@@ -162,22 +162,65 @@ static void test_refused(void **state)
     refused("i SCHEMA v VECTOR FLAT 8 TYPE FLOAT32 DIM 3 DISTANCE_METRIC L2 SPEED 9", "Unknown argument `SPEED`");
 }
 
+/* RediSearch's sentence, and behind it the position, counted from 1 behind the command's name, and the field. */
+static void test_places(void **state)
+{
+    static const struct {
+        const char *words, *message;
+    } rows[] = {
+        {"", "Bad arguments for index name: Expected an argument, but none provided (position 1)"},
+        {"i", "No schema found (position 2)"},
+        {"i TAG SCHEMA a TEXT", "Unknown argument `TAG` (position 2)"},
+        {"i FILTER x SCHEMA a TEXT", "FT.CREATE: FILTER is not supported by Quire (position 2)"},
+        {"i ON SET SCHEMA a TEXT", "Invalid rule type: 'SET' is not HASH or JSON (position 3)"},
+        {"i SCORE 2 SCHEMA a TEXT", "Bad arguments for SCORE: 2 is not between 0 and 1 (position 3)"},
+        {"i PREFIX 0 SCHEMA a TEXT", "Bad arguments for PREFIX: it takes 1 at least (position 3)"},
+        {"i SCHEMA", "Fields arguments are missing (position 3)"},
+        {"i SCHEMA $.a AS", "Bad arguments for AS: Expected an argument, but none provided (position 5)"},
+        {"i SCHEMA a TEXT WEIGHT 1 b TEXT WEIGHT xx",
+         "Bad arguments for weight: Could not convert argument to expected type: 'xx' (position 10, field `b`)"},
+        {"i SCHEMA a TEXT b TEXT WEIGHT",
+         "Bad arguments for weight: Expected an argument, but none provided (position 8, field `b`)"},
+        {"i SCHEMA a TAG SEPARATOR ab", "Tag separator must be a single character. Got `ab` (position 6, field `a`)"},
+        {"i SCHEMA $.a AS a TAG $.b AS a TAG", "Duplicate field in schema - a (position 9, field `a`)"},
+        {"i SCHEMA a TEXT PHONETIC x", "Matcher Format: <2 chars algorithm>:<2 chars language>. Support algorithms: "
+                                       "double metaphone (dm): 'x' is none (position 6, field `a`)"},
+        {"i SCHEMA a TEXT v VECTOR FLAT 4 TYPE FLOAT32 DIM 3",
+         "Missing mandatory parameter: cannot create FLAT index without specifying DISTANCE_METRIC argument "
+         "(position 12, field `v`)"},
+        {"i SCHEMA v VECTOR FLAT 6 TYPE FLOAT99 DIM 3 DISTANCE_METRIC L2",
+         "Bad arguments for vector similarity index type: 'FLOAT99' is not FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT8 "
+         "or UINT8 (position 8, field `v`)"},
+        {"i SCHEMA v VECTOR FLAT 5 TYPE FLOAT32 DIM 3 DISTANCE_METRIC",
+         "Bad number of arguments for vector similarity index: got 5 but expected even number as algorithm parameters "
+         "(should be submitted as named arguments) (position 6, field `v`)"},
+        {"i SCHEMA v VECTOR HNSW 8 TYPE FLOAT32 DIM 3 DISTANCE_METRIC L2 SPEED 9",
+         "Bad arguments for algorithm HNSW: Unknown argument `SPEED` (position 13, field `v`)"},
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        refused(rows[i].words, "");
+        assert_string_equal(err.message, rows[i].message);
+    }
+}
+
 static void test_alter(void **state)
 {
     struct schema *s = made("i PREFIX 1 p: STOPWORDS 1 x SCHEMA a TEXT $.b AS b TAG"), *more = NULL;
     struct schema_word words[256];
     uint32_t n = split("c NUMERIC d TEXT", words);
     (void)state;
-    assert_int_equal(schema_alter(s, words, n, &more, &err), 0);
+    assert_int_equal(schema_alter(s, words, n, 4, &more, &err), 0);
     assert_int_equal(more->n_fields, 4);
     assert_int_equal(field(more, "d")->text_bit, 1);
     assert_string_equal(field(more, "b")->identifier, "$.b");
     assert_true(schema_follows(more, "p:", 2) && more->n_stopwords == 1 && s->n_fields == 2);
     n = split("a TAG", words);
     struct schema *none = NULL;
-    assert_true(schema_alter(more, words, n, &none, &err) < 0 && !none);
-    assert_non_null(strstr(err.message, "Duplicate"));
-    assert_true(schema_alter(more, words, 0, &none, &err) < 0);
+    assert_true(schema_alter(more, words, n, 4, &none, &err) < 0 && !none);
+    assert_string_equal(err.message, "Duplicate field in schema - a (position 4, field `a`)");
+    assert_true(schema_alter(more, words, 0, 5, &none, &err) < 0);
+    assert_string_equal(err.message, "Fields arguments are missing (position 5)");
     schema_free(more);
     schema_free(s);
 }
@@ -210,6 +253,9 @@ static void test_limits(void **state)
     }
     assert_int_equal(schema_parse(words, n, &schema, &err), QUIRE_ELIMIT);
     assert_int_equal(schema_parse(words, n - 2, &schema, &err), 0);
+    struct schema *none = NULL;
+    assert_int_equal(schema_alter(schema, words, 2, 4, &none, &err), QUIRE_ELIMIT);
+    assert_string_equal(err.message, "Schema is limited to 1024 fields (position 4)");
     schema_free(schema);
     free(words);
 }
@@ -219,8 +265,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults), cmocka_unit_test(test_options_in_any_order_and_case),
         cmocka_unit_test(test_fields),   cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_alter),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_places),
+        cmocka_unit_test(test_alter),    cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
