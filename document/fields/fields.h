@@ -21,8 +21,9 @@
 typedef struct roaring_bitmap_s roaring_bitmap_t; /* roaring/roaring.h takes .4 s to compile */
 
 #define FIELDS_ID_MAX        (UINT32_MAX - 1u)
-#define FIELDS_PREFIX_MIN    2u          /* letters of a prefix, RediSearch's MINPREFIX: a shorter one finds nothing */
-#define FIELDS_VALUE_GAP     99u         /* places between the words of two values of one TEXT field */
+#define FIELDS_PREFIX_MIN    2u  /* letters of a prefix, RediSearch's MINPREFIX: a shorter one finds nothing */
+#define FIELDS_VALUE_GAP     99u /* places between the words of two values of one TEXT field */
+#define FIELDS_TOO_LATE      "Timeout limit was reached: the query took longer than it was given"
 #define FIELDS_LATITUDE_MAX  85.05112878 /* of a GEO point, as Redis has it */
 #define FIELDS_LONGITUDE_MAX 180.0
 

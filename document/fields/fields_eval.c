@@ -25,7 +25,7 @@ int fields_tick(struct fields_task *task, uint32_t work)
         return 0;
     task->ticks = 0;
     if (task->request->cancelled && task->request->cancelled(task->request->context))
-        return error_set(task->err, QUIRE_ETIMEOUT, "the query took longer than it was given");
+        return error_set(task->err, QUIRE_ETIMEOUT, FIELDS_TOO_LATE);
     return 0;
 }
 
