@@ -97,6 +97,12 @@ def what_quire_has_not():
         reply = client.call(*words)
         check("%s is there, or refused by its name" % words[0], not isinstance(reply, Error)
               or words[0].lower() in reply.lower(), reply)
+    check("FT.CONFIG GET says what holds here", client.call("FT.CONFIG", "GET", "*") == [
+        [name, value] for name, value in (
+            (b"MINPREFIX", b"2"), (b"MAXEXPANSIONS", b"-1"), (b"MAXPREFIXEXPANSIONS", b"-1"), (b"TIMEOUT", b"0"),
+            (b"DEFAULT_DIALECT", b"2"), (b"MAXSEARCHRESULTS", b"1000000"), (b"ON_TIMEOUT", b"fail"),
+            (b"MAXAGGREGATERESULTS", b"1000000"), (b"MAXDOCTABLESIZE", b"4294967295"),
+            (b"CURSOR_MAX_IDLE", b"300000"))], client.call("FT.CONFIG", "GET", "*"))
     for words in (("VERBATIM",), ("NOSTOPWORDS",), ("INORDER",), ("SLOP", 3), ("LANGUAGE", "english"),
                   ("EXPANDER", "x"), ("SCORER", "BM25STD"), ("SCORER", "TFIDF"),
                   ("TIMEOUT", 1000), ("DIALECT", 1), ("DIALECT", 2), ("DIALECT", 3), ("DIALECT", 4),
