@@ -4,7 +4,7 @@
  * A document has an id, a number that the caller gives and that only ascends; a document that changes gets a new id.
  * What is kept, per field: of a TAG the documents of each value, of NUMERIC and GEO the documents in the order of their
  * numbers and the number of each document, of all TEXT fields together the documents of each word and of each stem with
- * the places, of every field the documents without it. Not kept: values of VECTOR fields; anything of fields with NOINDEX.
+ * the places, of every field the documents without it. Not kept: values of VECTOR fields, and fields with NOINDEX.
  *
  * Removal is a bit: the id leaves the set of the living, and everything that is answered is cut down to that set.
  * fields_purge takes dead ids out of the rest, a slice at a time, when they are many.

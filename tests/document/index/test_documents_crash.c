@@ -3,8 +3,8 @@
  * made, widened, moved and dropped, with checkpoints in between.
  *
  * What is there after each cut is what was there behind one of the commands, none of those that were acknowledged
- * missing: never half of one. Each index then takes all documents in, hashes and JSON, with their vectors, as at a start
- * of the server or a back-fill, and finds them. One more index is made, and is there when the folder is opened again.
+ * missing: never half of one. Each index then takes all documents in, hashes and JSON, with their vectors, as at a
+ * start of the server or a back-fill. One more index is made, and is there when the folder is opened again.
  *
  * QUIRE_CRASH_STEP=n cuts at every n-th call only (1 tries all). Without it the step is chosen so that the test takes
  * seconds.
