@@ -28,7 +28,13 @@ int fields_make(struct fields *fields, const struct schema *schema, struct quire
     uint32_t *weights = calloc(SCHEMA_TEXT_FIELDS_MAX, sizeof *weights);
     uint32_t *stem_weights = calloc(SCHEMA_TEXT_FIELDS_MAX, sizeof *stem_weights);
     assert(n >= fields->n_fields && n <= SCHEMA_FIELDS_MAX);
-    if (!made || !weights || !stem_weights) {
+    bool fine = made && weights && stem_weights;
+    for (uint32_t i = fields->n_fields; fine && i < n; i++)
+        fine = schema->fields[i].no_index ||
+               doc_set_copy(&fields->living, &made[i].missing); /* those that are there lack it */
+    if (!fine) {
+        for (uint32_t i = fields->n_fields; made && i < n; i++)
+            doc_set_fini(&made[i].missing);
         array_free_all(made, weights, stem_weights);
         return error_set(err, QUIRE_ENOMEM, "no memory for the indexes of %u fields", n);
     }

@@ -4,7 +4,7 @@
  * A document has an id, a number that the caller gives and that only ascends; a document that changes gets a new id.
  * What is kept, per field: of a TAG the documents of each value, of NUMERIC and GEO the documents in the order of their
  * numbers and the number of each document, of all TEXT fields together the documents of each word and of each stem with
- * the places, of a field with INDEXMISSING the documents without it. Not kept: VECTOR fields, fields with NOINDEX.
+ * the places, of every field the documents without it. Not kept: values of VECTOR fields, and fields with NOINDEX.
  *
  * Removal is a bit: the id leaves the set of the living, and everything that is answered is cut down to that set.
  * fields_purge takes dead ids out of the rest, a slice at a time, when they are many.
@@ -21,8 +21,9 @@
 typedef struct roaring_bitmap_s roaring_bitmap_t; /* roaring/roaring.h takes .4 s to compile */
 
 #define FIELDS_ID_MAX        (UINT32_MAX - 1u)
-#define FIELDS_PREFIX_MIN    2u          /* letters of a prefix, RediSearch's MINPREFIX: a shorter one finds nothing */
-#define FIELDS_VALUE_GAP     99u         /* places between the words of two values of one TEXT field */
+#define FIELDS_PREFIX_MIN    2u  /* letters of a prefix, RediSearch's MINPREFIX: a shorter one finds nothing */
+#define FIELDS_VALUE_GAP     99u /* places between the words of two values of one TEXT field */
+#define FIELDS_TOO_LATE      "Timeout limit was reached: the query took longer than it was given"
 #define FIELDS_LATITUDE_MAX  85.05112878 /* of a GEO point, as Redis has it */
 #define FIELDS_LONGITUDE_MAX 180.0
 
@@ -32,7 +33,7 @@ struct fields;
 int fields_create(const struct schema *schema, struct fields **out, struct quire_error *err);
 void fields_free(struct fields *fields); /* NULL is fine */
 /* The same fields and new ones behind them. Documents that are there lack the new ones: whoever wants them to have
- * them adds these documents again. QUIRE_ENOMEM: nothing has changed. */
+ * them adds these documents again. QUIRE_ENOMEM: nothing has changed. Cost: a bit a document and new field. */
 int fields_alter(struct fields *fields, const struct schema *schema, struct quire_error *err);
 
 /* id: above all that were added before, at most FIELDS_ID_MAX (otherwise QUIRE_EINVALID; see fields_renumber). All or
@@ -67,7 +68,7 @@ struct fields_request {
     uint32_t expansions_max;
 };
 /* The living documents for which the query holds. *out is the caller's. QUIRE_ENOMEM, QUIRE_ETIMEOUT, QUIRE_EINVALID
- * (a field that is not indexed, or not of the node's type; ismissing without INDEXMISSING), and what `given` answers.
+ * (a field that is not indexed, or not of the node's type), and what `given` answers.
  * Cost: of a tag or word its documents, of a range a fraction of a nanosecond per id in it; of a suffix, infix, fuzzy
  * part or wildcard some tens of nanoseconds per value of the field or word of all texts. */
 int fields_eval(const struct fields *fields, const struct fields_request *request, roaring_bitmap_t **out,

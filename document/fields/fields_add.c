@@ -220,9 +220,7 @@ static int prepare_field(struct fields *fields, uint32_t index, const struct rec
 {
     struct field *field = &fields->fields[index];
     if (!record->present)
-        return !fields->schema->fields[index].index_missing || doc_set_reserve(&field->missing, id)
-                   ? 0
-                   : no_memory(err, id);
+        return fields->schema->fields[index].no_index || doc_set_reserve(&field->missing, id) ? 0 : no_memory(err, id);
     if (!field->indexed)
         return 0;
     if (field->type == SCHEMA_NUMERIC || field->type == SCHEMA_GEO)
@@ -321,7 +319,7 @@ static void commit(struct fields *fields, uint32_t id, const struct record *reco
     struct document_info *info = doc_pages_at(&fields->info, id), said = {.score_bits = score_bits(record->score)};
     bool appended = doc_set_append(&fields->living, id);
     for (uint32_t i = 0; i < fields->n_fields; i++)
-        if (!record->fields[i].present && fields->schema->fields[i].index_missing)
+        if (!record->fields[i].present && !fields->schema->fields[i].no_index)
             appended = doc_set_append(&fields->fields[i].missing, id) && appended;
     for (size_t i = 0; i < fields->n_taggings; i++) {
         struct doc_set *documents = &fields->taggings[i].tag->documents;

@@ -25,7 +25,7 @@ int fields_tick(struct fields_task *task, uint32_t work)
         return 0;
     task->ticks = 0;
     if (task->request->cancelled && task->request->cancelled(task->request->context))
-        return error_set(task->err, QUIRE_ETIMEOUT, "the query took longer than it was given");
+        return error_set(task->err, QUIRE_ETIMEOUT, FIELDS_TOO_LATE);
     return 0;
 }
 
@@ -405,9 +405,8 @@ static int eval_numbers(struct fields_task *task, const struct query_node *node,
 static int eval_missing(struct fields_task *task, const struct query_node *node, struct doc_set *out)
 {
     uint32_t index = node->field->index;
-    if (index >= task->fields->n_fields || !task->fields->schema->fields[index].index_missing)
-        return error_set(task->err, QUIRE_EINVALID,
-                         "'ismissing' requires field '%.64s' to be defined with 'INDEXMISSING'", node->field->name);
+    if (index >= task->fields->n_fields)
+        return error_set(task->err, QUIRE_EINVALID, "field '%.64s' is not in the index yet", node->field->name);
     return memory(task, doc_set_copy(&task->fields->fields[index].missing, out));
 }
 

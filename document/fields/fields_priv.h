@@ -20,7 +20,7 @@ struct field {
     struct vocabulary tags;     /* TAG: of struct tag */
     uint64_t tag_set_bytes;     /* memory of their sets */
     struct number_tree numbers; /* NUMERIC; GEO: points as numbers (geo.h) */
-    struct doc_set missing;     /* INDEXMISSING */
+    struct doc_set missing;     /* documents without the field; not with NOINDEX */
 };
 /* What scores need of a document. Zeroed: no words, and the score 1. */
 struct document_info {

@@ -240,10 +240,15 @@ static int given(void *context, const struct query_node *node, const roaring_bit
     return error_set(err, QUIRE_EINVALID, "a vector part stands where none is taken");
 }
 
+int document_search_in_time(uint64_t deadline_us, struct quire_error *err)
+{
+    return deadline_us > 0 && clock_us() > deadline_us ? error_set(err, QUIRE_ETIMEOUT, FIELDS_TOO_LATE) : 0;
+}
+
 static bool is_late(void *context)
 {
     const struct document_work *w = context;
-    return w->search->deadline_us && clock_us() > w->search->deadline_us;
+    return document_search_in_time(w->search->deadline_us, NULL) < 0;
 }
 
 static struct fields_request request_of(struct document_work *w, const struct query_node *root)
@@ -295,7 +300,9 @@ static void finish(struct document_work *w)
         no_memory(w);
         return;
     }
-    int rc = s->scored ? score(w) : 0;
+    int rc = document_search_in_time(s->deadline_us, &s->error);
+    if (rc == 0 && s->scored)
+        rc = score(w);
     if (rc == QUIRE_ENOMEM)
         no_memory(w);
     else
@@ -374,6 +381,7 @@ static int start_vectors(struct document_work *w, const struct query_node *node,
                                          .radius = node->radius,
                                          .ef = node->ef,
                                          .priority = s->priority,
+                                         .deadline_us = s->deadline_us,
                                          .done = done,
                                          .owner = w};
     int rc = vectors_search_start(s->searcher, &w->vectors, &s->error);
@@ -552,6 +560,8 @@ static void on_range(struct vectors_search *v)
 static void search_ranges(struct document_work *w)
 {
     int rc = w->code;
+    if (rc == 0)
+        rc = document_search_in_time(w->search->deadline_us, &w->search->error);
     if (rc == 0) {
         pthread_rwlock_rdlock(&w->search->index->lock);
         if (!w->changed && w->n_searched == 0)

@@ -30,7 +30,7 @@ struct document_search {
     const roaring_bitmap_t *only; /* none but these; NULL: all */
     bool scored;
     enum fields_scorer scorer;
-    uint64_t deadline_us; /* clock_us(); 0: none */
+    uint64_t deadline_us; /* clock_us(); 0: none. Looked at between the steps, and within the tree and ranges */
     struct searcher *searcher;
     uint32_t priority;                            /* of its reads: search.h */
     void (*done)(struct document_search *search); /* on the lane; where no read is needed inside the start */
@@ -48,6 +48,8 @@ struct document_search {
     struct document_work *work;
 };
 
+/* 0, or QUIRE_ETIMEOUT behind the deadline (0: none); err may be NULL. */
+int document_search_in_time(uint64_t deadline_us, struct quire_error *err);
 /* Names of the distances that a query gives, in the order of yields: that of KNN first, then those of ranges. Fills at
  * most DOCUMENT_RANGES_MAX + 1. QUIRE_ELIMIT: more ranges than that; QUIRE_EINVALID: two distances of one name, or a
  * name that a field of the query's schema has. */

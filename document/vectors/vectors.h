@@ -136,6 +136,7 @@ struct vectors_search {
     float recall;                                /* 0: 0.97 */
     uint32_t reads_max;                          /* 0: no limit */
     uint32_t priority;                           /* of its reads: search.h */
+    uint64_t deadline_us;                        /* clock_us(): a range then ends with what it has; 0: none */
     void (*done)(struct vectors_search *search); /* on the lane; where no read is needed inside the start */
     /* As in collection_search; NULL: there is no limit. */
     bool (*may_hold)(struct vectors_search *search, size_t bytes);

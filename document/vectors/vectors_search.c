@@ -5,8 +5,8 @@
  * afterwards. The collection finds rows by numbers (collection.h), so an element that gets another vector meanwhile is
  * found in its new version, and one that has gone is not.
  *
- * A range is a search for the nearest, repeated for more of them until the farthest is beyond the radius. What is
- * beyond it for certain is not read.
+ * A range is a search for the nearest, repeated for more of them until the farthest is beyond the radius, or until
+ * its caller's deadline. What is beyond it for certain is not read.
  *
  * The distance that is answered is computed once more, in doubles from the vector as it is stored: a vector is at
  * distance 0 from itself, and what several segments and memtables answer is in one measure. Of a search for very many
@@ -15,6 +15,7 @@
 #include "document/vectors/vectors_priv.h"
 #include "index/vector/space.h"
 #include "io/array.h"
+#include "io/clock.h"
 #include "io/error.h"
 #include <assert.h>
 #include <math.h>
@@ -154,11 +155,13 @@ static void add_stats(struct quire_search_stats *sum, const struct quire_search_
     *sum = all;
 }
 
-/* Of a range: whether there may be more within the radius than what was asked for. */
+/* Of a range: whether there may be more within the radius than what was asked for, and time to look for it. */
 static bool wants_more(const struct vectors_work *w)
 {
     const struct collection_search *inner = &w->inner;
     if (!w->search->is_range || inner->n_hits < inner->options.k || inner->options.k >= w->limit)
+        return false;
+    if (w->search->deadline_us > 0 && clock_us() > w->search->deadline_us)
         return false;
     return measure(w, &inner->hits[inner->n_hits - 1]) <= w->search->radius;
 }

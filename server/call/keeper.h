@@ -29,6 +29,9 @@ struct keeper {
                   struct quire_error *err);
     /* Puts documents that were there before into an index, soon; again: those that are in it, too. */
     void (*fill)(struct service *service, struct document_index *index, bool again);
+    /* Keys whose time is over leave the indexes now, as far as that takes a millisecond. NULL: the keeper has told of
+     * them by itself. */
+    void (*expire)(struct service *service);
     bool has_json; /* documents may be JSON */
     bool lends;    /* vectors of hashes may be with the indexes alone (key_values.h) */
 };

@@ -92,7 +92,10 @@ static void go_on(struct aggregation_values *v)
     struct quire_error err = {0};
     uint64_t n = v->call->search.n;
     bool whole = v->call->pending.caller->whole;
+    int late = 0;
     for (unsigned i = 0; v->row < n && v->wait.n == 0 && (whole || i < ROWS_AT_ONCE); i++) {
+        if (i % ROWS_AT_ONCE == 0 && (late = document_search_in_time(v->call->search.deadline_us, &err)) < 0)
+            break;
         for (; v->brought < n && v->brought < v->row + ROWS_AT_ONCE; v->brought++)
             if (load(v, v->brought)) {
                 bring(v);
@@ -111,7 +114,7 @@ static void go_on(struct aggregation_values *v)
         if (v->failed || v->n_bytes > BYTES_MAX)
             break;
     }
-    int code = v->wait.code;
+    int code = v->wait.code < 0 ? v->wait.code : late;
     if (v->failed)
         code = no_memory(&err);
     else if (v->n_bytes > BYTES_MAX)
@@ -120,7 +123,7 @@ static void go_on(struct aggregation_values *v)
                       "the vectors that LOAD names of %llu documents take more than %u MiB: narrow the query, or load "
                       "other fields",
                       (unsigned long long)n, BYTES_MAX >> 20);
-    else
+    else if (v->wait.code < 0)
         err = v->wait.error;
     if (v->wait.n > 0)
         return; /* on_values goes on */

@@ -40,9 +40,9 @@ struct read_call {
 static int read_some(struct reading *r, bool whole, struct quire_error *err)
 {
     for (uint32_t budget = ROWS_AT_ONCE; !r->rows.failed;) {
-        int rc = aggregation_next(r->aggregation, &budget, err);
-        if (rc < 0)
-            return rc;
+        int rc = aggregation_next(r->aggregation, &budget, err), late = document_search_in_time(r->deadline_us, err);
+        if (rc < 0 || late < 0)
+            return rc < 0 ? rc : late;
         if (rc == PIPELINE_END) {
             r->ended = true;
             return 0;
@@ -52,8 +52,6 @@ static int read_some(struct reading *r, bool whole, struct quire_error *err)
             if (++r->n == r->most)
                 return 0;
         }
-        if (r->deadline_us && clock_us() > r->deadline_us)
-            return error_set(err, QUIRE_ETIMEOUT, "Timeout limit was reached");
         if (rc == PIPELINE_PAUSED && !whole)
             return 1;
         if (rc == PIPELINE_PAUSED)

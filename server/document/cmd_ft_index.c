@@ -305,12 +305,12 @@ static const struct {
     const char *name, *value;
 } settings[] = {
     {"MINPREFIX", "2"},
-    {"MAXEXPANSIONS", "200"},
-    {"MAXPREFIXEXPANSIONS", "200"},
-    {"TIMEOUT", "500"},
+    {"MAXEXPANSIONS", "-1"}, /* no limit */
+    {"MAXPREFIXEXPANSIONS", "-1"},
+    {"TIMEOUT", "0"}, /* none */
     {"DEFAULT_DIALECT", "2"},
     {"MAXSEARCHRESULTS", "1000000"},
-    {"ON_TIMEOUT", "return"},
+    {"ON_TIMEOUT", "fail"},
     {"MAXAGGREGATERESULTS", "1000000"},
     {"MAXDOCTABLESIZE", "4294967295"},
     {"CURSOR_MAX_IDLE", "300000"},

@@ -84,6 +84,11 @@ static int fail_memory(struct quire_error *err)
     return error_set(err, QUIRE_ENOMEM, "no memory for a search of documents");
 }
 
+static int in_time(const struct search_call *call, struct quire_error *err)
+{
+    return document_search_in_time(call->base.search.deadline_us, err);
+}
+
 /* ---- 4. the reply ------------------------------------------------------------------------------------------------ */
 
 static void put_number(struct resp_buffer *out, double number)
@@ -334,7 +339,12 @@ static void show_some(struct slice *slice)
     uint64_t end = o->offset + o->limit < n ? o->offset + o->limit : n;
     bool whole = call->base.pending.caller->whole;
     size_t began = call->items.bytes;
+    struct quire_error err = {0};
     for (unsigned i = 0; call->row < end && (whole || i < SHOW_AT_ONCE); i++) {
+        if (i % SHOW_AT_ONCE == 0 && in_time(call, &err) < 0) {
+            query_call_fail(&call->base, &err);
+            return;
+        }
         if (call->items.failed || call->fields.failed || (!whole && call->items.bytes - began > SHOW_BYTES))
             break;
         if (!o->no_content && call->row >= call->brought) {
@@ -358,7 +368,6 @@ static void show_some(struct slice *slice)
         return;
     }
     if (call->fields.failed && !call->items.failed) {
-        struct quire_error err;
         fail_memory(&err);
         query_call_fail(&call->base, &err);
         return;
@@ -448,12 +457,16 @@ static bool offer(struct search_call *call, uint64_t row)
 static void order_some(struct slice *slice)
 {
     struct search_call *call = of_slice(slice);
-    bool whole = call->base.pending.caller->whole, fine = true;
-    for (unsigned i = 0; fine && call->row < call->base.search.n && (whole || i < SORT_AT_ONCE); i++)
-        fine = offer(call, call->row++);
-    if (!fine) {
-        struct quire_error err;
-        fail_memory(&err);
+    bool whole = call->base.pending.caller->whole;
+    struct quire_error err = {0};
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && call->row < call->base.search.n && (whole || i < SORT_AT_ONCE); i++) {
+        if (i % SORT_AT_ONCE == 0)
+            rc = in_time(call, &err);
+        if (rc == 0 && !offer(call, call->row++))
+            rc = fail_memory(&err);
+    }
+    if (rc < 0) {
         query_call_fail(&call->base, &err);
         return;
     }

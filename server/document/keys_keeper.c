@@ -4,6 +4,8 @@
 #include "server/document/backfill.h"
 #include "server/keys/keyspace.h"
 
+enum { EXPIRE_US = 1000 };
+
 static bool hold(struct service *service, struct kept_document *d, struct resp_arg name)
 {
     struct keyspace *keyspace = &service->keyspace;
@@ -48,10 +50,17 @@ static void fill(struct service *service, struct document_index *index, bool aga
         backfill_begin(service, index);
 }
 
+static void expire(struct service *service)
+{
+    unsigned next = 0;
+    keyspace_expire_due(&service->keyspace, 0, 1, &next, EXPIRE_US);
+}
+
 const struct keeper keys_keeper = {.hold = hold,
                                    .let_go = let_go,
                                    .each_field = each_field,
                                    .remove = remove_keys,
                                    .fill = fill,
+                                   .expire = expire,
                                    .has_json = true,
                                    .lends = true};

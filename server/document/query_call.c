@@ -4,6 +4,9 @@
  * Arguments are valid during the handler's call only, and a search with vectors ends later, so the words are copied
  * once, and all else points into the copy.
  *
+ * Keys whose time is over by then are removed before a search begins, so that none is found, counted, or among the
+ * nearest.
+ *
  * A query with vectors enters the fair queue of its lane; one that is decided in memory runs at once. Both count for
  * the limits of their user.
  */
@@ -146,6 +149,9 @@ static void start(struct query_call *call)
     struct caller *c = call->pending.caller;
     const struct host *host = call->lane->host;
     struct lane *other = NULL;
+    const struct keeper *keeper = call->lane->service->keeper;
+    if (keeper->expire)
+        keeper->expire(call->lane->service);
     if (host->search_begins && !c->whole &&
         (document_search_has_vectors(call->query) || document_index_count(call->index) > NEAR_DOCUMENTS))
         other = host->search_begins(c);

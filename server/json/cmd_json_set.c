@@ -237,7 +237,7 @@ static int store_texts(struct keyspace_lock *lock, json_t *texts, struct quire_e
     return rc;
 }
 
-/* JSON.MSET key path value [key path value ...]: all or nothing */
+/* JSON.MSET key path value [key path value ...]: all or nothing, also where a path leads nowhere */
 void cmd_json_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct keyspace_lock lock;
@@ -261,7 +261,7 @@ void cmd_json_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
         ok = json_call_begin(&j, c, true, args[i + 1]) && stage(&j, &lock, args[i], args[i + 2], texts, &all);
         json_call_end(&j);
     }
-    int rc = ok ? store_texts(&lock, texts, &err) : 0;
+    int rc = ok && all ? store_texts(&lock, texts, &err) : 0;
     json_decref(texts);
     if (key_failed(c, &lock, rc, &err))
         return;

@@ -329,12 +329,19 @@ static int reserve_queue(struct shard *s, struct quire_error *err)
     return array_reserve(&s->queue, &s->queue_capacity, s->n_queue + 1) ? 0 : keyspace_no_memory(err);
 }
 
+static void note_next(struct shard *s)
+{
+    uint64_t next_ms = s->n_queue > 0 ? s->queue[0]->expire_ms : 0;
+    atomic_store_explicit(&s->next_ms, next_ms, memory_order_relaxed);
+}
+
 static void leave_queue(struct shard *s, struct key_entry *e)
 {
     assert(e->queue_at < s->n_queue && s->queue[e->queue_at] == e);
     expiries_remove(s->queue, s->n_queue--, e->queue_at);
     s->expiries_sum -= e->expire_ms;
     e->expire_ms = 0;
+    note_next(s);
 }
 
 /* Space was reserved where it had no expiry before. */
@@ -351,10 +358,11 @@ static void set_expiry(struct shard *s, struct key_entry *e, uint64_t expire_ms)
     e->expire_ms = expire_ms;
     if (!queued) {
         expiries_push(s->queue, s->n_queue++, e);
-        return;
+    } else {
+        expiries_rise(s->queue, e->queue_at);
+        expiries_sink(s->queue, s->n_queue, e->queue_at);
     }
-    expiries_rise(s->queue, e->queue_at);
-    expiries_sink(s->queue, s->n_queue, e->queue_at);
+    note_next(s);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -813,6 +821,7 @@ int keyspace_clear(struct keyspace_lock *lock, struct quire_error *err)
         node_table_init(&s->table, s->table.key_at);
         s->n_queue = 0;
         s->expiries_sum = 0;
+        note_next(s);
         atomic_store_explicit(&s->n_keys, 0, memory_order_relaxed);
     }
     atomic_store_explicit(&k->used_bytes, 0, memory_order_relaxed);
@@ -949,13 +958,14 @@ int keyspace_put(struct keyspace_lock *lock, const struct key *key, const struct
 
 void keyspace_expire_due(struct keyspace *k, unsigned first, unsigned step, unsigned *next, uint64_t budget_us)
 {
-    uint64_t end_us = clock_us() + budget_us;
+    uint64_t end_us = clock_us() + budget_us, now_ms = k->clock_ms(k->clock_context);
     if (first >= KEYSPACE_SHARDS || atomic_load_explicit(&k->keeps_expired, memory_order_relaxed))
         return;
     for (unsigned done = 0; done <= (KEYSPACE_SHARDS - 1 - first) / step; done++) {
         unsigned shard = first + *next * step;
         struct shard *s = &k->shards[shard];
-        bool more = true;
+        uint64_t next_ms = atomic_load_explicit(&s->next_ms, memory_order_relaxed);
+        bool more = next_ms > 0 && next_ms <= now_ms;
         /* some at a time, so that nobody waits long for the shard */
         while (more && clock_us() < end_us) {
             struct keyspace_lock lock;

@@ -89,6 +89,7 @@ struct shard {
     _Atomic size_t n_keys;    /* of the table, for those who do not lock */
     struct key_entry **queue; /* heap of the entries that expire, the next first */
     size_t n_queue, queue_capacity;
+    _Atomic uint64_t next_ms;       /* when the first of the queue is over, for those who do not lock; 0: never */
     unsigned __int128 expiries_sum; /* of the queue's expire_ms, for their mean */
     uint64_t version;
 };
@@ -268,7 +269,7 @@ struct keyspace_expiries {
 };
 void keyspace_get_expiries(struct keyspace *keyspace, struct keyspace_expiries *out);
 /* Removes keys whose time is over, in the shards `first`, first + step, ..., for at most about budget_us; *next (of the
- * caller, 0 at first) remembers where it stopped. */
+ * caller, 0 at first) remembers where it stopped. A shard where nothing is due is not locked. */
 void keyspace_expire_due(struct keyspace *keyspace, unsigned first, unsigned step, unsigned *next, uint64_t budget_us);
 
 #endif

@@ -1,6 +1,6 @@
 """as_bifrost.py - the command lines of Bifrost's Redis vector store (go-redis 9 with RESP3: maps), and its reading of
-the replies. "All" is LIMIT 0 2147483647 and KNN 2147483647. Its tests for null (@f:*) are no query in RediSearch
-either.
+the replies. "All" is LIMIT 0 2147483647 and KNN 2147483647. Its tests for null (@f:*) are no query in
+RediSearch.
 """
 from wire import Client, approximately, blob, check, cosine, embed, fails, hset, map_rows, script, text
 
@@ -46,7 +46,8 @@ def store():
     check("pages", len(everything("*", "LIMIT", 0, 2)) == 2 and len(everything("*", "LIMIT", 2, 2)) == 1)
     for filters, right in (("-@provider:{openai}", 1), ("@expires_at:[(10 +inf]", 2), ("@expires_at:[-inf (20]", 1),
                            ("(@provider:{openai} | @provider:{anthropic})", 3),
-                           ("@provider:{openai} @expires_at:[20 20]", 1)):
+                           ("@provider:{openai} @expires_at:[20 20]", 1), ("@provider:*", 3), ("-@provider:*", 0),
+                           ("(-@expires_at:* @provider:{openai})", 0), ("@embedding:*", 3)):
         check("filter %s" % filters, len(everything(filters, "LIMIT", 0, 10)) == right, everything(filters))
     whole = client.call("FT.SEARCH", NAMESPACE, "@provider:{anthropic}")
     check("the map has what go-redis and others look for", {text(name) for name in whole} >= {

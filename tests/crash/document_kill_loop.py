@@ -2,12 +2,13 @@
 """document_kill_loop.py - kills quire-server with SIGKILL while clients write documents that indexes (FT.*) follow.
 
 Every connection has hashes and JSON documents of its own, and writes them through pipelines: whole, in parts, in
-transactions; it renames and removes them. One more connection makes and drops an index over documents that are there,
-and moves an alias. Vectors are too long to stay in their hashes: they are held by the index alone, come back when an
+transactions; it renames, copies, restores and removes them, and gives them a time to live. One more connection makes and
+drops an index over documents that are there, and moves an alias. Vectors are too long to stay in their hashes: they are held by the index alone, come back when an
 index is dropped that was the only one over them (keys s:...), and are read from there by RENAME. After a kill and restart:
 
   * each connection's documents are as they were after some number of its commands, which covers all it had
-    acknowledged: nothing acknowledged is lost, nothing removed comes back, of a transaction all or nothing is there;
+    acknowledged: nothing acknowledged is lost, nothing removed or expired comes back, of a transaction all or nothing is
+    there;
   * every index is there that was acknowledged and not dropped since, and the alias names what it named last;
   * every search agrees with the documents that are there: tags, numbers and words find each that has them and no
     other, also in the index that was being filled when the server was killed; KNN finds as many as there are, nearly
@@ -31,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from kill_loop import ROOT, Server, Wrong
 from resp_client import Error, Stream, request
 
-DIM, DOCUMENTS, TAGS, NUMBERS = 64, 400, 6, 50
+DIM, DOCUMENTS, TAGS, NUMBERS, EXPIRES_MS = 64, 400, 6, 50, 100
 REFUSED = ("write more slowly", "this write was not made")
 ABSENT = ("no such key", "root")  # what was to be changed had been refused
 RECALL = 0.95  # of KNN, over all that are asked
@@ -98,7 +99,7 @@ class Client:
         self.number, self.world, self.random = number, world, random.Random(world.random.random())
         self.settled, self.state = {}, {}  # after the last restart; after all that was sent
         self.window, self.waiting = [], collections.deque()
-        self.stream, self.depth = None, 1
+        self.stream, self.depth, self.expiring = None, 1, 0
 
     def key(self, kind=None):
         return "%s:%d:%d" % (kind or self.random.choice("hhjs"), self.number, self.random.randrange(DOCUMENTS))
@@ -140,13 +141,37 @@ class Client:
             other = self.key(kind)
             part = Part(("RENAME", key, other), lambda state: [(other, state[key]), (key, None)]
                         if key in state and other != key else [])
+        elif dice < 0.84:
+            other = self.key(kind)
+            part = Part(("COPY", key, other, "REPLACE") if other != key else ("EXISTS", key), lambda state: [
+                (other, state[key])] if key in state else [])
+        elif dice < 0.88:
+            new, payload = pick.choice(self.world.payloads[kind == "j"])
+            part = Part(("RESTORE", key, 0, payload, "REPLACE"), lambda state: [(key, new)])
+        elif dice < 0.90:  # longer than the test
+            part = Part(pick.choice((("EXPIRE", key, 100000), ("PEXPIRE", key, 10 ** 8), ("PERSIST", key))),
+                        lambda state: [])
         else:
             part = Part((pick.choice(("DEL", "UNLINK", "JSON.DEL") if kind == "j" else ("DEL", "UNLINK")), key),
                         lambda state: [(key, None)])
         part.apply(self.state)
         return part
 
+    def one_that_expires(self):
+        """A document under a key that nothing else uses: it is gone when EXPIRES_MS have passed."""
+        self.expiring += 1
+        kind, new = self.random.choice("hhjs"), self.document()
+        key = "%s:%d:e%d" % (kind, self.number, self.expiring)
+        parts = [Part(("JSON.SET", key, "$", json.dumps(new)) if kind == "j" else ("HSET", key, *as_hash(new)),
+                      lambda state: [(key, new)]),
+                 Part(("PEXPIRE", key, self.random.randrange(1, EXPIRES_MS)), lambda state: [(key, None)])]
+        for part in parts:
+            part.apply(self.state)
+        return parts
+
     def next_command(self):
+        if self.random.random() < 0.04:
+            return Command(self.one_that_expires(), self.random.random() < 0.5)
         if self.random.random() < 0.06:
             return Command([self.part() for _ in range(self.random.randint(2, 5))], True)
         return Command([self.part()], False)
@@ -233,6 +258,7 @@ class World:
         self.extra, self.alias = {False}, {"ih"}
         self.acknowledged = self.searches = self.compared = self.kills_in_recovery = self.fills = self.segments = 0
         self.refused = self.wanted_near = self.found_near = 0
+        self.payloads = ([], [])  # of hashes, of JSON: (document, what DUMP gave of it)
 
     def settings(self):
         pick = self.random.choice
@@ -264,6 +290,12 @@ class World:
             reply = stream.call(*words)
             if reply != "OK":
                 raise Wrong("%s: %s" % (words[:2], reply))
+        for n in range(16):
+            document, is_json = self.clients[0].document(), n % 2
+            stream.call(*(("JSON.SET", "x", "$", json.dumps(document)) if is_json
+                          else ("HSET", "x", *as_hash(document))))
+            self.payloads[is_json].append((document, stream.call("DUMP", "x")))
+            stream.call("DEL", "x")
         stream.socket.close()
 
     # -- load --
@@ -318,6 +350,7 @@ class World:
         return found
 
     def compare(self, port):
+        time.sleep(EXPIRES_MS / 1000)
         stream = Stream(port)
         found = self.read_all(stream)
         for client in self.clients:

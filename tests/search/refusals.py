@@ -188,6 +188,12 @@ def what_quire_has_not():
         reply = client.call(*words)
         check("%s is there, or refused by its name" % words[0], not isinstance(reply, Error)
               or words[0].lower() in reply.lower(), reply)
+    check("FT.CONFIG GET says what holds here", client.call("FT.CONFIG", "GET", "*") == [
+        [name, value] for name, value in (
+            (b"MINPREFIX", b"2"), (b"MAXEXPANSIONS", b"-1"), (b"MAXPREFIXEXPANSIONS", b"-1"), (b"TIMEOUT", b"0"),
+            (b"DEFAULT_DIALECT", b"2"), (b"MAXSEARCHRESULTS", b"1000000"), (b"ON_TIMEOUT", b"fail"),
+            (b"MAXAGGREGATERESULTS", b"1000000"), (b"MAXDOCTABLESIZE", b"4294967295"),
+            (b"CURSOR_MAX_IDLE", b"300000"))], client.call("FT.CONFIG", "GET", "*"))
     for words in (("VERBATIM",), ("NOSTOPWORDS",), ("INORDER",), ("SLOP", 3), ("LANGUAGE", "english"),
                   ("EXPANDER", "x"), ("SCORER", "BM25STD"), ("SCORER", "TFIDF"),
                   ("TIMEOUT", 1000), ("DIALECT", 1), ("DIALECT", 2), ("DIALECT", 3), ("DIALECT", 4),
@@ -256,6 +262,28 @@ def documents_that_cannot_be_indexed():
     check("which is counted, with the reason", errors[1] == 1 and b"several vectors of one document" in errors[3], errors)
 
 
+def searches_that_take_longer_than_they_may():
+    client = Client()
+    client.call("FT.CREATE", "big", "PREFIX", 1, "b:", "SCHEMA", "t", "TAG", "n", "NUMERIC")
+    for first in range(0, 40000, 4000):
+        client.pipeline(*(("HSET", "b:%d" % i, "t", "tag %d" % (i * 7919 % 40000), "n", i, "x", "y" * 100)
+                          for i in range(first, first + 4000)))
+    for words in (("SORTBY", "t"), ("LIMIT", 0, 40000), ("SORTBY", "t", "LIMIT", 0, 40000, "RETURN", 1, "x"),
+                  ("SORTBY", "n", "LIMIT", 0, 40000, "NOCONTENT")):
+        name = "FT.SEARCH big * " + " ".join(map(str, words))
+        fails(name + " TIMEOUT 1", client.call("FT.SEARCH", "big", "*", *words, "TIMEOUT", 1),
+              "timeout limit was reached")
+        for timeout in (0, 100000):
+            reply = client.call("FT.SEARCH", "big", "*", *words, "TIMEOUT", timeout)
+            check("with TIMEOUT %d it answers" % timeout, isinstance(reply, list) and reply[0] == 40000,
+                  str(reply)[:100])
+    fails("within MULTI", client.transaction(("FT.SEARCH", "big", "*", "SORTBY", "t", "TIMEOUT", 1))[0],
+          "timeout limit was reached")
+    fails("FT.AGGREGATE TIMEOUT 1",
+          client.call("FT.AGGREGATE", "big", "*", "GROUPBY", 1, "@t", "REDUCE", "COUNT", 0, "AS", "c", "TIMEOUT", 1),
+          "timeout limit was reached")
+
+
 if __name__ == "__main__":
     script(texts_that_clients_match, what_is_wrong_and_where, places, options_that_come_twice, what_quire_has_not, hostile,
-           documents_that_cannot_be_indexed)
+           documents_that_cannot_be_indexed, searches_that_take_longer_than_they_may)

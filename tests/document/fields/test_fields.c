@@ -126,6 +126,7 @@ static void values(void **state)
     assert_string_equal(ask(&x, "ismissing(@t)"), "2");
     assert_string_equal(ask(&x, "ismissing(@body)"), "1");
     assert_string_equal(ask(&x, "-ismissing(@body)"), "0 2");
+    assert_string_equal(ask(&x, "@c:*"), "0 1 2"); /* also where a value holds no tag */
     assert_string_equal(ask(&x, "@body:(end)"), "2");
     assert_string_equal(ask(&x, "-end"), "0 1");
     assert_string_equal(ask(&x, "@body:\"end of it\""), "2");
@@ -184,7 +185,7 @@ static void alteration(void **state)
     assert_int_equal(add(&x, 2, "a", NULL), 0);
     assert_string_equal(ask(&x, "@n:[1 2]"), "1");
     assert_string_equal(ask(&x, "@t:{a} -@n:[1 2]"), "0 2");
-    assert_string_equal(ask(&x, "ismissing(@n)"), "2");
+    assert_string_equal(ask(&x, "ismissing(@n)"), "0 2");
     close_index(&x);
 }
 

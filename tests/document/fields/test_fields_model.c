@@ -32,8 +32,8 @@ static const char *const tags[] = {"red", "Red", "green", "dark green", "blue", 
 
 enum { TAG_PLAIN, TAG_CASE, NUMBER, PLACE, TITLE, BODY, FIELDS };
 static const char *const schema_words =
-    "i SCHEMA tag TAG SEPARATOR ; INDEXMISSING case TAG CASESENSITIVE INDEXEMPTY number NUMERIC INDEXMISSING "
-    "place GEO title TEXT NOSTEM WEIGHT 3 body TEXT INDEXMISSING";
+    "i SCHEMA tag TAG SEPARATOR ; INDEXMISSING case TAG CASESENSITIVE INDEXEMPTY number NUMERIC place GEO "
+    "title TEXT NOSTEM WEIGHT 3 body TEXT INDEXMISSING";
 
 struct document {
     bool lives;
@@ -447,7 +447,7 @@ static struct query_node *draw_leaf(struct model *m)
         return node;
     case 8:
         node = new_node(m, QUERY_MISSING);
-        node->field = &m->schema->fields[below(m, 3) == 0 ? TAG_PLAIN : below(m, 2) ? NUMBER : BODY];
+        node->field = &m->schema->fields[below(m, FIELDS)];
         return node;
     default:
         node = new_node(m, below(m, 3) == 0 ? QUERY_RANGE : below(m, 2) ? QUERY_ALL : QUERY_NONE);

@@ -1,10 +1,12 @@
 /*
  * test_document_search.c - a query with several vector ranges while its documents change: each document is found by one
- * of the states that it had, never by parts of two, and one that fits in every state is always found.
+ * of the states that it had, never by parts of two, and one that fits in every state is always found. And
+ * what becomes of a query behind its deadline.
  */
 #include "document/index/document_search.h"
 #include "document/index/documents_priv.h"
 #include "index/search/search_lane.h"
+#include "io/clock.h"
 #include "tests/sanitized.h"
 #include "tests/temp_folder.h"
 #include <setjmp.h>
@@ -70,8 +72,8 @@ static void on_done(struct document_search *search)
     *(bool *)search->owner = true;
 }
 
-/* How many a query finds; those with distances have all of them. */
-static uint64_t count(struct document_index *index, const char *text)
+/* What a query ends with; *n: how many it finds. Those with distances have all of them. */
+static int ask(struct document_index *index, const char *text, uint64_t deadline_us, uint64_t *n)
 {
     static const float v[2] = {0, 0}, w[2] = {1, 1};
     const struct query_param params[] = {{{"v", 1}, {(const char *)v, sizeof v}},
@@ -85,17 +87,39 @@ static uint64_t count(struct document_index *index, const char *text)
         fail_msg("%s: %s", text, err.message);
     struct document_search search = {
         .index = index, .query = query, .searcher = lane->searcher, .done = on_done, .owner = &done};
+    search.deadline_us = deadline_us;
     document_search_start(&search);
     search_lane_run(lane, &done);
-    if (search.code < 0)
-        fail_msg("%s: %s", text, search.error.message);
+    int code = search.code;
+    if (code < 0)
+        assert_int_equal(search.error.code, code);
     for (uint32_t yield = 0; yield < search.n_yields; yield++)
         for (uint64_t i = 0; i < search.n; i++)
             assert_true(search.yields[yield].values[i] <= 0.5);
-    uint64_t n = search.n;
+    *n = search.n;
     document_search_fini(&search);
     query_free(query);
+    return code;
+}
+
+static uint64_t count(struct document_index *index, const char *text)
+{
+    uint64_t n = 0;
+    if (ask(index, text, 0, &n) < 0)
+        fail_msg("%s: an error", text);
     return n;
+}
+
+/* Behind its deadline each kind of query ends with the same error. */
+static void late_ones_end(struct document_index *index)
+{
+    static const char *const texts[] = {"*", "@n:[0 +inf]", "*=>[KNN 3 @v $v]", "@n:[0 +inf]=>[KNN 3 @v $v]",
+                                        "@v:[VECTOR_RANGE 0.5 $v]"};
+    uint64_t n;
+    for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_int_equal(ask(index, texts[i], 1, &n), QUIRE_ETIMEOUT);
+        assert_int_equal(ask(index, texts[i], clock_us() + 1000000000u, &n), 0);
+    }
 }
 
 static void ranges_see_one_state(void **state)
@@ -161,6 +185,7 @@ static void ranges_see_one_state(void **state)
         pthread_join(writers[i], NULL);
     if (wrong > 0)
         fail_msg("%u of %u searches are wrong", wrong, n);
+    late_ones_end(index);
     search_lane_destroy(lane);
     document_index_unref(index);
     documents_destroy(documents);
