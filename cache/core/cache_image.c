@@ -170,14 +170,12 @@ int caches_take_image(struct caches *caches, struct quire_bytes name, const uint
     if (rc < 0)
         return rc;
     struct cache *cache = caches_find(caches, name);
-    if (cache && !fits(cache, &image)) {
-        rc = caches_drop(caches, name, lsn, err);
-        cache_unref(cache);
-        cache = NULL;
-    }
-    if (rc == 0 && !cache) {
-        rc = caches_add_with(caches, &image.config, image.seed, image.secret, lsn, err);
+    if (!cache || !fits(cache, &image)) {
+        struct cache *old = cache;
+        rc = caches_add_with(caches, &image.config, image.seed, image.secret, old, lsn, err);
         cache = rc == 0 ? caches_find(caches, name) : NULL;
+        if (old)
+            cache_unref(old);
     }
     if (rc == 0 && !cache)
         rc = error_set(err, QUIRE_ENOTFOUND, "the cache was dropped meanwhile");

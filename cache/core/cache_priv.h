@@ -523,9 +523,10 @@ int cache_log_durable(struct cache *cache, const struct document_extent *extents
 /* seed: of how its vectors are rotated. */
 int cache_create(struct caches *caches, uint64_t uid, const struct cache_config *config, uint64_t seed,
                  const uint64_t secret[2], struct cache **out, struct quire_error *err);
-/* As caches_add, with a seed and a secret that were another's. */
+/* As caches_add, with a seed and a secret that were another's. old: the cache of this name whose place it takes, which
+ * stays where the new one cannot be made; NULL: none may have the name. */
 int caches_add_with(struct caches *caches, const struct cache_config *config, uint64_t seed, const uint64_t secret[2],
-                    uint64_t *lsn, struct quire_error *err);
+                    struct cache *old, uint64_t *lsn, struct quire_error *err);
 void cache_copying_free(struct cache *cache);
 int cache_open_documents(struct cache *cache, struct quire_error *err);
 /* What was restored and replayed becomes entries. Where a file that they need is damaged or missing, QUIRE_ECORRUPT and

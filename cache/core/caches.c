@@ -436,20 +436,34 @@ void caches_each(struct caches *caches, void (*visit)(void *context, struct cach
  * the list has it or is followed by its record. */
 int caches_add(struct caches *caches, const struct cache_config *config, uint64_t *lsn, struct quire_error *err)
 {
-    return caches_add_with(caches, config, 0, (const uint64_t[2]){random_seed() | 1, random_seed()}, lsn, err);
+    return caches_add_with(caches, config, 0, (const uint64_t[2]){random_seed() | 1, random_seed()}, NULL, lsn, err);
+}
+
+static int refuse_name(struct quire_bytes name, struct quire_error *err)
+{
+    return error_set(err, QUIRE_EEXISTS, "a cache '%.*s' is there already", (int)name.n_bytes, (const char *)name.data);
+}
+
+/* Out of the table and, by the journal, for good. (lock) */
+static int take_out(struct caches *caches, struct cache *cache, uint64_t *lsn, struct quire_error *err)
+{
+    int rc = cache_log_drop(cache, lsn, err);
+    if (rc == 0)
+        caches_take(caches, cache);
+    return rc;
 }
 
 int caches_add_with(struct caches *caches, const struct cache_config *config, uint64_t seed, const uint64_t secret[2],
-                    uint64_t *lsn, struct quire_error *err)
+                    struct cache *old, uint64_t *lsn, struct quire_error *err)
 {
     struct cache *cache;
     bool there;
     pthread_mutex_lock(&caches->lock);
-    place_of(caches, config->name, &there);
+    uint32_t at = place_of(caches, config->name, &there);
+    bool taken = there && caches->all[at] != old;
     uint64_t uid = random_next(&caches->random) | 1;
     pthread_mutex_unlock(&caches->lock);
-    int rc = there ? error_set(err, QUIRE_EEXISTS, "a cache '%.*s' is there already", (int)config->name.n_bytes,
-                               (const char *)config->name.data)
+    int rc = taken ? refuse_name(config->name, err)
                    : cache_create(caches, uid, config, seed ? seed : uid, secret, &cache, err);
     if (rc < 0)
         return rc;
@@ -457,15 +471,18 @@ int caches_add_with(struct caches *caches, const struct cache_config *config, ui
     if (rc == 0)
         rc = document_log_begin(cache->documents, err);
     pthread_mutex_lock(&caches->lock);
-    place_of(caches, config->name, &there);
+    at = place_of(caches, config->name, &there);
+    bool replaces = there && caches->all[at] == old;
     if (rc == 0 && there)
-        rc = error_set(err, QUIRE_EEXISTS, "a cache '%.*s' is there already", (int)config->name.n_bytes,
-                       (const char *)config->name.data);
+        rc = replaces ? take_out(caches, old, lsn, err) : refuse_name(config->name, err);
+    replaces = replaces && rc == 0;
     if (rc == 0)
         rc = cache_log_cache(cache, lsn, err);
     bool inserted = rc == 0 && (rc = caches_insert(caches, cache, err)) == 0;
     pthread_cond_broadcast(&caches->wake);
     pthread_mutex_unlock(&caches->lock);
+    if (replaces)
+        lease_table_close(old->leases); /* nothing else would end their wait */
     if (!inserted) {
         cache->dropped = true;
         cache_unref(cache);
@@ -479,11 +496,9 @@ int caches_drop(struct caches *caches, struct quire_bytes name, uint64_t *lsn, s
     pthread_mutex_lock(&caches->lock);
     uint32_t at = place_of(caches, name, &there);
     struct cache *cache = there ? cache_ref(caches->all[at]) : NULL;
-    int rc = cache ? cache_log_drop(cache, lsn, err)
+    int rc = cache ? take_out(caches, cache, lsn, err)
                    : error_set(err, QUIRE_ENOTFOUND, "no cache '%.*s'; SC.LIST names them", (int)name.n_bytes,
                                (const char *)name.data);
-    if (rc == 0)
-        caches_take(caches, cache);
     pthread_mutex_unlock(&caches->lock);
     /* those who wait hold references: nothing else would end their wait */
     if (rc == 0)
