@@ -144,14 +144,22 @@ static void start_there(struct lane *lane, struct message *message)
     document_search_start(&of_message(message)->search);
 }
 
+/* Perhaps behind the end of another search, outside of the gate; not within another's transaction. */
+static void expire(struct lane *lane, bool whole)
+{
+    const struct keeper *keeper = lane->service->keeper;
+    if (!keeper->expire || (lane_is_shut(lane) && !whole) || !lane_try_enter(lane))
+        return;
+    keeper->expire(lane->service);
+    lane_leave(lane);
+}
+
 static void start(struct query_call *call)
 {
     struct caller *c = call->pending.caller;
     const struct host *host = call->lane->host;
     struct lane *other = NULL;
-    const struct keeper *keeper = call->lane->service->keeper;
-    if (keeper->expire)
-        keeper->expire(call->lane->service);
+    expire(call->lane, c->whole);
     if (host->search_begins && !c->whole &&
         (document_search_has_vectors(call->query) || document_index_count(call->index) > NEAR_DOCUMENTS))
         other = host->search_begins(c);

@@ -25,10 +25,11 @@ DIM = 16
 SCHEMA = ("SCHEMA", "g", "TAG", "n", "NUMERIC", "v", "VECTOR", "FLAT", 6, "TYPE", "FLOAT32", "DIM", DIM, "DISTANCE_METRIC",
           "L2")
 SEARCH = pathlib.Path(__file__).resolve().parent.parent / "search"
+# following: engines remove keys whose time is over when they come to them;
 # shapes: CLIENT SETINFO came with Redis 7.2; walls: users of engines are bound to no tenants, and Redis 7.0 has no
 # categories for commands of modules
-SCRIPTS = {"shapes": "arrays_for_glide", "definitions": "", "refusals": "", "json_commands": "", "following": "over_a_restart",
-           "together": "", "walls": "bound_to_a_tenant without_the_command"}
+SCRIPTS = {"shapes": "arrays_for_glide", "definitions": "", "refusals": "", "json_commands": "",
+           "following": "over_a_restart keys_that_expire", "together": "", "walls": "bound_to_a_tenant without_the_command"}
 
 
 def blob(vector):
