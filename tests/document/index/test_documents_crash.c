@@ -139,7 +139,7 @@ static int command(const char *text)
     if (*text == 'C')
         rc = documents_add(documents, words, n, &index, &lsn, &err);
     else if (*text == 'A')
-        rc = documents_alter(documents, words[0], words + 1, n - 1, &index, &lsn, &err);
+        rc = documents_alter(documents, words[0], words + 1, n - 1, 2, &index, &lsn, &err);
     else if (*text == 'S')
         rc = documents_alias_set(documents, words[0], words[1], false, &lsn, &err);
     else if (*text == 'R')
