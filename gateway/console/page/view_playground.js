@@ -372,7 +372,7 @@ shell.view({
 							}
 						},
 						el(
-							'div.wide',
+							'div.wide.stack',
 							parts.choice(
 								'Searched by',
 								[
