@@ -111,6 +111,13 @@ static void refuse(struct http_request *r, int status, const char *code, const c
     console_answer_error(r, &why);
 }
 
+static void refuse_method(struct http_request *r, const char *allow)
+{
+    struct console_refusal why = {.status = 405, .code = "method", .allow = allow};
+    snprintf(why.message, sizeof why.message, "this takes another method: %s", allow);
+    console_answer_error(r, &why);
+}
+
 static bool is_json(const char *type)
 {
     return type && strncasecmp(type, "application/json", 16) == 0 && (type[16] == 0 || strchr("; \t", type[16]));
@@ -127,7 +134,7 @@ static const struct console_view *choose(struct http_request *r)
     else if (read && strcmp(method, "GET") == 0)
         return read;
     else if (!act || strcmp(method, "POST") != 0)
-        refuse(r, 405, "method", "this endpoint takes another method: GET for what is read, POST for the rest");
+        refuse_method(r, read && act ? "GET, POST" : read ? "GET" : "POST");
     else if (!is_json(http_field(r, "Content-Type")))
         refuse(r, 415, "content_type", "a POST needs Content-Type: application/json");
     else
@@ -174,6 +181,6 @@ bool console_begin(struct console *console, struct http_request *r)
     else if (strcmp(http_method(r), "GET") == 0 || strcmp(http_method(r), "HEAD") == 0)
         console_page_answer(console->page, r);
     else
-        refuse(r, 405, "method", "the page takes GET");
+        refuse_method(r, "GET, HEAD");
     return true;
 }

@@ -171,6 +171,7 @@ const struct console_view console_acts[] = {
     {"POST", "/ui/api/entry", "cache! id! action! similarity", CONSOLE_CHANGES, begin_entry},
     {"POST", "/ui/api/audit/pop", "cache! count", CONSOLE_CHANGES, begin_pop},
     {"POST", "/ui/api/audit/put", "cache! audit! verdict!", CONSOLE_CHANGES, begin_put},
+    {"POST", "/ui/api/sets", "names!", 0, console_views_sets_named},
     {"POST", "/ui/api/set/check", "set!", CONSOLE_SLOW, begin_check},
     {"POST", "/ui/api/playground/cache", "cache! category! text vector scope hash compat similarity max_age_ms", 0,
      console_play_cache_begin},

@@ -16,8 +16,7 @@ static int refuse(struct console_refusal *out, int status, const char *code, con
 static int refuse(struct console_refusal *out, int status, const char *code, const char *format, ...)
 {
     va_list list;
-    out->status = status;
-    out->code = code;
+    *out = (struct console_refusal){.status = status, .code = code};
     va_start(list, format);
     vsnprintf(out->message, sizeof out->message, format, list);
     va_end(list);

@@ -43,12 +43,13 @@ static int add_dumped(const char *text, size_t bytes, void *out)
     return evbuffer_add(out, text, bytes);
 }
 
-static void send_buffer(struct http_request *r, int status, struct evbuffer *body)
+/* `allow`: NULL but with 405. */
+static void send_buffer(struct http_request *r, int status, const char *allow, struct evbuffer *body)
 {
     struct fields fields = {0};
     if (console_fields(&fields, "application/json") &&
         fields_append(&fields, "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") &&
-        (status != 405 || fields_append(&fields, "Allow", "GET, POST"))) {
+        (!allow || fields_append(&fields, "Allow", allow))) {
         http_head(r, status, &fields, (int64_t)evbuffer_get_length(body));
         http_data_move(r, body);
         http_end(r);
@@ -57,13 +58,7 @@ static void send_buffer(struct http_request *r, int status, struct evbuffer *bod
     fields_fini(&fields);
 }
 
-void console_answer_error(struct http_request *r, const struct console_refusal *why)
-{
-    json_t *message = console_json_text(why->message, strlen(why->message));
-    console_answer(r, why->status, json_pack("{s:{s:s, s:o}}", "error", "code", why->code, "message", message));
-}
-
-void console_answer(struct http_request *r, int status, json_t *value)
+static void send_json(struct http_request *r, int status, const char *allow, json_t *value)
 {
     struct evbuffer *body = evbuffer_new();
     bool ok = value && body &&
@@ -80,11 +75,22 @@ void console_answer(struct http_request *r, int status, json_t *value)
         status = 502;
     }
     if (ok)
-        send_buffer(r, status, body);
+        send_buffer(r, status, allow, body);
     else
         http_abort(r);
     if (body)
         evbuffer_free(body);
+}
+
+void console_answer(struct http_request *r, int status, json_t *value)
+{
+    send_json(r, status, NULL, value);
+}
+
+void console_answer_error(struct http_request *r, const struct console_refusal *why)
+{
+    json_t *message = console_json_text(why->message, strlen(why->message));
+    send_json(r, why->status, why->allow, json_pack("{s:{s:s, s:o}}", "error", "code", why->code, "message", message));
 }
 
 /* ---- the end ---- */
@@ -263,6 +269,8 @@ static void on_reply(void *context, enum sc_outcome outcome, struct redisReply *
         place(ask, console_json(reply->str, (size_t)reply->len, ask->how & 255u, &job->truncated));
     } else if (outcome == SC_ERROR) {
         place_error(ask, why);
+    } else if (ask->how & CONSOLE_OWN) {
+        place(ask, json_null());
     } else
         fail_all(job, outcome, why);
     drop_ask(ask);
@@ -278,8 +286,8 @@ void console_job_ask_words(struct console_job *job, json_t *into, const char *ke
     into = into ? into : job->root;
     if (ask)
         *ask = (struct console_ask){.job = job, .how = how, .key = key ? strdup(key) : NULL};
-    if (!ask || (key && !ask->key) ||
-        !(ask->call = sc_call(sc_users_client(job->user), n, words, bytes, deadline_ms, on_reply, ask))) {
+    struct sc_client *client = how & CONSOLE_OWN ? console_ring_client(job->console->ring) : sc_users_client(job->user);
+    if (!ask || (key && !ask->key) || !(ask->call = sc_call(client, n, words, bytes, deadline_ms, on_reply, ask))) {
         if (ask)
             free(ask->key);
         free(ask);

@@ -59,6 +59,7 @@ json_t *console_json_text(const char *bytes, size_t n);
 struct console_refusal {
     int status;
     const char *code;
+    const char *allow; /* the methods that there are, with 405 */
     char message[300];
 };
 int console_door_host(const struct http_request *r, const struct settings *settings, struct console_refusal *out);
@@ -118,8 +119,10 @@ bool console_job_number(struct console_job *job, const char *name, int64_t absen
 
 enum {
     CONSOLE_MUST = 256,
-    CONSOLE_QUIET = 512
-}; /* beside those of console_json: the part must be there; an error is null */
+    CONSOLE_QUIET = 512,
+    CONSOLE_OWN = 1024
+}; /* beside those of console_json: the part must be there; an error is null; asked as the gateway's own user, and null
+    * where that has no connection */
 /* Asks the server; the reply becomes `key` of `into` (NULL: the answer), or an element where key is NULL. Words end
  * with NULL. */
 void console_job_ask(struct console_job *job, json_t *into, const char *key, unsigned how, ...)
@@ -140,7 +143,8 @@ bool console_fields(struct fields *fields, const char *type);
 /* ---- views ---- */
 extern const struct console_view console_views[]; /* console_views.c; ends with an empty one */
 extern const struct console_view console_acts[];  /* console_acts.c; likewise */
-void console_map_begin(struct console_job *job);  /* of a set, or of a cache */
+void console_views_sets_named(struct console_job *job);
+void console_map_begin(struct console_job *job); /* of a set, or of a cache */
 void console_play_cache_begin(struct console_job *job);
 void console_play_set_begin(struct console_job *job);
 void console_server_begin(struct console_job *job);
@@ -151,11 +155,15 @@ bool console_default_of(const char *name, char *out, size_t room, bool *secret);
 int console_ring_create(struct console *console, struct console_ring **out, struct quire_error *err);
 void console_ring_destroy(struct console_ring *ring);
 void console_ring_count(struct console_ring *ring, const struct http_request *r, const struct console_request *end);
+/* The connection of the gateway's own user. */
+struct sc_client *console_ring_client(const struct console_ring *ring);
 void console_ring_judged(struct console_ring *ring, uint64_t tokens);
 json_t *console_ring_json(const struct console_ring *ring, bool minutes, uint64_t since_ms);
 
 struct console_seen *console_seen_create(void);
 void console_seen_add(struct console_seen *seen, const struct http_request *r, const struct console_request *end);
+/* When it was made, Unix time in ms: numbers of requests begin at 1 then. */
+uint64_t console_seen_began_ms(const struct console_seen *seen);
 json_t *console_seen_json(const struct console_seen *seen, uint64_t since, uint64_t limit, bool texts);
 
 /* ---- console_page.c ---- */

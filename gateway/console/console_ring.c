@@ -148,6 +148,11 @@ void console_ring_count(struct console_ring *ring, const struct http_request *r,
     count(&ring->minute, r, end);
 }
 
+struct sc_client *console_ring_client(const struct console_ring *ring)
+{
+    return ring->client;
+}
+
 void console_ring_judged(struct console_ring *ring, uint64_t tokens)
 {
     struct sums *both[2] = {&ring->second, &ring->minute};

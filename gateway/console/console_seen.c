@@ -17,12 +17,21 @@ struct seen {
 
 struct console_seen {
     uint64_t n; /* ever */
+    uint64_t began_ms;
     struct seen ring[SEEN_MAX];
 };
 
 struct console_seen *console_seen_create(void)
 {
-    return calloc(1, sizeof(struct console_seen));
+    struct console_seen *seen = calloc(1, sizeof *seen);
+    if (seen)
+        seen->began_ms = clock_wall_ms();
+    return seen;
+}
+
+uint64_t console_seen_began_ms(const struct console_seen *seen)
+{
+    return seen->began_ms;
 }
 
 /* At most `room` - 1 bytes, and no half of a character. */

@@ -9,6 +9,7 @@
 #define CATEGORIES_MAX  64u
 #define CACHES_MAX      64u
 #define SETS_MAX        64u
+#define SETS_NAMED_MAX  2048u
 #define SCAN_ROUNDS_MAX 16u
 #define SCAN_COUNT      "1000"
 
@@ -33,14 +34,39 @@ static json_t *append_object(json_t *array)
 
 /* ---- me, overview, history ---- */
 
+/* What the page changes, as the commands that do it; CACHE is the gateway's own. */
+enum { WORDS_CHANGE = 5 };
+static const struct {
+    const char *name, *words[WORDS_CHANGE];
+} changes[] = {{"pin", {"SC.PIN", "CACHE", "0"}},
+               {"delete", {"SC.DEL", "CACHE", "0"}},
+               {"feedback", {"SC.FEEDBACK", "CACHE", "0", "BAD"}},
+               {"settings", {"SC.CAT.SET", "CACHE", "*", "TTL", "0"}},
+               {"labels", {"SC.AUDIT", "POP", "CACHE"}}};
+
+/* Replies of ACL DRYRUN become true, false where the command is refused, null where nothing is known; a key that is
+ * refused says nothing of other caches. False: there is nothing that this user may change. */
+static bool name_rights(struct console_job *job)
+{
+    json_t *may = json_object_get(job->root, "may"), *said;
+    bool any = false;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        said = json_object_get(may, changes[i].name);
+        if (json_is_string(said)) {
+            bool no = strstr(json_string_value(said), "no permissions to run") != NULL;
+            json_object_set_new(may, changes[i].name, json_boolean(!no));
+        }
+        any |= !json_is_false(json_object_get(may, changes[i].name));
+    }
+    return any;
+}
+
 static void answer_me(struct console_job *job)
 {
     const struct console *console = job->console;
     const struct settings *s = console->settings;
-    if (!json_is_string(json_object_get(job->root, "user")))
-        json_object_set_new(job->root, "user", text_of(job->credential.user));
     job->n_bad = 0; /* a user who may not ask who he is, is who he says: the server took the password */
-    json_t *more = json_pack("{s:b, s:s, s:s, s:I, s:b, s:b, s:b, s:o, s:b}", "write", s->ui == SETTINGS_UI_YES, "ui",
+    json_t *more = json_pack("{s:b, s:s, s:s, s:I, s:b, s:b, s:b, s:o, s:b}", "write", (int)name_rights(job), "ui",
                              s->ui == SETTINGS_UI_YES ? "yes" : "read", "version", QUIRE_VERSION_STRING, "now_ms",
                              (json_int_t)clock_wall_ms(), "gateway", s->n_upstreams > 0, "encoder",
                              console->options.encode != NULL, "texts", (int)s->log_texts, "cache", text_of(s->cache),
@@ -49,9 +75,34 @@ static void answer_me(struct console_job *job)
     json_decref(more);
 }
 
+/* Who it is, is known: the gateway's own user asks what this one may do, since few may ask that themselves. */
+static void ask_rights(struct console_job *job)
+{
+    const char *cache = job->console->settings->cache;
+    if (!json_is_string(json_object_get(job->root, "user")))
+        json_object_set_new(job->root, "user", text_of(job->credential.user));
+    const char *user = json_string_value(json_object_get(job->root, "user"));
+    json_t *may = json_object();
+    json_object_set_new(job->root, "may", may);
+    job->next = answer_me;
+    for (size_t i = 0; may && i < sizeof changes / sizeof *changes; i++) {
+        const char *words[4 + WORDS_CHANGE] = {"ACL", "DRYRUN", user};
+        size_t bytes[4 + WORDS_CHANGE];
+        unsigned n = 3;
+        for (unsigned k = 0; k < WORDS_CHANGE && changes[i].words[k]; k++)
+            words[n++] = strcmp(changes[i].words[k], "CACHE") == 0 ? cache : changes[i].words[k];
+        for (unsigned k = 0; k < n; k++)
+            bytes[k] = strlen(words[k]);
+        if (job->console->settings->ui == SETTINGS_UI_YES)
+            console_job_ask_words(job, may, changes[i].name, CONSOLE_QUIET | CONSOLE_OWN, n, words, bytes);
+        else
+            json_object_set_new(may, changes[i].name, json_false());
+    }
+}
+
 static void begin_me(struct console_job *job)
 {
-    job->next = answer_me;
+    job->next = ask_rights;
     console_job_ask(job, NULL, "user", CONSOLE_QUIET, "ACL", "WHOAMI", NULL);
 }
 
@@ -100,7 +151,8 @@ static void answer_requests(struct console_job *job)
         return;
     json_t *requests = console_seen_json(job->console->seen, (uint64_t)since, (uint64_t)limit, texts);
     json_decref(job->root);
-    job->root = json_pack("{s:I, s:i, s:o}", "now_ms", (json_int_t)clock_wall_ms(), "kept", 1000, "requests", requests);
+    job->root = json_pack("{s:I, s:I, s:i, s:o}", "now_ms", (json_int_t)clock_wall_ms(), "began_ms",
+                          (json_int_t)console_seen_began_ms(job->console->seen), "kept", 1000, "requests", requests);
 }
 
 static void begin_requests(struct console_job *job)
@@ -169,6 +221,7 @@ static void ask_categories(struct console_job *job)
 {
     const char *cache = console_job_text(job, "cache", "");
     json_t *names = json_incref(json_object_get(job->root, "categories")), *categories = json_array();
+    json_object_set(job->root, "names", names);
     json_object_set_new(job->root, "categories", categories);
     job->next = shorten_curves;
     for (size_t i = 0; i < names_of(job, names, CATEGORIES_MAX) && !job->failed; i++) {
@@ -196,6 +249,7 @@ static void begin_category(struct console_job *job)
 {
     const char *cache = console_job_text(job, "cache", ""), *category = console_job_text(job, "category", ""),
                *risk = console_job_text(job, "risk", NULL);
+    bool values = strcmp(console_job_text(job, "values", "no"), "yes") == 0;
     int64_t n;
     char top[24];
     if (!console_job_number(job, "top", 20, 1, 1000, &n))
@@ -207,7 +261,7 @@ static void begin_category(struct console_job *job)
     if (risk)
         console_job_ask(job, NULL, "risk", 0, "SC.TUNE", cache, category, "RISK", risk, NULL);
     console_job_ask(job, NULL, "hist", 0, "SC.HIST", cache, category, NULL);
-    console_job_ask(job, NULL, "top", 0, "SC.TOP", cache, category, top, NULL);
+    console_job_ask(job, NULL, "top", 0, "SC.TOP", cache, category, top, values ? "WITHVALUES" : NULL, NULL);
 }
 
 static void answer_entries(struct console_job *job)
@@ -294,6 +348,20 @@ static void begin_sets(struct console_job *job)
                     "COUNT", SCAN_COUNT, NULL);
 }
 
+/* Of sets that are known, without going through all keys. */
+void console_views_sets_named(struct console_job *job)
+{
+    const json_t *names = json_object_get(job->body, "names"), *name;
+    bool right = json_is_array(names) && json_array_size(names) <= SETS_NAMED_MAX;
+    size_t i;
+    json_array_foreach(names, i, name) right = right && json_is_string(name);
+    job->work[0] = json_deep_copy(names);
+    if (right)
+        ask_sets(job);
+    else
+        console_job_refuse(job, 400, "bad_request", "names is no list of up to %u texts", SETS_NAMED_MAX);
+}
+
 static void answer_set(struct console_job *job)
 {
     if (json_is_null(json_object_get(job->root, "info")))
@@ -318,7 +386,7 @@ const struct console_view console_views[] = {
     {"GET", "/ui/api/requests", "since limit", 0, begin_requests},
     {"GET", "/ui/api/caches", "", 0, begin_caches},
     {"GET", "/ui/api/categories", "cache!", 0, begin_categories},
-    {"GET", "/ui/api/category", "cache! category! risk top", 0, begin_category},
+    {"GET", "/ui/api/category", "cache! category! risk top values", 0, begin_category},
     {"GET", "/ui/api/entries", "cache! cursor count", 0, begin_entries},
     {"GET", "/ui/api/tenants", "cache", 0, begin_tenants},
     {"GET", "/ui/api/sets", "cursor", 0, begin_sets},

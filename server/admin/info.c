@@ -589,6 +589,7 @@ static void section_cache(struct page *p)
     line(p, "cache_tokens_saved:%" PRIu64, all.tokens_saved);
     line(p, "cache_llm_ms_saved:%" PRIu64, all.llm_ms_saved);
     line(p, "cache_cost_saved:%.6g", all.cost_saved);
+    line(p, "cache_cost_audits:%.6g", all.cost_audits);
     for (uint32_t i = 0; i < metrics.n_caches; i++)
         cache_line(p, i, &metrics.caches[i]);
     cache_metrics_fini(&metrics);

@@ -245,7 +245,7 @@ struct entries_call {
     struct worker_call base;
     struct cache *cache; /* a reference */
     struct cache_reading reading;
-    bool scan;
+    bool scan, values;
     uint64_t next;                 /* cursor */
     struct cache_sampled *sampled; /* of SC.SAMPLE, and their vectors; owned; NULL: it is another */
     int8_t *vectors;
@@ -283,7 +283,7 @@ static void on_entries_read(struct cache_reading *reading)
     for (uint32_t i = 0; i < call->n; i++) {
         const struct cache_entry_info *info = &call->infos[i];
         uint64_t created_ms = info->created_ms;
-        resp_map(out, call->sampled ? 11 : 7 + (size_t)call->scan);
+        resp_map(out, call->sampled ? 11 : 7 + (size_t)call->scan + (size_t)call->values);
         cache_field_id(out, "id", info->id);
         cache_field_integer(out, "hits", info->hits);
         cache_field_integer(out, "age_ms", now_ms > created_ms ? (long long)(now_ms - created_ms) : 0);
@@ -291,6 +291,11 @@ static void on_entries_read(struct cache_reading *reading)
         cache_field_integer(out, "bytes", info->document_bytes);
         cache_field_integer(out, "pinned", info->pinned);
         cache_field_bytes(out, "text", (struct quire_bytes){call->items[i].bytes, call->items[i].text});
+        if (call->values)
+            cache_field_bytes(
+                out, "value",
+                (struct quire_bytes){call->items[i].bytes ? call->items[i].bytes + call->items[i].text : NULL,
+                                     call->items[i].value});
         if (call->scan || call->sampled)
             cache_field_bytes(out, "category", info->category);
         if (!call->sampled)
@@ -327,6 +332,7 @@ static void entries_found(struct worker_call *base)
                                            .log = cache_documents(call->cache),
                                            .items = call->items,
                                            .n = call->n,
+                                           .with_values = call->values,
                                            .done = on_entries_read};
     cache_reading_start(&call->reading);
 }
@@ -369,10 +375,13 @@ void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     uint64_t count;
     struct cache *cache = cache_call_find(c, args[1]);
-    (void)n;
     if (!cache)
         return;
-    if (cache_arg_integer("the number of entries", args[3], 1, ENTRIES_MAX, &count, &err) < 0) {
+    int rc = cache_arg_integer("the number of entries", args[3], 1, ENTRIES_MAX, &count, &err);
+    if (rc == 0 && (n > 5 || (n == 5 && !arg_is(args[4], "WITHVALUES"))))
+        rc = error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': SC.TOP cache category count [WITHVALUES]",
+                       ARG_SHOWN(args[n > 5 ? 5 : 4], 64u));
+    if (rc < 0) {
         cache_reply_error(c, &err);
         cache_unref(cache);
         return;
@@ -380,6 +389,7 @@ void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct entries_call *call = begin_entries(c, cache, count, cache_arg_bytes(args[2]), true);
     if (!call)
         return;
+    call->values = n == 5;
     call->base.work = find_top;
     worker_call_start(&call->base);
 }

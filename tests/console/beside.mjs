@@ -5,7 +5,8 @@
 //   first_view_ms    from the navigation to the frame in which the first view has its data, each time in a browser context
 //                    of its own, so that nothing is kept from before
 //   poll             processor time of the server, from the kernel's count: with a page that polls every two seconds less
-//                    without one, in turn; and of one poll, where a page polls P times as fast as it is answered
+//                    without one, in turn; and of one poll, where a page polls P times as fast as it is answered. At the
+//                    end Sets beside 200,000 other keys, with what finding the sets among them takes once a minute
 //   queries_ratio    searches a second (redis-benchmark) with a page open over those without, of neighbouring windows of S
 //                    seconds, in turn; beside it the server's processor time for a search
 //
@@ -40,6 +41,7 @@ const routes = ['overview', 'categories/shop', 'category/shop/faq', 'requests', 
 const loads = 4 * rounds, // of a page in a new context
     lanes = Math.max(1, Math.floor(cpus().length / 2)), // the other cores are for who asks
     at_once = 16,
+    other_keys = 200000,
     query = ['VSIM', 'items', 'ELE', 'item:7', 'COUNT', '10'];
 
 const wanted = part => !options.only || options.only === part;
@@ -148,6 +150,28 @@ async function pollCost(pid, browser, url, route) {
     return Math.max(taken, us / 1e6 / 2);
 }
 
+// Sets are found by going through all keys: when the view opens, and then each minute.
+async function besideKeys(one, browser, url) {
+    const redis = await resp(one.port);
+    for (let i = 0; i < other_keys; i += 1000)
+        await Promise.all(Array.from({length: 1000}, (_, k) => redis.run('SET', 'key:' + (i + k), 'value')));
+    redis.close();
+    const pid = one.child.pid,
+        scans = 10,
+        before = ran(pid);
+    let requests = 0;
+    for (let i = 0; i < scans; i++) {
+        let cursor = '0';
+        do {
+            cursor = (await (await fetch(url + '/api/sets?cursor=' + cursor)).json()).cursor;
+            requests++;
+        } while (cursor !== '0');
+    }
+    const scan_us = (ran(pid) - before) / 1000 / scans;
+    print({other_keys, scan_us, requests_of_a_scan: requests / scans, scans_share_of_a_core: scan_us / 60e6});
+    return (await pollCost(pid, browser, url, 'sets/items')) + scan_us / 60e6;
+}
+
 function benchmark(port, n) {
     const words = ['redis-benchmark', '-p', port, '-c', at_once, '-n', n, '--csv', ...query].map(String);
     const [program, ...args] = options.rr ? ['chrt', '-r', '1', ...words] : words;
@@ -216,6 +240,7 @@ try {
         const n = Math.ceil((await benchmark(one.port, 20000)) * seconds); // searches of a window
         for (const route of routes) ratios.push(await queriesRatio(one, browser, url, route, n));
     }
+    if (wanted('poll')) shares.push(await besideKeys(one, browser, url));
     print({
         page_bytes,
         first_view_ms,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh BUILD_DIR - the gateway's console in Debian's Chromium (page.mjs). Skipped, with a line that says so, where there is
+# run.sh BUILD_DIR - the gateway's console in Debian's Chromium (page.mjs, states.mjs). Skipped, with a line that says so, where there is
 # no Chromium, no node or no npm registry to have puppeteer-core from.
 #
 # One line per check; exit status 0 when nothing failed.
@@ -39,6 +39,7 @@ elif ! command -v node >/dev/null || ! command -v npm >/dev/null; then
 else
     export CHROMIUM=$chromium
     with_node "the console in a browser" node "$here/page.mjs" "$build" "$work"
+    with_node "states of the console's views" node "$here/states.mjs" "$build" "$work"
 fi
 [ "$skipped" -eq 0 ] || echo "$skipped skipped"
 echo "$passed passed, $failed failed"

@@ -156,11 +156,22 @@ def same_figures(gateway, redis):
     curve = redis.map("SC.TUNE", "llm", "faq", "RISK", "0.1")
     check("category: the curve of another risk is RESP's", abs(one["risk"]["delta"] - 0.1) < 1e-6 and
           len(one["risk"]["points"]) == len(curve["points"]), one["risk"])
-    check("category: three top entries", len(one["top"]) == 3 and one["top"][0]["hits"] == 1, one["top"])
+    check("category: three top entries", len(one["top"]) == 3 and one["top"][0]["hits"] == 1 and
+          "value" not in one["top"][0], one["top"])
+    top = get(gateway, "category", cache="llm", category="risky", top=1, values="yes").value
+    check("category: with answers, cut", top["top"][0]["value"] == "x" * 65536 and top["truncated"] is True, len(str(top)))
+    check("categories: names of all", seen["names"] == redis("SC.CAT.LIST", "llm"), seen["names"])
     info = redis.map("VINFO", "s")
     view = get(gateway, "set", set="s").value
     check("set: VINFO is RESP's", all(view["info"][k] == v for k, v in info.items() if isinstance(v, int)), view["info"])
     check("set: segments are RESP's", view["segments"] == redis("VSEGMENTS", "s"), view["segments"])
+    names = ["s", "no such set", "plain"]
+    known = post(gateway, "sets", {"names": names}).value
+    check("sets: by name, without a scan", [s["name"] for s in known["sets"]] == names and known["sets"][0]["info"]["size"] ==
+          info["size"] and known["sets"][1]["info"] is None and known["sets"][2]["info"]["error"] and
+          known["quire"]["collections"] >= 1, known)
+    for wrong in ["s", [1], {"s": 1}, ["x"] * 2049]:
+        check("sets: %.20s is no list of names" % wrong, error(post(gateway, "sets", {"names": wrong})) == (400, "bad_request"))
     check("set: a sample and its memory", len(view["sample"]) == 10 and view["memory"] > 0, view)
     text = redis("INFO", "quire")
     overview = get(gateway, "overview").value
@@ -357,6 +368,10 @@ def hostile(gateway):
         check("a POST of %s is refused" % kind, error(post(gateway, "entry", body, headers={"Content-Type": kind})) ==
               (415, "content_type"))
     check("GET changes nothing", error(get(gateway, "entry")) == (405, "method"))
+    for method, path, allow in [("GET", "/ui/api/entry", "POST"), ("POST", "/ui/api/me", "GET"), ("POST", "/ui", "GET, HEAD"),
+                                ("PUT", "/ui/api/category", "GET, POST"), ("PUT", "/ui/api/sets", "GET, POST")]:
+        check("%s %s: Allow is what there is" % (method, path), call(gateway, method, path).headers["Allow"] == allow,
+              call(gateway, method, path).headers["Allow"])
     check("other methods", error(call(gateway, "PUT", "/ui/api/entry", body)) == (405, "method") and
           error(call(gateway, "DELETE", "/ui/api/me")) == (405, "method") and
           call(gateway, "OPTIONS", "/ui/api/me").status == 405)
@@ -418,6 +433,21 @@ def rights(folder, server, redis):
     looker, admin = basic("looker", "look-secret"), basic("admin", "admin:secret")
     check("rights: who asks without a name is the default user", get(gateway, "me").value["user"] == "default")
     check("rights: Basic", get(gateway, "me", looker).value["user"] == "looker")
+    mine, his = get(gateway, "me", admin).value, get(gateway, "me", looker).value
+    changes = ["delete", "feedback", "labels", "pin", "settings"]
+    check("rights: me says what an admin may change", mine["write"] is True and mine["may"] == dict.fromkeys(changes, True), mine)
+    check("rights: me says that a reader may change nothing", his["write"] is False and his["may"] == dict.fromkeys(
+        changes, False), his)
+    redis("ACL", "SETUSER", "keyed", "on", ">k", "~other*", "+@all")
+    his = get(gateway, "me", basic("keyed", "k")).value
+    check("rights: a key that is refused says nothing of other caches", his["write"] is True and
+          his["may"]["pin"] is True, his)
+    blind = Gateway(BUILD, folder / "blind", "http://127.0.0.1:1", "127.0.0.1:%d" % server.port, upstreams=[],
+                    console=True, ui="yes", server_user="looker", server_password="look-secret")
+    his = get(blind, "me", looker).value
+    check("rights: where the gateway's own user may not ask, it is not known", his["write"] is True and his["may"] ==
+          dict.fromkeys(changes), his)
+    check("rights: blind ends", blind.stop())
     check("rights: Bearer", get(gateway, "me", "Bearer looker:look-secret").value["user"] == "looker")
     for wrong in [basic("looker", "no"), basic("nobody", "x"), "Bearer wrong", "Bearer looker:", "Basic !!!", "Digest x",
                   basic("looker", "x" * 2000), "Basic " + base64.b64encode(b"looker").decode()]:
@@ -479,7 +509,8 @@ def rights(folder, server, redis):
     check("rights: ends", gateway.stop())
     gateway = Gateway(BUILD, folder / "read", "http://127.0.0.1:1", "127.0.0.1:%d" % server.port, upstreams=[],
                       console=True, ui="read")
-    check("ui read: looks", get(gateway, "me").value["write"] is False and get(gateway, "sets").status == 200 and
+    check("ui read: looks", get(gateway, "me").value["write"] is False and
+          not any(get(gateway, "me").value["may"].values()) and get(gateway, "sets").status == 200 and
           post(gateway, "playground/set", {"set": "s", "element": "e1"}).status == 200)
     for name in ["category", "entry", "audit/pop", "audit/put"]:
         check("ui read: %s is refused" % name, error(post(gateway, name, {})) == (403, "read_only"))
@@ -528,6 +559,9 @@ def with_upstream(folder, server):
     check("requests: what they were", one["path"] == "/v1/chat/completions" and one["method"] == "POST" and
           one["status"] == 200 and one["cache"] == "exact" and one["model"] == "stand-in" and one["ms"] > 0 and
           one["question"] == text and one["reason"], one)
+    began_ms = get(gateway, "requests").value["began_ms"]
+    check("requests: when the gateway began", 0 < began_ms <= one["time_ms"] and
+          get(gateway, "requests").value["began_ms"] == began_ms, began_ms)
     check("requests: since", get(gateway, "requests", since=one["number"]).value["requests"] == [])
     check("requests: limit", len(get(gateway, "requests", limit=1).value["requests"]) == 1)
     redis = Resp(server.port)

@@ -72,7 +72,9 @@ const format = (() => {
 		if (!known(ms)) return missing;
 		const two = n => String(n).padStart(2, '0');
 		const at = new Date(ms);
-		return two(at.getHours()) + ':' + two(at.getMinutes()) + ':' + two(at.getSeconds());
+		const time = two(at.getHours()) + ':' + two(at.getMinutes()) + ':' + two(at.getSeconds());
+		if (at.toDateString() === new Date().toDateString()) return time;
+		return at.getFullYear() + '-' + two(at.getMonth() + 1) + '-' + two(at.getDate()) + ' ' + time;
 	}
 
 	// Splits "1.2 MiB" for a large figure with a small unit.

@@ -25,7 +25,7 @@ const meanings = [
 	[
 		'saved',
 		'Tokens, seconds, dollars saved',
-		'What the answers that were served had taken when the model made them; tokens of a gateway with a judge less those that it took.',
+		'What the answers that were served had taken when the model made them; tokens of a gateway with a judge less those that it took, dollars less what audits cost.',
 		'docs/operations.md#info-cache'
 	],
 	[

@@ -40,7 +40,30 @@ const parts = (() => {
 			if (note !== undefined) dom.text(slot.note, note);
 			slot.dd.className = 'value' + (tone ? ' ' + tone : '');
 		};
+		// The same of several that come of one part.
+		node.take = (part, names, show) => {
+			const no = refusal(part);
+			if (no) for (const name of names) node.set(name, format.missing, no);
+			else show(part);
+		};
 		return node;
+	}
+
+	// The server's sentence where it refused a part of an answer; null: the part is there.
+	const refusal = part => (part && !part.error ? null : part?.error?.message || 'The server did not say.');
+
+	// The place of a part: what shows it, or the sentence. take(part, show) calls show(part) where it is there.
+	function told(...nodes) {
+		const said = el('p.note', {hidden: true}),
+			place = [said, ...nodes];
+		place.take = (part, show) => {
+			const no = refusal(part);
+			said.hidden = !no;
+			for (const node of nodes) node.hidden = !!no;
+			if (no) dom.text(said, no);
+			else show(part);
+		};
+		return place;
 	}
 
 	// Pairs of a name and a value; a value may be a node.
@@ -122,7 +145,7 @@ const parts = (() => {
 			const now = new Set();
 			shown.forEach((row, i) => {
 				const id = String(key ? key(row) : i),
-					says = JSON.stringify(row);
+					says = new Date().toDateString() + JSON.stringify(row); // a clock shows the date of another day
 				now.add(id);
 				let old = kept.get(id);
 				if (!old) kept.set(id, (old = {tr: el('tr'), says: null}));
@@ -253,6 +276,8 @@ const parts = (() => {
 		cardWith,
 		meant,
 		figures,
+		refusal,
+		told,
 		pairs,
 		table,
 		field,

@@ -18,18 +18,23 @@ const shell = (() => {
 	// What a view has opened ends with it: listeners, requests, timers, charts.
 	function newScope() {
 		const ending = new AbortController();
-		const ends = [];
+		const ends = [],
+			inner = new Set();
 		let timer = null,
 			running = false,
+			fresh = false,
 			tasks = [];
 
-		async function tick() {
+		async function tick(anew) {
+			fresh ||= anew === true; // of one that is under way the next
 			clearTimeout(timer);
 			timer = null;
-			if (ending.signal.aborted || running || document.hidden) return;
+			if (ending.signal.aborted || running || document.hidden || !tasks.length) return;
 			running = true;
 			try {
-				for (const task of tasks) await task();
+				const whole = fresh;
+				fresh = false;
+				for (const task of tasks) await task(whole);
 				if (!ending.signal.aborted) healthy(true);
 			} catch (error) {
 				if (!ending.signal.aborted) failed(error);
@@ -37,14 +42,32 @@ const shell = (() => {
 			running = false;
 			if (ending.signal.aborted) return;
 			main.dataset.ready = 'yes';
-			if (!document.hidden && !paused) timer = setTimeout(tick, poll_ms);
+			if (!document.hidden && !paused) timer = setTimeout(() => tick(), poll_ms);
 		}
 
 		return {
 			signal: ending.signal,
 			on: (target, type, call) => target.addEventListener(type, call, {signal: ending.signal}),
 			end: call => ends.push(call),
-			// Runs now and every two seconds while the page is seen; one at a time.
+			// What may end before it: {on, end, close}.
+			part() {
+				const own = new AbortController(),
+					calls = [];
+				const close = () => {
+					inner.delete(close);
+					own.abort();
+					calls.splice(0).forEach(call => call());
+				};
+				inner.add(close);
+				return {
+					on: (target, type, call) => target.addEventListener(type, call, {signal: own.signal}),
+					end: call => calls.push(call),
+					close
+				};
+			},
+			polls: () => tasks.length > 0,
+			// Runs now and every two seconds while the page is seen; one at a time. Its argument is true where one has asked
+			// for all of it anew.
 			poll(task) {
 				tasks.push(task);
 				return tick();
@@ -55,6 +78,7 @@ const shell = (() => {
 			close() {
 				ending.abort();
 				clearTimeout(timer);
+				inner.forEach(call => call());
 				ends.forEach(call => call());
 				tasks = [];
 			}
@@ -62,8 +86,9 @@ const shell = (() => {
 	}
 
 	function healthy(well, text) {
-		sideDot.className = 'dot ' + (paused ? 'warn' : well ? 'good beat' : 'bad');
-		dom.text(sideText, text || (paused ? 'paused (p goes on)' : 'live, every 2 s'));
+		const polls = scope.polls();
+		sideDot.className = 'dot ' + (!well ? 'bad' : !polls ? 'good' : paused ? 'warn' : 'good beat');
+		dom.text(sideText, text || (!polls ? 'not polled' : paused ? 'paused (p goes on)' : 'live, every 2 s'));
 		if (well) document.getElementById('trouble').hidden = true;
 	}
 
@@ -172,13 +197,33 @@ const shell = (() => {
 			if (!about) {
 				about = await scope.get('me');
 				if (mine.signal.aborted) return;
-				dom.text(sideUser, about.user + (about.write ? '' : ', read only'));
+				showUser();
 			}
 			await view.open({scope, args: words.slice(1), h1, lead, pick, body, state: (state[view.id] ||= {})});
+			if (!mine.signal.aborted && !mine.polls() && trouble.hidden) healthy(true);
 		} catch (error) {
 			if (!mine.signal.aborted) failed(error);
 		}
 		if (!mine.signal.aborted) main.dataset.ready = 'yes';
+	}
+
+	// What this user may change: pin, delete, feedback, settings, labels. What is not known may be tried.
+	const may = what => about.write && about.may[what] !== false;
+
+	function showUser() {
+		const not = Object.keys(about.may).filter(what => !may(what));
+		dom.text(
+			sideUser,
+			about.user + (!about.write ? ', read only' : not.length ? ', may not: ' + not.join(', ') : '')
+		);
+	}
+
+	// A change was refused: where the user may not run the command, or nobody may, it is not offered again.
+	function refused(what, error) {
+		if (error.status !== 403 || !/ to run the |ui is read/.test(error.message)) return;
+		about.may[what] = false;
+		about.write = Object.values(about.may).some(one => one !== false);
+		showUser();
 	}
 
 	// The cache that a view is about: of the route, or the first there is. A select to choose another where there are several.
@@ -262,7 +307,7 @@ const shell = (() => {
 		if (view) location.hash = link(view.id);
 		else if (event.key === '?') help();
 		else if (event.key === 't') switchTheme();
-		else if (event.key === 'r') scope.tick();
+		else if (event.key === 'r') scope.polls() ? scope.tick(true) : route();
 		else if (event.key === 'p') {
 			paused = !paused;
 			healthy(true);
@@ -345,6 +390,8 @@ const shell = (() => {
 		noCache,
 		route,
 		failed,
+		may,
+		refused,
 		me: () => about,
 		keep: (id, values) => {
 			state[id] = {...state[id], ...values};

@@ -8,6 +8,23 @@ function budgetOf(one) {
 	return {delta, used: one.tune?.threshold > 1 || one.tune?.bound == null ? 0 : one.tune.bound / delta};
 }
 
+// Cells whose parts were refused say so; why, stands above the table.
+const columnsOf = columns =>
+	columns.map(one => ({
+		...one,
+		cell: row => {
+			const no = one.of?.map(name => parts.refusal(row[name])).find(Boolean);
+			return no ? el('span.muted', {title: no}, 'refused') : one.cell(row);
+		}
+	}));
+
+// What SC.INFO says of a limit.
+const limit = (info, name) => parts.refusal(info) || (info[name] ? 'of ' + format.bytes(info[name]) : 'no limit');
+
+// The API answers of so many categories and no more.
+const firstOf = ({categories, names}) =>
+	categories.length < names.length ? 'The first ' + categories.length + ' of ' + names.length + ' categories.' : '';
+
 shell.view({
 	id: 'categories',
 	key: '2',
@@ -34,22 +51,24 @@ shell.view({
 				'Make one; RISK is the share of requests that may get a wrong answer:',
 				'redis-cli SC.CAT.SET ' + cache + ' faq RISK 0.02 TTL 86400000'
 			),
-			columns: [
+			columns: columnsOf([
 				{
 					title: 'Category',
 					sort: row => row.name,
 					cell: row => el('a', {href: shell.link('category', cache, row.name)}, row.name)
 				},
-				{title: 'Mode', cell: row => row.settings.mode},
+				{title: 'Mode', of: ['settings'], cell: row => row.settings.mode},
 				{
 					title: 'Requests',
 					num: true,
+					of: ['stats'],
 					sort: row => row.stats.requests,
 					cell: row => format.count(row.stats.requests)
 				},
 				{
 					title: 'Answered',
 					num: true,
+					of: ['stats'],
 					meaning: 'hit-rate',
 					cell: row =>
 						row.stats.requests
@@ -74,6 +93,7 @@ shell.view({
 				{
 					title: 'Threshold',
 					num: true,
+					of: ['settings', 'stats'],
 					meaning: 'threshold',
 					cell: row =>
 						row.settings.mode === 'exact'
@@ -86,6 +106,7 @@ shell.view({
 				{
 					title: 'Budget used',
 					num: true,
+					of: ['settings', 'tune'],
 					meaning: 'risk',
 					cell: row => {
 						const budget = row.settings.mode === 'exact' ? null : budgetOf(row);
@@ -103,6 +124,7 @@ shell.view({
 				{
 					title: 'False hits',
 					num: true,
+					of: ['stats'],
 					meaning: 'false-hits',
 					cell: row =>
 						row.stats.labels
@@ -115,6 +137,7 @@ shell.view({
 				{
 					title: 'Entries',
 					num: true,
+					of: ['stats', 'settings'],
 					meaning: 'entries',
 					sort: row => row.stats.entries,
 					cell: row => [
@@ -127,6 +150,7 @@ shell.view({
 				{
 					title: 'Bytes',
 					num: true,
+					of: ['stats', 'settings'],
 					meaning: 'quota',
 					sort: row => row.stats.document_bytes,
 					cell: row => [
@@ -136,11 +160,18 @@ shell.view({
 							: null
 					]
 				},
-				{title: 'Time to live', num: true, cell: row => format.duration(Number(row.settings.ttl))},
-				{title: 'Load', num: true, meaning: 'load', cell: row => format.share(row.stats.lam)}
-			]
+				{
+					title: 'Time to live',
+					num: true,
+					of: ['settings'],
+					cell: row => format.duration(Number(row.settings.ttl))
+				},
+				{title: 'Load', num: true, of: ['stats'], meaning: 'load', cell: row => format.share(row.stats.lam)}
+			])
 		});
-		dom.fill(body, figures, parts.card('Categories of ' + cache, table));
+		const some = el('p.muted.small', {role: 'status'}),
+			refused = el('p.note', {hidden: true});
+		dom.fill(body, figures, parts.card('Categories of ' + cache, refused, some, table));
 		await scope.poll(async () => {
 			const now = await scope.get('categories', {cache: cache});
 			const sum = now.cache,
@@ -148,18 +179,20 @@ shell.view({
 			figures.set('entries', format.count(sum.entries), format.count(sum.pinned) + ' pinned');
 			figures.set('requests', format.count(sum.requests), format.count(sum.misses) + ' misses');
 			figures.set('rate', sum.requests ? format.share(sum.hit_rate) : format.missing, 'since the start');
-			figures.set(
-				'memory',
-				format.bytes(sum.memory_bytes),
-				info.memory ? 'of ' + format.bytes(info.memory) : 'no limit'
-			);
-			figures.set('disk', format.bytes(sum.disk_bytes), info.disk ? 'of ' + format.bytes(info.disk) : 'no limit');
+			figures.set('memory', format.bytes(sum.memory_bytes), limit(info, 'memory'));
+			figures.set('disk', format.bytes(sum.disk_bytes), limit(info, 'disk'));
 			figures.set('labels', format.count(sum.labels), 'since the start');
 			figures.set(
 				'wrong',
 				format.count(sum.false_hits),
 				sum.labels ? format.share(sum.false_hits / sum.labels) + ' of labels' : 'no labels'
 			);
+			const no = now.categories.flatMap(row =>
+				['settings', 'stats', 'tune'].map(name => parts.refusal(row[name]))
+			);
+			dom.text(refused, [...new Set(no.filter(Boolean))].join(' '));
+			refused.hidden = !refused.textContent;
+			dom.text(some, firstOf(now));
 			table.set(now.categories);
 		});
 	}

@@ -11,8 +11,8 @@ shell.view({
 		const {scope, body, h1, pick, args} = view;
 		const cache = await shell.cacheOf({...view, pick: el('div')}, 'category');
 		if (!cache) return dom.fill(body, parts.card('Begin here', shell.noCache()));
-		const list = (await scope.get('categories', {cache: cache})).categories.map(one => one.name);
-		const name = list.includes(args[1]) ? args[1] : list[0];
+		const list = (await scope.get('categories', {cache: cache})).names;
+		const name = args[0] === cache && args[1] ? args[1] : list[0];
 		if (!name)
 			return dom.fill(
 				body,
@@ -30,7 +30,9 @@ shell.view({
 		pick.append(
 			parts.field(
 				'Category',
-				parts.select(list, name, other => shell.go('category', cache, other))
+				parts.select(list.includes(name) ? list : [name, ...list], name, other =>
+					shell.go('category', cache, other)
+				)
 			)
 		);
 
@@ -43,7 +45,8 @@ shell.view({
 			['entries', 'Entries', 'entries'],
 			['get', 'Look-up p50', 'look-up']
 		]);
-		const what = {budget: null, other: null, now: null};
+		const ofStats = ['rate', 'labels', 'wrong', 'entries', 'get'];
+		const what = {budget: null, other: null, now: 2}; // above 1: no threshold
 		const differs = () => what.other !== null && what.other <= 1 && Math.abs(what.other - what.now) > 0.001;
 
 		// the curve
@@ -80,11 +83,8 @@ shell.view({
 		const slider = el('input', {type: 'range', min: '-4', max: '-0.3', step: '0.01', 'aria-describedby': 'then'});
 		const sliderShows = el('output', {id: 'then', role: 'status'});
 		const sliderField = parts.field('Another budget of wrong answers', slider);
-		const curveCard = parts.cardWith(
-			'Threshold curve',
-			parts.meant('how it is learned', 'threshold'),
-			el('div.stack', noCurve, curve, wrongs, el('div.cols', sliderField, sliderShows))
-		);
+		const curveTold = parts.told(el('div.stack', noCurve, curve, wrongs, el('div.cols', sliderField, sliderShows)));
+		const curveCard = parts.cardWith('Threshold curve', parts.meant('how it is learned', 'threshold'), curveTold);
 
 		// the histogram
 		const histogram = chart.draw(scope, {
@@ -115,7 +115,9 @@ shell.view({
 				null
 			)
 		);
+		const histogramTold = parts.told(el('div', noHistogram, histogram, verdicts));
 		const guards = el('div'),
+			guardsTold = parts.told(guards),
 			settings = el('div');
 
 		// the entries
@@ -147,25 +149,42 @@ shell.view({
 			]
 		});
 
+		const entriesTold = parts.told(entries);
 		async function change(row, action, said) {
 			try {
 				await scope.post('entry', {cache, id: row.id, action});
 				dom.fill(message, parts.note(said, 'good'));
 				await scope.tick();
 			} catch (error) {
+				shell.refused(rightOf[action], error);
 				dom.fill(message, parts.note(error.message, 'bad'));
 			}
 		}
 		const message = el('div');
 
+		// Answers are long: they are read when one looks, and shown to a length that a dialog holds.
+		async function readAnswer(row, place) {
+			const most = 8192;
+			try {
+				const {top} = await scope.get('category', {cache, category: name, top: 20, values: 'yes'});
+				const no = parts.refusal(top),
+					value = no ? null : top.find(one => one.id === row.id)?.value;
+				if (!value) return dom.fill(place, el('p.muted', no || 'It cannot be read (any more).'));
+				const cut = value.length > most ? value.slice(0, most) + ' … (cut here)' : value;
+				dom.fill(place, el('pre.scroll', {tabIndex: 0, role: 'region', 'aria-label': 'The answer'}, cut));
+			} catch (error) {
+				if (!scope.signal.aborted) dom.fill(place, parts.note(error.message, 'bad'));
+			}
+		}
+
 		function card(row) {
 			// a button that closes the card and does something to the entry
-			const act = (label, run, kind = 'button') =>
+			const act = (label, action, run, kind = 'button') =>
 				el(
 					kind,
 					{
 						type: 'button',
-						disabled: !shell.me().write,
+						disabled: !shell.may(rightOf[action]),
 						onclick: () => {
 							box.close();
 							run();
@@ -173,10 +192,15 @@ shell.view({
 					},
 					label
 				);
+			const answer = el('div', {'aria-live': 'polite'}, el('p.muted', 'It is read ...'));
+			readAnswer(row, answer);
 			const box = parts.dialog(
 				'Entry ' + row.id,
 				el('div.row', el('h2', 'Entry ' + row.id), row.pinned ? parts.chip('pinned', 'info') : null),
+				el('h3', 'It was asked as'),
 				el('pre', row.text || '(no text)'),
+				el('h3', 'The answer'),
+				answer,
 				parts.pairs([
 					['Hits', format.count(row.hits)],
 					['Age', format.duration(row.age_ms)],
@@ -187,18 +211,19 @@ shell.view({
 					'div.row',
 					el(
 						'div.row.start',
-						act(row.pinned ? 'Unpin' : 'Pin', () =>
+						act(row.pinned ? 'Unpin' : 'Pin', 'pin', () =>
 							change(
 								row,
 								row.pinned ? 'unpin' : 'pin',
 								row.pinned ? 'It may be evicted again.' : 'It is pinned: it is not evicted.'
 							)
 						),
-						act('Answer is bad', () =>
+						act('Answer is bad', 'bad', () =>
 							change(row, 'bad', 'Counted as wrong: it is not given again for the same request.')
 						),
 						act(
 							'Delete',
+							'delete',
 							() =>
 								parts.confirm(
 									'Delete entry ' + row.id + '? The next such question asks the model.',
@@ -220,21 +245,24 @@ shell.view({
 			curveCard,
 			el(
 				'div.cols',
-				parts.cardWith('Similarity of look-ups', 'by outcome', noHistogram, histogram, verdicts),
-				parts.card('Guards and settings', guards, settings)
+				parts.cardWith('Similarity of look-ups', 'by outcome', histogramTold),
+				parts.card('Guards and settings', guardsTold, settings)
 			),
-			parts.cardWith('Entries that answered most', 'the first 20', entries)
+			parts.cardWith('Entries that answered most', 'the first 20', entriesTold)
 		);
 
 		let asked = 0;
+		// One value in what is said, asked and offered as a command.
+		const sliderRisk = () => Number((10 ** Number(slider.value)).toPrecision(2));
+		const inPercent = risk => Number((risk * 100).toPrecision(3)) + ' %';
 		async function another() {
-			const risk = 10 ** Number(slider.value),
+			const risk = sliderRisk(),
 				mine = ++asked;
-			slider.setAttribute('aria-valuetext', format.share(risk));
+			slider.setAttribute('aria-valuetext', inPercent(risk));
 			try {
-				const then = (await scope.get('category', {cache, category: name, risk: risk.toPrecision(3), top: 1}))
-					.risk;
+				const then = (await scope.get('category', {cache, category: name, risk, top: 1})).risk;
 				if (mine !== asked) return;
+				if (then.error) throw new ApiError(409, then.error.message);
 				what.other = then.threshold;
 				const at = parts.pointAt(then.points, then.threshold);
 				dom.fill(
@@ -242,7 +270,7 @@ shell.view({
 					el(
 						'p',
 						'With a budget of ',
-						el('b', format.share(risk)),
+						el('b', inPercent(risk)),
 						then.threshold > 1
 							? ' nothing would be served by similarity: no threshold is safe with what is known.'
 							: [
@@ -264,7 +292,7 @@ shell.view({
 					el(
 						'p.muted.small',
 						'Nothing is changed by the slider. To set it: ',
-						el('code', 'SC.CAT.SET ' + cache + ' ' + name + ' RISK ' + risk.toPrecision(2))
+						el('code', 'SC.CAT.SET ' + cache + ' ' + name + ' RISK ' + risk)
 					)
 				);
 				curve.redraw();
@@ -278,16 +306,34 @@ shell.view({
 		let settingsSay = null;
 		await scope.poll(async () => {
 			const now = await scope.get('category', {cache, category: name, top: 20});
-			const {stats, tune} = now,
-				exact = now.settings.mode === 'exact' || now.settings.mode === 'off';
-			what.now = tune.threshold;
-			const risk = Number(now.settings.risk),
-				at = parts.pointAt(tune.points, tune.threshold);
+			const {stats} = now,
+				exact = now.settings.mode === 'exact' || now.settings.mode === 'off',
+				risk = Number(now.settings.risk);
 			if (what.budget === null) {
+				asked++; // an answer that is under way is of before
 				what.budget = risk > 0 ? risk : 0.02;
+				what.other = null;
 				slider.value = Math.log10(what.budget);
-				if (!exact) another();
+				slider.setAttribute('aria-valuetext', inPercent(what.budget));
+				dom.fill(sliderShows, el('p.muted', 'Move it to see what another budget would do.'));
 			}
+			curveCard.hidden = exact;
+			figures.take(now.tune, ['threshold', 'budget'], tune => drawTune(now, tune, exact, risk));
+			curveTold.take(now.tune, tune => drawCurve(tune, risk));
+			figures.take(stats, ofStats, drawStats);
+			histogramTold.take(now.hist, drawHistogram);
+			const says = JSON.stringify([now.settings, stats.guarded, stats.vetoed, shell.may('settings')]);
+			if (says !== settingsSay) {
+				settingsSay = says;
+				guardsTold.take(stats, drawGuards);
+				drawSettings(now.settings);
+			}
+			entriesTold.take(now.top, part => entries.set(part));
+		});
+
+		function drawTune(now, tune, exact, risk) {
+			const at = parts.pointAt(tune.points, tune.threshold);
+			what.now = tune.threshold;
 			figures.set(
 				'threshold',
 				exact ? format.missing : format.similarity(tune.threshold),
@@ -302,6 +348,9 @@ shell.view({
 				risk > 0 && at && tune.threshold <= 1 ? format.share(at[3] / risk) : format.missing,
 				risk > 0 ? 'of ' + format.share(risk) : 'no budget set'
 			);
+		}
+
+		function drawStats(stats) {
 			figures.set(
 				'rate',
 				stats.requests ? format.share(stats.hit_rate) : format.missing,
@@ -319,7 +368,9 @@ shell.view({
 				stats.requests ? format.micros(stats.get_p50_us) : format.missing,
 				'p99 ' + (stats.requests ? format.micros(stats.get_p99_us) : format.missing)
 			);
-			curveCard.hidden = exact;
+		}
+
+		function drawCurve(tune, risk) {
 			const points = [...tune.points].sort((a, b) => a[0] - b[0]);
 			const has = points.length > 1;
 			curve.hidden = wrongs.hidden = !has;
@@ -345,47 +396,47 @@ shell.view({
 				]);
 				curve.say('threshold in force ' + format.similarity(tune.threshold));
 			}
-			drawHistogram(now.hist);
-			const says = JSON.stringify([now.settings, stats.guarded, stats.vetoed]);
-			if (says !== settingsSay) {
-				settingsSay = says;
-				dom.fill(
-					guards,
-					pictures.bars('What guards did', [
-						[parts.meant('held back by a guard', 'guards'), stats.guarded, format.count(stats.guarded), 3],
-						["below the entry's own threshold", stats.vetoed, format.count(stats.vetoed), 5]
-					])
-				);
-				dom.fill(
-					settings,
+		}
+
+		function drawGuards(stats) {
+			dom.fill(
+				guards,
+				pictures.bars('What guards did', [
+					[parts.meant('held back by a guard', 'guards'), stats.guarded, format.count(stats.guarded), 3],
+					["below the entry's own threshold", stats.vetoed, format.count(stats.vetoed), 5]
+				])
+			);
+		}
+
+		function drawSettings(now) {
+			dom.fill(
+				settings,
+				el(
+					'div.row',
+					el('h3', 'Settings'),
 					el(
-						'div.row',
-						el('h3', 'Settings'),
-						el(
-							'button.slim',
-							{
-								type: 'button',
-								disabled: !shell.me().write,
-								onclick: () =>
-									editCategory(scope, cache, name, now.settings, async said => {
-										dom.fill(message, parts.note(said, 'good'));
-										what.budget = null;
-										await scope.tick();
-									})
-							},
-							'Change'
-						)
-					),
-					parts.pairs(
-						Object.entries(now.settings).map(([key, value]) => [
-							key,
-							[el('code', String(value)), ' ', el('span.muted', inWords(key, value))]
-						])
+						'button.slim',
+						{
+							type: 'button',
+							disabled: !shell.may('settings'),
+							onclick: () =>
+								editCategory(scope, cache, name, now, async said => {
+									dom.fill(message, parts.note(said, 'good'));
+									what.budget = null;
+									await scope.tick();
+								})
+						},
+						'Change'
 					)
-				);
-			}
-			entries.set(now.top);
-		});
+				),
+				parts.pairs(
+					Object.entries(now).map(([key, value]) => [
+						key,
+						[el('code', String(value)), ' ', el('span.muted', inWords(key, value))]
+					])
+				)
+			);
+		}
 
 		function drawHistogram(bins) {
 			const has = bins.length > 0;
@@ -411,6 +462,9 @@ shell.view({
 		}
 	}
 });
+
+// The right of what a card offers.
+const rightOf = {pin: 'pin', unpin: 'pin', bad: 'feedback', delete: 'delete'};
 
 // The value of a setting with its unit.
 function inWords(key, value) {
@@ -521,6 +575,7 @@ function editCategory(scope, cache, name, settings, done) {
 					box.close();
 					await done('Set: ' + Object.entries(wanted).flat().join(' ') + '.');
 				} catch (error) {
+					shell.refused('settings', error);
 					if (!scope.signal.aborted) dom.fill(said, parts.note(error.message, 'bad'));
 				}
 			}

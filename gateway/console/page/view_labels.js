@@ -11,7 +11,7 @@ shell.view({
 		const {scope, body, state} = view;
 		const cache = await shell.cacheOf(view, 'labels');
 		if (!cache) return dom.fill(body, parts.card('Begin here', shell.noCache()));
-		state.done ||= {good: 0, bad: 0, agreed: 0};
+		state.done ||= {good: 0, bad: 0, agreed: 0, compared: 0};
 		const figures = parts.figures([
 			['waiting', 'Pairs here', 'labels'],
 			['good', 'You said good'],
@@ -25,7 +25,7 @@ shell.view({
 		dom.fill(body, figures, stage, after);
 
 		const empty = () =>
-			!shell.me().write
+			!shell.may('labels')
 				? parts.card(
 						'Nothing to judge',
 						parts.empty(
@@ -49,7 +49,7 @@ shell.view({
 			figures.set('waiting', format.count(queue.length), "taken from the cache's list");
 			figures.set('good', format.count(done.good), 'since this page was opened');
 			figures.set('bad', format.count(done.bad), '');
-			const n = done.good + done.bad;
+			const n = done.compared;
 			figures.set(
 				'agree',
 				n ? format.share(done.agreed / n) : format.missing,
@@ -61,21 +61,25 @@ shell.view({
 		async function guess(pair) {
 			if (pair.guess) return;
 			const {tune, hist} = await scope.get('category', {cache, category: pair.category, top: 1});
-			const near = (hist || []).filter(([similarity]) => Math.abs(similarity - pair.similarity) <= 0.02);
+			const no = parts.refusal(tune) || parts.refusal(hist);
+			if (no) return (pair.guess = {no});
+			const near = hist.filter(([similarity]) => Math.abs(similarity - pair.similarity) <= 0.02);
 			const right = near.reduce((sum, bin) => sum + bin[4], 0),
 				wrong = near.reduce((sum, bin) => sum + bin[5], 0);
 			pair.guess = {good: pair.similarity >= tune.threshold, right, wrong};
 		}
 
 		const guessSays = pair =>
-			(pair.guess.good ? 'good: it is above the threshold' : 'bad: it is below the threshold') +
-			' (' +
-			(pair.guess.right + pair.guess.wrong
-				? pair.guess.wrong +
-					' of ' +
-					(pair.guess.right + pair.guess.wrong) +
-					' labels near this similarity were wrong).'
-				: 'no label near this similarity yet).');
+			pair.guess.no ||
+			'The cache would have said ' +
+				(pair.guess.good ? 'good: it is above the threshold' : 'bad: it is below the threshold') +
+				' (' +
+				(pair.guess.right + pair.guess.wrong
+					? pair.guess.wrong +
+						' of ' +
+						(pair.guess.right + pair.guess.wrong) +
+						' labels near this similarity were wrong).'
+					: 'no label near this similarity yet).');
 
 		function show() {
 			count();
@@ -146,7 +150,7 @@ shell.view({
 			const pair = queue[0];
 			try {
 				await guess(pair);
-				dom.text(document.getElementById('guess'), 'The cache would have said ' + guessSays(pair));
+				dom.text(document.getElementById('guess'), guessSays(pair));
 			} catch (error) {
 				if (!scope.signal.aborted) shell.failed(error);
 			}
@@ -165,31 +169,31 @@ shell.view({
 				await guess(pair);
 				await scope.post('audit/put', {cache, audit: pair.audit, verdict: good ? 'good' : 'bad'});
 				state.done[good ? 'good' : 'bad']++;
+				if (!pair.guess.no) state.done.compared++;
 				if (pair.guess.good === good) state.done.agreed++;
 				queue.shift();
 				dom.fill(
 					after,
-					parts.note(
-						'Pair ' +
-							pair.audit +
-							' is ' +
-							(good ? 'good' : 'bad') +
-							'. The cache would have said ' +
-							guessSays(pair),
-						'good'
-					)
+					parts.note('Pair ' + pair.audit + ' is ' + (good ? 'good' : 'bad') + '. ' + guessSays(pair), 'good')
 				);
 				if (!queue.length) await more();
 				else show();
 			} catch (error) {
+				shell.refused('labels', error);
 				if (!scope.signal.aborted) dom.fill(after, parts.note(error.message, 'bad'));
 			}
 			busy = false;
 		}
 
 		async function more() {
-			if (!queue.length && shell.me().write)
-				queue.push(...(await scope.post('audit/pop', {cache, count: 5})).pairs);
+			try {
+				if (!queue.length && shell.may('labels'))
+					queue.push(...(await scope.post('audit/pop', {cache, count: 5})).pairs);
+			} catch (error) {
+				shell.refused('labels', error);
+				if (error.status !== 403) throw error;
+				dom.fill(after, parts.note(error.message, 'warn'));
+			}
 			show();
 		}
 

@@ -257,7 +257,7 @@ shell.view({
 								shell.keep(
 									'playground',
 									isSet
-										? {kind: 'set', set: name, query: one.element}
+										? {kind: 'set', set: name, by: 'element', query: one.element}
 										: {
 												kind: 'cache',
 												cache: name,

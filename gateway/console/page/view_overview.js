@@ -152,9 +152,9 @@ shell.view({
 			figures.set('time', format.duration(cache.cache_llm_ms_saved), 'that a model did not compute');
 			figures.set(
 				'cost',
-				format.dollars(cache.cache_cost_saved),
-				cache.caches === 1 && cache.cache0?.cost_audits
-					? 'audits cost ' + format.dollars(cache.cache0.cost_audits)
+				format.dollars(cache.cache_cost_saved - cache.cache_cost_audits),
+				cache.cache_cost_audits
+					? 'since the start, less ' + format.dollars(cache.cache_cost_audits) + ' of audits'
 					: 'since the start'
 			);
 			figures.set(
@@ -253,7 +253,8 @@ shell.view({
 				]);
 			for (const one of g.cache?.diagnoses || [])
 				rows.push(['tenant ' + one.tenant, 'warn', 'contexts differ', one.sentence]);
-			for (const one of g.cache?.settings_not_in_force || []) rows.push(['settings', 'warn', 'not in force', one]);
+			for (const one of g.cache?.settings_not_in_force || [])
+				rows.push(['settings', 'warn', 'not in force', one]);
 			const says = JSON.stringify(rows.map(row => String(row).replace(/up [^·]*·?/, '')));
 			if (says === healthSays) return;
 			healthSays = says;

@@ -31,7 +31,13 @@ shell.view({
 		);
 		dom.fill(body, form, result);
 
-		const draw = () => (state.kind === 'cache' ? cacheForm() : setForm());
+		async function draw() {
+			try {
+				await (state.kind === 'cache' ? cacheForm() : setForm());
+			} catch (error) {
+				if (!scope.signal.aborted) shell.failed(error);
+			}
+		}
 
 		async function run(button, work) {
 			button.disabled = true;
@@ -71,10 +77,9 @@ shell.view({
 			const button = el('button.main', {type: 'submit'}, 'Ask');
 			let category = state.category;
 			async function readCategories() {
-				const found = (await scope.get('categories', {cache: state.cache})).categories
-					.filter(one => one.name !== '*')
-					.sort((a, b) => b.stats.entries - a.stats.entries);
-				const list = found.map(one => one.name);
+				const known = await scope.get('categories', {cache: state.cache});
+				const found = known.categories.sort((a, b) => (b.stats.entries || 0) - (a.stats.entries || 0));
+				const list = [...new Set([...found.map(one => one.name), ...known.names])].filter(one => one !== '*');
 				if (!list.includes(category)) category = list[0]; // that with most entries
 				dom.fill(
 					categories,
@@ -286,7 +291,24 @@ shell.view({
 				name: 'query',
 				required: true,
 				value: state.query || '',
-				placeholder: 'an element, or numbers: 0.1 0.3 -0.2',
+				spellcheck: false
+			});
+			state.by ||= 'element';
+			const queryField = parts.field('', query);
+			const byWhat = by => {
+				state.by = by;
+				dom.text(queryField.firstChild, by === 'text' ? 'Text' : 'Element or vector');
+				query.placeholder =
+					by === 'text'
+						? "words: the gateway's encoder makes the vector"
+						: 'an element, or numbers: 0.1 0.3 -0.2';
+			};
+			byWhat(state.by);
+			const tenants = el('input', {
+				type: 'text',
+				name: 'tenants',
+				value: state.tenants || '',
+				placeholder: 'acme bolt',
 				spellcheck: false
 			});
 			const amount = el('input', {type: 'number', name: 'count', min: 1, max: 100, value: state.count || 10});
@@ -320,27 +342,48 @@ shell.view({
 									count: amount.value,
 									recall: recall.value,
 									filter: filter.value,
+									tenants: tenants.value,
 									truth: truth.checked
 								});
 								run(button, async () => {
 									const words = query.value.trim().split(/[\s,]+/),
 										numbers = words.map(Number);
 									const vector = words.length > 1 && numbers.every(Number.isFinite);
+									const whose = tenants.value.split(/\s+/).filter(Boolean);
+									const asked =
+										state.by === 'text'
+											? {text: query.value}
+											: vector
+												? {vector: numbers}
+												: {element: query.value.trim()};
 									return found(
 										await scope.post('playground/set', {
 											set: state.set,
 											attributes: true,
-											...(vector ? {vector: numbers} : {element: query.value.trim()}),
+											...asked,
 											count: Number(amount.value),
 											...(recall.value ? {recall: Number(recall.value)} : {}),
 											...(filter.value ? {filter: filter.value} : {}),
+											...(whose.length ? {tenants: whose} : {}),
 											...(truth.checked ? {truth: true} : {})
 										})
 									);
 								});
 							}
 						},
-						el('div.wide', parts.field('Element or vector', query)),
+						el(
+							'div.wide.stack',
+							parts.choice(
+								'Searched by',
+								[
+									['element', 'Element or vector'],
+									['text', 'Text']
+								],
+								state.by,
+								byWhat
+							),
+							queryField
+						),
 						parts.field(
 							'Set',
 							parts.select(sets, state.set, value => {
@@ -350,6 +393,7 @@ shell.view({
 						parts.field('How many', amount),
 						parts.field('Recall', recall),
 						parts.field('Filter', filter),
+						parts.field('Tenants', tenants),
 						el('label.tick', truth, 'compare with everything (TRUTH)'),
 						button
 					)

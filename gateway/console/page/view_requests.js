@@ -11,7 +11,8 @@ shell.view({
 		state.words ||= '';
 		const shown_max = 200;
 		let all = [],
-			last = null;
+			last = null,
+			began = null;
 		const words = el('input', {
 			type: 'search',
 			value: state.words,
@@ -149,11 +150,17 @@ shell.view({
 		}
 
 		await scope.poll(async () => {
-			const now = await scope.get('requests', {since: last});
+			let now = await scope.get('requests', {since: last});
+			if (now.began_ms !== began) {
+				// another gateway: its numbers begin anew
+				if (last !== null) now = await scope.get('requests');
+				all = [];
+				began = now.began_ms;
+			}
 			if (now.requests.length) {
 				all = [...now.requests, ...all].sort((a, b) => b.number - a.number).slice(0, 1000);
-				last = all[0].number;
 			}
+			last = all[0]?.number ?? null;
 			listed.hidden = all.length === 0;
 			dom.fill(nothing, all.length ? null : parts.card('Begin here', firstSteps()));
 			draw();

@@ -18,12 +18,6 @@ shell.view({
 			['log', 'Log', 'journal'],
 			['lanes', 'Lanes', 'lanes']
 		]);
-		const refused = new Map();
-		const holder = (name, node) => {
-			const said = el('p.note', {hidden: true});
-			refused.set(name, said);
-			return [said, node];
-		};
 		const slow = parts.table({
 			caption: 'Slow log',
 			key: row => row.id,
@@ -95,17 +89,26 @@ shell.view({
 				{title: '99 % below', num: true, sort: row => row.p99, cell: row => format.micros(row.p99)}
 			]
 		});
+		const at = {
+			slowlog: parts.told(slow),
+			latency: parts.told(latency),
+			histogram: parts.told(commands),
+			log: parts.told(log),
+			clients: parts.told(clients),
+			settings: parts.told(settings),
+			gateway_settings: parts.told(gateway)
+		};
 		dom.fill(
 			body,
 			figures,
-			parts.cardWith('Slow log', parts.meant('the newest 64', 'slow-log'), holder('slowlog', slow)),
+			parts.cardWith('Slow log', parts.meant('the newest 64', 'slow-log'), at.slowlog),
 			el(
 				'div.cols',
-				parts.cardWith('Latency events', parts.meant('what was late', 'latency'), holder('latency', latency)),
-				parts.cardWith('Commands', 'how long they take', holder('histogram', commands))
+				parts.cardWith('Latency events', parts.meant('what was late', 'latency'), at.latency),
+				parts.cardWith('Commands', 'how long they take', at.histogram)
 			),
-			parts.cardWith('Log', 'the newest 200 lines', holder('log', log)),
-			parts.card('Clients', holder('clients', clients)),
+			parts.cardWith('Log', 'the newest 200 lines', at.log),
+			parts.card('Clients', at.clients),
 			el(
 				'section.card',
 				{'aria-label': 'Settings'},
@@ -125,16 +128,15 @@ shell.view({
 						}
 					)
 				),
-				holder('settings', settings)
+				at.settings
 			),
-			parts.card('Settings of the gateway', gateway)
+			parts.card('Settings of the gateway', at.gateway_settings)
 		);
 		let gatewaySays = null;
 
 		await scope.poll(async () => {
 			const now = await scope.get('server');
-			const {info} = now;
-			if (info && !info.error) {
+			figures.take(now.info, ['up', 'memory', 'clients', 'p99', 'queue', 'reads', 'log', 'lanes'], info => {
 				const q = info.quire || {};
 				figures.set(
 					'up',
@@ -172,19 +174,11 @@ shell.view({
 				);
 				figures.set('log', format.bytes(q.log_bytes), 'files of sets ' + format.bytes(q.disk_bytes));
 				figures.set('lanes', format.count(q.lanes), q.engine + (q.cpu ? ', ' + q.cpu : ''));
-			}
-			const take = (name, table, list) => {
-				const part = now[name],
-					no = !part || part.error;
-				refused.get(name).hidden = !no;
-				table.hidden = !!no;
-				if (no) dom.text(refused.get(name), part?.error?.message || 'The server did not say.');
-				else list(part);
-			};
-			take('slowlog', slow, part => slow.set(part));
-			take('latency', latency, part => latency.set(part));
-			take('clients', clients, part => clients.set(part));
-			take('histogram', commands, part =>
+			});
+			at.slowlog.take(now.slowlog, part => slow.set(part));
+			at.latency.take(now.latency, part => latency.set(part));
+			at.clients.take(now.clients, part => clients.set(part));
+			at.histogram.take(now.histogram, part =>
 				commands.set(
 					Object.entries(part)
 						.map(([name, one]) => ({name, calls: one.calls, ...quantiles(one)}))
@@ -192,27 +186,29 @@ shell.view({
 						.slice(0, 40)
 				)
 			);
-			take('log', log, part => {
+			at.log.take(now.log, part => {
 				const end = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
 				dom.text(log, part.join('\n') || 'Nothing was logged.');
 				if (end) log.scrollTop = log.scrollHeight; // who has not scrolled up sees the newest
 			});
-			take('settings', settings, part => {
+			at.settings.take(now.settings, part => {
 				known = part;
 				showSettings();
 			});
-			const says = JSON.stringify(now.gateway_settings);
-			if (says !== gatewaySays) {
+			// the gateway's are for who may see the server's
+			at.gateway_settings.take(now.gateway_settings || now.settings, part => {
+				const says = JSON.stringify(part, null, 1);
+				if (says === gatewaySays) return;
 				gatewaySays = says;
 				dom.fill(
 					gateway,
 					el(
 						'pre.scroll',
 						{tabIndex: 0, role: 'region', 'aria-label': 'Settings of the gateway as JSON'},
-						JSON.stringify(now.gateway_settings, null, 1)
+						says
 					)
 				);
-			}
+			});
 		});
 
 		// Of cumulative counts by upper bound.

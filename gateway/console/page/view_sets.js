@@ -89,9 +89,12 @@ shell.view({
 			),
 			detail
 		);
-		let opened = null;
-		await scope.poll(async () => {
-			const now = await allSets(scope);
+		let opened = null,
+			redraw = null,
+			says = null;
+		const sets = setsAgain(scope);
+		await scope.poll(async anew => {
+			const now = await sets(anew);
 			const sum = name => now.sets.reduce((total, one) => total + (one[name] || 0), 0);
 			figures.set('rows', format.count(sum('size')), format.count(sum('memory-rows')) + ' of them in memory');
 			const held = sum('memory-bytes') + sum('resident-bytes');
@@ -137,17 +140,31 @@ shell.view({
 			const key = now.sets.some(one => one.name === args[0]) ? args[0] : now.sets[0]?.name;
 			state.key = key;
 			table.set(now.sets);
-			if (key !== undefined && opened !== key) {
-				opened = key;
-				await show(key);
+			if (key === undefined) {
+				redraw?.close();
+				opened = redraw = says = null;
+				dom.fill(detail);
+			} else {
+				const {size, segments, merges} = now.sets.find(one => one.name === key);
+				const differs = JSON.stringify([key, size, segments, merges]);
+				if (says !== differs) {
+					const got = await scope.get('set', {set: key});
+					if (opened !== key || !segments !== !redraw.segments) {
+						redraw?.close();
+						redraw = show(key, got);
+					}
+					redraw(got);
+					redraw.segments = segments;
+					opened = key;
+					says = differs;
+				}
 			}
-			if (key === undefined) dom.fill(detail);
 		});
 
-		async function show(key) {
-			const {info, memory, sample, segments} = await scope.get('set', {set: key});
-			const list = Array.isArray(segments) ? segments : [];
-			const recall = chart.draw(scope, {
+		// Makes the place of a set's details; returns what draws them. A measurement stays when they are drawn again.
+		function show(key, {info, sample}) {
+			const own = scope.part();
+			const recall = chart.draw(own, {
 				label: 'Recall by effort',
 				unit: chart.percent,
 				height: 200,
@@ -156,14 +173,19 @@ shell.view({
 				x: {label: 'effort', show: v => String(Math.round(v))},
 				series: [{label: 'recall of 10', c: 1, show: format.share}]
 			});
-			const reads = chart.draw(scope, {
+			const reads = chart.draw(own, {
 				label: 'Blocks read by effort',
 				height: 130,
 				x: {label: 'effort', show: v => String(Math.round(v))},
 				series: [{label: 'blocks read a search', c: 3, show: format.rate}]
 			});
 			const curve = el('div.stack', {hidden: true}, recall, reads);
-			const built = calibration(scope, list);
+			const built = el('div.stack'),
+				builtTold = parts.told(built),
+				madeOf = el('div.stack'),
+				cost = el('p');
+			let drawn = null,
+				builtSays = null;
 			const made = parts.table({
 				caption: 'Segments of ' + key,
 				key: row => row.number,
@@ -196,7 +218,7 @@ shell.view({
 					}
 				]
 			});
-			made.set(list);
+			const madeTold = parts.told(made);
 			const said = el('div', {role: 'status'}),
 				measured = el('p.muted', {role: 'status'});
 			const work = (label, call) => {
@@ -291,50 +313,58 @@ shell.view({
 					parts.cardWith(
 						'Recall and effort of ' + key,
 						parts.meant('how much is found, and what it costs', 'recall'),
-						built,
+						builtTold,
 						info.segments
-							? [
-									el('h3', 'Measured on your data'),
-									el(
-										'p',
-										queries.length +
-											' elements of the set are searched by at ' +
-											efforts.length +
-											' efforts and compared with the truth, which reads the whole set ' +
-											queries.length +
-											' times (' +
-											format.bytes(queries.length * info['disk-bytes']) +
-											' or less).'
-									),
-									el('div', measure),
-									measured,
-									curve
-								]
+							? [el('h3', 'Measured on your data'), cost, el('div', measure), measured, curve]
 							: parts.empty(
 									'Nothing of it is on the disk.',
 									'Its rows are in memory and are searched there. A segment is written when there are enough, or by hand:',
 									'redis-cli VSEAL ' + key
 								)
 					),
-					parts.card(
-						'What ' + key + ' is made of',
-						parts.pairs([
-							typeof memory === 'number' ? ['memory in all', format.bytes(memory), 'memory'] : null,
-							...Object.entries(info)
-								.filter(([, one]) => typeof one !== 'object')
-								.map(([name, one]) => [name, value(name, one)])
-						]),
-						info.attributes?.length
-							? parts.pairs([
-									['attributes', info.attributes.map(one => [one].flat().join(' ')).join(', ')]
-								])
-							: null,
-						el('div', check),
-						said
-					)
+					parts.card('What ' + key + ' is made of', madeOf, el('div', check), said)
 				),
-				info.segments ? parts.card('Segments of ' + key, made) : null
+				info.segments ? parts.card('Segments of ' + key, madeTold) : null
 			);
+			const redraw = ({info, memory, segments}) => {
+				builtTold.take(segments, list => {
+					const curves = JSON.stringify(list.map(one => [one.number, one.rows, one.curve]));
+					if (curves === builtSays) return;
+					builtSays = curves;
+					drawn?.close();
+					drawn = scope.part();
+					dom.fill(built, calibration(drawn, list));
+				});
+				madeTold.take(segments, list => made.set(list));
+				dom.text(
+					cost,
+					queries.length +
+						' elements of the set are searched by at ' +
+						efforts.length +
+						' efforts and compared with the truth, which reads the whole set ' +
+						queries.length +
+						' times (' +
+						format.bytes(queries.length * info['disk-bytes']) +
+						' or less).'
+				);
+				dom.fill(
+					madeOf,
+					parts.pairs([
+						typeof memory === 'number' ? ['memory in all', format.bytes(memory), 'memory'] : null,
+						...Object.entries(info)
+							.filter(([, one]) => typeof one !== 'object')
+							.map(([name, one]) => [name, value(name, one)])
+					]),
+					info.attributes?.length
+						? parts.pairs([['attributes', info.attributes.map(one => [one].flat().join(' ')).join(', ')]])
+						: null
+				);
+			};
+			redraw.close = () => {
+				own.close();
+				drawn?.close();
+			};
+			return redraw;
 		}
 	}
 });
@@ -366,6 +396,9 @@ function memoryParts(row) {
 	];
 }
 
+const setsListed = said =>
+	said.sets.filter(one => one.info && !one.info.error).map(one => ({...one.info, name: one.name}));
+
 // All sets, page by page; those beyond a thousand are not listed.
 async function allSets(scope) {
 	const out = {sets: [], quire: null};
@@ -373,13 +406,31 @@ async function allSets(scope) {
 	do {
 		const page = await scope.get('sets', {cursor});
 		out.quire = page.quire;
-		out.sets.push(
-			...page.sets.filter(one => one.info && !one.info.error).map(one => ({...one.info, name: one.name}))
-		);
+		out.sets.push(...setsListed(page));
 		cursor = page.cursor;
 	} while (cursor !== '0' && out.sets.length < 1000);
 	out.sets.sort((a, b) => (a.name < b.name ? -1 : 1));
 	return out;
+}
+
+// The same again and again. Finding sets goes through all keys of the server, whatever they are: it is done at first, when
+// one asks for it (r), when the number of sets has changed, and each minute; else those that are known are asked.
+function setsAgain(scope) {
+	const keep_ms = 60000;
+	let names = [],
+		found_ms = -Infinity,
+		there;
+	return async anew => {
+		if (!anew && performance.now() - found_ms < keep_ms) {
+			const said = await scope.post('sets', {names});
+			if (said.quire?.collections === there) return {sets: setsListed(said), quire: said.quire};
+		}
+		const now = await allSets(scope);
+		names = now.sets.map(one => one.name);
+		there = now.quire?.collections;
+		found_ms = performance.now();
+		return now;
+	};
 }
 
 // What building the segments has measured: recall of 10 and blocks read by effort, of the four with most rows.

@@ -79,6 +79,7 @@ shell.view({
 				}
 			]
 		});
+		const told = parts.told(scopes);
 		dom.fill(
 			body,
 			figures,
@@ -86,7 +87,7 @@ shell.view({
 			parts.cardWith(
 				cache ? 'Scopes of ' + cache : 'Scopes',
 				parts.meant('the ten with most entries', 'scope'),
-				scopes
+				told
 			)
 		);
 		await scope.poll(async () => {
@@ -111,7 +112,7 @@ shell.view({
 			);
 			figures.set('reads', format.count(sum.tenant_reads), 'blocks');
 			costs.set(rows.map(row => ({...row, share: sum.tenant_cost_us ? row.cost_us / sum.tenant_cost_us : 0})));
-			scopes.set(Array.isArray(now.scopes) ? now.scopes : []);
+			told.take(now.scopes, part => scopes.set(part));
 		});
 	}
 });

@@ -330,6 +330,8 @@ static void test_refused_requests(void **state)
         {"SC.HIST f nope", "ERR "},
         {"SC.TOP f nope 3", "ERR "},
         {"SC.TOP f q 0", "ERR the number of entries is '0': give a whole number from 1 to 1000"},
+        {"SC.TOP f q 1 VALUES", "ERR syntax error at 'VALUES'"},
+        {"SC.TOP f q 1 WITHVALUES 2", "ERR syntax error at '2'"},
         {"SC.SCAN f x", "ERR the cursor is 'x'"},
         {"SC.SCAN f 0 COUNT 1001", "ERR COUNT is '1001'"},
         {"SC.SCAN f 0 MATCH *", "ERR syntax error at 'MATCH'"},
@@ -580,6 +582,9 @@ static void test_audit(void **state)
     assert_true(sc_number(&r, "audits") == audits && sc_number(&r, "labels") == 2 &&
                 sc_number(&r, "cost_audits") == 1.25);
     reply_free(&r);
+    r = ask(&c, "INFO cache");
+    assert_non_null(strstr(r.text, "\r\ncache_cost_audits:1.25\r\n"));
+    reply_free(&r);
     r = ask(&c, "SC.AUDIT HELP");
     assert_true(r.n == 7);
     reply_free(&r);
@@ -629,7 +634,13 @@ static void test_entries(void **state)
     assert_true(sc_number(&r.items[0], "hits") == 4 && sc_number(&r.items[0], "pinned") == 0);
     assert_true(sc_number(&r.items[0], "ttl_ms") > 50000 && sc_number(&r.items[0], "bytes") > 0);
     assert_null(reply_field(&r.items[0], "category"));
+    assert_null(reply_field(&r.items[0], "value"));
     sc_check_field(&r.items[1], "id", ids[1]);
+    reply_free(&r);
+    r = ask(&c, "SC.TOP f q 2 WITHVALUES");
+    sc_check_field(&r.items[0], "text", "question 3");
+    sc_check_field(&r.items[0], "value", "v3");
+    sc_check_field(&r.items[1], "value", "v1");
     reply_free(&r);
     snprintf(words, sizeof words, "SC.PIN f %s", ids[0]);
     expect_integer(&c, words, 1);
