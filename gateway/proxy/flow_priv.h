@@ -90,7 +90,7 @@ struct flow {
     size_t scratch_capacity;
     uint64_t replays; /* makes each replay's seed another one */
     struct errand *errands;
-    uint64_t body_bytes; /* of the requests that they hold */
+    uint64_t body_bytes;                   /* of the requests that they hold */
     unsigned n_leases;                     /* that they hold */
     unsigned n_puts;                       /* under way */
     struct errand *puts_first, *puts_last; /* that wait for their turn */
@@ -239,7 +239,7 @@ struct errand {
     char **tags; /* owned */
     char *target, *model;
     struct fields fields;
-    bool own_key; /* `fields` have the key of the key file, which goes before an upstream's own */
+    bool own_key;          /* `fields` have the key of the key file, which goes before an upstream's own */
     struct evbuffer *body; /* flow_errand_drop_body */
     uint32_t head_timeout_ms;
     /* under way */
