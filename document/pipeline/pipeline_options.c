@@ -113,8 +113,9 @@ static int take_params(struct pipeline_words *words, struct pipeline *pipeline)
         for (uint32_t j = 0; j < i; j++)
             if (pipeline->params[j].name.bytes == name->bytes &&
                 memcmp(pipeline->params[j].name.data, name->data, name->bytes) == 0)
-                return error_set(words->err, QUIRE_EPARSE, "Duplicate parameter `%.*s`",
-                                 (int)(name->bytes < 64 ? name->bytes : 64), name->data);
+                return error_set(words->err, QUIRE_EPARSE, "Duplicate parameter `%.*s` (position %u)",
+                                 (int)(name->bytes < 64 ? name->bytes : 64), name->data,
+                                 pipeline_last_position(words) - (n - 1 - 2 * i));
         pipeline->params[i] =
             (struct query_param){.name = {name->data, name->bytes}, .value = {value->data, value->bytes}};
     }

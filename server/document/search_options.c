@@ -216,6 +216,7 @@ static int take_language(struct reading *r)
     if (rc < 0)
         return rc;
     free(r->o->language);
+    r->o->language_position = position(r);
     r->o->language = strndup(w->data, w->bytes);
     return r->o->language ? 0 : error_set(r->err, QUIRE_ENOMEM, "no memory for a request");
 }

@@ -136,6 +136,36 @@ def places():
               r"^SEARCH_SYNTAX Error parsing vector similarity query: .*NaN.*\(Parameter `q` at offset \d+\)$")
     fails("FT.AGGREGATE: a scorer", client.call("FT.AGGREGATE", "i", "*", "ADDSCORES", "SCORER", "NONE"),
           r"No such scorer NONE \(position 5\)$")
+    json = ("FT.CREATE", "x", "ON", "JSON")
+    for words, message in (
+            (("FT.SEARCH", "i", "*", "LANGUAGE", "klingon"), r"^SEARCH_SYNTAX No such language: klingon \(position 4\)"),
+            (("FT.AGGREGATE", "i", "*", "LOAD", 1, "t", "LANGUAGE", "klingon"),
+             r"^SEARCH_SYNTAX No such language: klingon \(position 7\)"),
+            (("FT.CREATE", "x", "LANGUAGE", "klingon", "SCHEMA", "a", "TEXT"),
+             r"^ERR Invalid language: `klingon` .*position 3\)$"),
+            (json + ("SCHEMA", "$.a", "AS", "a", "TAG", "$.[", "AS", "b", "TAG"),
+             r"^ERR Invalid JSONPath '\$\.\[' in attribute 'b': .* \(position 9\)$"),
+            (json + ("LANGUAGE_FIELD", "$.[", "SCHEMA", "$.a", "AS", "a", "TAG"),
+             r"^ERR Invalid JSONPath '\$\.\[' in option 'LANGUAGE_FIELD': .* \(position 5\)$"),
+            (json + ("SCORE_FIELD", "$.[", "SCHEMA", "$.a", "AS", "a", "TAG"),
+             r"^ERR Invalid JSONPath '\$\.\[' in option 'SCORE_FIELD': .* \(position 5\)$"),
+            (("FT.AGGREGATE", "i", "*", "PARAMS", 4, "a", "b", "a", "d"), r"Duplicate parameter `a` \(position 7\)$"),
+            (("FT.AGGREGATE", "i", "*", "LOAD", 1, "t", "APPLY", "1", "AS", "x", "APPLY", "@t + 1", "AS", "y"),
+             r"Error converting string: 'word 0' is not a number \(APPLY at position 10\)$"),
+            (("FT.AGGREGATE", "i", "*", "FILTER", "1 < 'x'"),
+             r"Error converting string: 'x' is not a number \(FILTER at position 3\)$"),
+            (("FT.ALTER", "i", "SCHEMA", "a", "TEXT"), r"\(position 3\)$"),
+            (("FT.ALTER", "i", "SKIPINITIALSCAN", "ADD", "a", "TEXT"), r"\(position 3\)$"),
+            (("FT.DROPINDEX", "i", "KEEPDOCS"), r"'KEEPDOCS' \(position 2\)$"),
+            (("FT.TAGVALS", "i", "nothing"), r"^ERR No such field: `nothing` \(position 2\)$"),
+            (("FT.TAGVALS", "i", "t"), r"^ERR Not a tag field: `t` \(position 2\)$"),
+            (("FT.CURSOR", "READ", "i", "x"), r"^ERR Bad cursor ID \('x' at position 3\)$"),
+            (("FT.CURSOR", "WRITE", "i", 1), r"\('WRITE' at position 1\)$"),
+            (("FT.CURSOR", "READ", "i", 1, "COUNT", 0), r"\('0' at position 5\)$"),
+            (("FT.CURSOR", "READ", "i", 1, "COUNT"), r"\('COUNT' at position 4\)$"),
+            (("FT.CURSOR", "DEL", "i", 1, "COUNT", 1), r"\('COUNT' at position 4\)$"),
+            (("FT.ALIASADD", "", "i"), r"\(position 1\)$")):
+        fails("%s names the place" % " ".join(map(str, words)), client.call(*words), message)
     fails("FT.CREATE: the field and the position", client.call("FT.CREATE", "x", "SCHEMA", "a", "TEXT", "b", "TEXT",
           "WEIGHT", "xx"), r"expected type: 'xx' \(position 8, field `b`\)$")
     fails("FT.ALTER: the same", client.call("FT.ALTER", "i", "SCHEMA", "ADD", "b", "TEXT", "WEIGHT", "xx"),

@@ -153,7 +153,7 @@ static void test_refused(void **state)
          QUIRE_EPARSE},
         {"PARAMS;2;a;b;PARAMS;2;c;d",
          "Multiple PARAMS are not allowed. Parameters can be defined only once (position 7)", QUIRE_EPARSE},
-        {"PARAMS;4;a;b;a;c", "Duplicate parameter `a`", QUIRE_EPARSE},
+        {"PARAMS;4;a;b;a;c", "Duplicate parameter `a` (position 7)", QUIRE_EPARSE},
         {"DIALECT;5", "DIALECT requires a non negative integer >=1 and <= 4 (position 4)", QUIRE_EPARSE},
         {"TIMEOUT;soon", "TIMEOUT requires a non negative integer (position 4)", QUIRE_EPARSE},
         {"WITHCURSOR;COUNT;0", "Bad arguments for COUNT: Value is outside acceptable bounds (0 at position 5)",
