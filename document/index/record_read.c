@@ -36,13 +36,15 @@ bool record_number(const char *text, size_t bytes, double *out)
 
 bool record_place(const char *text, size_t bytes, double *longitude, double *latitude)
 {
-    const char *comma = memchr(text, ',', bytes);
-    if (!comma)
+    const char *end = text + bytes, *between = text;
+    while (between < end && *between != ',' && *between != ' ')
+        between++;
+    if (between == end)
         return false;
-    const char *second = comma + 1, *end = text + bytes;
+    const char *second = between + 1;
     while (second < end && *second == ' ')
         second++;
-    return record_number(text, (size_t)(comma - text), longitude) &&
+    return record_number(text, (size_t)(between - text), longitude) &&
            record_number(second, (size_t)(end - second), latitude) && fabs(*longitude) <= LONGITUDE_MAX &&
            fabs(*latitude) <= LATITUDE_MAX;
 }

@@ -139,7 +139,12 @@ static int take_cursor(struct pipeline_words *words, struct pipeline_options *op
             options->cursor_rows = rc == 0 ? (uint32_t)count : options->cursor_rows;
         } else if (pipeline_take_word(words, "MAXIDLE")) {
             rc = pipeline_take_count(words, "MAXIDLE", INT64_MAX, &count);
-            options->cursor_idle_ms = rc == 0 ? count : options->cursor_idle_ms;
+            if (rc == 0 && count == 0)
+                rc = error_set(words->err, QUIRE_EPARSE,
+                               "Bad arguments for MAXIDLE: Value is outside acceptable bounds (0 at position %u)",
+                               pipeline_last_position(words));
+            if (rc == 0)
+                options->cursor_idle_ms = count < PIPELINE_IDLE_MAX_MS ? count : PIPELINE_IDLE_MAX_MS;
         } else {
             return 0;
         }
