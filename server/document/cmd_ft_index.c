@@ -215,7 +215,9 @@ void cmd_ft_dropindex(struct caller *c, const struct resp_arg *args, uint32_t n)
     }
     int rc = documents_find(c->lane->service->documents, document_word(args[1]), &index, &err);
     bool may = rc == 0 && document_may_read(c, document_index_schema(index));
-    if (rc < 0)
+    if (rc == QUIRE_ENOTFOUND)
+        resp_error(caller_reply(c), "Unknown index name"); /* Redis OM for Node.js compares the whole text */
+    else if (rc < 0)
         document_error(caller_reply(c), &err);
     struct drop_call *call = may ? caller_defer(c, sizeof *call, true) : NULL;
     if (!call) {

@@ -17,13 +17,16 @@ def texts_that_clients_match():
     client = Client()
     make(client)
     for words in (("FT.INFO", "none"), ("FT.SEARCH", "none", "*"), ("FT.AGGREGATE", "none", "*"),
-                  ("FT.DROPINDEX", "none"), ("FT.TAGVALS", "none", "g"),
-                  ("FT.EXPLAIN", "none", "*"), ("FT.ALTER", "none", "SCHEMA", "ADD", "x", "TAG"),
+                  ("FT.TAGVALS", "none", "g"), ("FT.EXPLAIN", "none", "*"), ("FT.ALTER", "none", "SCHEMA", "ADD", "x", "TAG"),
                   ("FT.CURSOR", "READ", "none", 1)):
         reply = client.call(*words)
         check("%s of no index" % words[0], isinstance(reply, Error) and any(m in reply.lower() for m in (
             "unknown index name", "no such index", "search_index_not_found", "index not found")) and "none" in reply,
             reply)
+    for words in (("FT.DROPINDEX", "none"), ("FT.DROPINDEX", "none", "DD"), ("FT.DROP", "none")):
+        reply = client.call(*words)
+        check("%s of no index: the whole text, which Redis OM compares" % " ".join(words), isinstance(reply, Error)
+              and reply == "Unknown index name", reply)
     fails("FT.INFO: SEARCH_INDEX_NOT_FOUND first", client.call("FT.INFO", "none"),
           "^SEARCH_INDEX_NOT_FOUND Unknown index name")
     fails("FT.CREATE of what is there", client.call("FT.CREATE", "i", "SCHEMA", "a", "TAG"), "Index already exists")
