@@ -27,8 +27,8 @@ struct json_call {
 
 /* False after the error reply of a request with more words than `most`. */
 bool json_call_fits(struct caller *c, uint32_t n, uint32_t most);
-/* Compiles the path, which is args[at]; 0: none is given, which is the legacy root. False after an error reply. Ended by
- * json_call_end either way. */
+/* Compiles the path, which is args[at]; 0: none is given, which is the legacy root. False after an error reply. Ended
+ * by json_call_end either way. */
 bool json_call_begin(struct json_call *j, struct caller *c, const struct resp_arg *args, uint32_t at);
 void json_call_end(struct json_call *j);
 
