@@ -415,8 +415,9 @@ int documents_add(struct documents *d, const struct schema_word *words, uint32_t
     if (rc < 0)
         return rc;
     if (!text_language_find(schema->language, strlen(schema->language))) {
-        rc = error_set(err, QUIRE_EINVALID, "Invalid language: `%.64s` (docs/search.md lists those with stems)",
-                       schema->language);
+        rc = error_set(err, QUIRE_EINVALID,
+                       "Invalid language: `%.64s` (docs/search.md lists those with stems; position %u)",
+                       schema->language, schema->language_position);
         schema_free(schema);
         return rc;
     }
@@ -559,7 +560,7 @@ static int set_alias(struct documents *d, struct schema_word alias, const struct
         return error_set(err, QUIRE_EEXISTS,
                          is_index ? "Alias already exists: an index has this name" : "Alias already exists");
     if (alias.bytes == 0 || memchr(alias.data, 0, alias.bytes))
-        return error_set(err, QUIRE_EINVALID, "an alias may not be empty or hold a NUL byte");
+        return error_set(err, QUIRE_EINVALID, "an alias may not be empty or hold a NUL byte (position 1)");
     if (!is_alias && d->n_aliases >= DOCUMENTS_ALIASES_MAX)
         return error_set(err, QUIRE_ELIMIT, "there are %u aliases, and no more are taken: remove some", d->n_aliases);
     int rc = log_alias(d, alias, x->name, lsn, err);

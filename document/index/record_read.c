@@ -36,13 +36,15 @@ bool record_number(const char *text, size_t bytes, double *out)
 
 bool record_place(const char *text, size_t bytes, double *longitude, double *latitude)
 {
-    const char *comma = memchr(text, ',', bytes);
-    if (!comma)
+    const char *end = text + bytes, *between = text;
+    while (between < end && *between != ',' && *between != ' ')
+        between++;
+    if (between == end)
         return false;
-    const char *second = comma + 1, *end = text + bytes;
+    const char *second = between + 1;
     while (second < end && *second == ' ')
         second++;
-    return record_number(text, (size_t)(comma - text), longitude) &&
+    return record_number(text, (size_t)(between - text), longitude) &&
            record_number(second, (size_t)(end - second), latitude) && fabs(*longitude) <= LONGITUDE_MAX &&
            fabs(*latitude) <= LATITUDE_MAX;
 }
@@ -178,15 +180,16 @@ static int read_json_rules(struct record_reading *r, const struct record_reader 
 
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
-/* kind: "attribute" or "option", of this name. */
-static int compile(const char *text, const char *kind, const char *name, struct jsonpath **out, struct quire_error *err)
+/* kind: "attribute" or "option", of this name; position: of the path in the command. */
+static int compile(const char *text, const char *kind, const char *name, uint32_t position, struct jsonpath **out,
+                   struct quire_error *err)
 {
     struct quire_error why = {0};
     int rc = jsonpath_compile(text, strlen(text), out, &why);
     if (rc == 0 || rc == QUIRE_ENOMEM)
         return rc == 0 ? 0 : error_set(err, rc, "no memory for an index");
-    return error_set(err, QUIRE_EINVALID, "Invalid JSONPath '%.100s' in %s '%.64s': %.150s", text, kind, name,
-                     why.message);
+    return error_set(err, QUIRE_EINVALID, "Invalid JSONPath '%.100s' in %s '%.64s': %.150s (position %u)", text, kind,
+                     name, why.message, position);
 }
 
 static int compile_rules(struct record_reader *reader, struct quire_error *err)
@@ -194,9 +197,10 @@ static int compile_rules(struct record_reader *reader, struct quire_error *err)
     const struct schema *schema = reader->schema;
     int rc = 0;
     if (schema->source == SCHEMA_JSON && schema->language_field)
-        rc = compile(schema->language_field, "option", "LANGUAGE_FIELD", &reader->language, err);
+        rc = compile(schema->language_field, "option", "LANGUAGE_FIELD", schema->language_field_position,
+                     &reader->language, err);
     if (rc == 0 && schema->source == SCHEMA_JSON && schema->score_field)
-        rc = compile(schema->score_field, "option", "SCORE_FIELD", &reader->score, err);
+        rc = compile(schema->score_field, "option", "SCORE_FIELD", schema->score_field_position, &reader->score, err);
     return rc;
 }
 
@@ -221,7 +225,7 @@ int record_reader_init(struct record_reader *reader, const struct schema *schema
         rc = 0; /* of a definition from before they were checked: documents say nothing by it, as they did */
     while (rc == 0 && reader->n_paths < schema->n_fields) {
         const struct schema_field *f = &schema->fields[reader->n_paths];
-        rc = compile(f->identifier, "attribute", f->name, &reader->paths[reader->n_paths], err);
+        rc = compile(f->identifier, "attribute", f->name, f->position, &reader->paths[reader->n_paths], err);
         reader->n_paths += rc == 0;
     }
     if (rc < 0)

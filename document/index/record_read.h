@@ -47,7 +47,7 @@ bool record_is_kept(const struct document_view *view, const struct schema_field 
 
 /* Whether a string is a number as documents write them: a decimal fraction, inf or -inf; not NaN, no blanks. */
 bool record_number(const char *text, size_t bytes, double *out);
-/* "longitude,latitude" */
+/* "longitude,latitude" or "longitude latitude" */
 bool record_place(const char *text, size_t bytes, double *longitude, double *latitude);
 
 #endif

@@ -117,20 +117,20 @@ static int call_matched_terms(struct expression_call *call, struct datum *const 
 
 #define EARTH_RADIUS_M 6372797.560856 /* the sphere of GEODIST and of GEO fields */
 
-/* "longitude,latitude" */
+/* "longitude,latitude" or "longitude latitude" */
 static bool read_place(const struct datum *datum, double place[2])
 {
     char *end;
     if (datum->kind != DATUM_STRING)
         return false;
-    const char *text = datum_text(datum), *comma = memchr(text, ',', datum->n);
-    if (!comma)
+    const char *text = datum_text(datum), *between = strpbrk(text, ", ");
+    if (!between)
         return false;
     place[0] = strtod(text, &end);
-    if (end != comma)
+    if (end == text || end != between)
         return false;
-    place[1] = strtod(comma + 1, &end);
-    return end != comma + 1 && end == text + datum->n;
+    place[1] = strtod(between + 1, &end);
+    return end != between + 1 && end == text + datum->n;
 }
 
 /* The haversine formula. */

@@ -22,12 +22,13 @@
 #include "document/query/query.h"
 #include "document/schema/schema.h"
 
-#define PIPELINE_STEPS_MAX  64u   /* LOAD, APPLY, FILTER, GROUPBY, SORTBY with its LIMIT */
-#define PIPELINE_FIELDS_MAX 1024u /* names in one LOAD, and columns of a row */
-#define PIPELINE_SORT_MAX   8u    /* fields of a SORTBY */
-#define PIPELINE_PARAMS_MAX 1024u
-#define PIPELINE_ROWS_MAX   1000000u     /* default: rows that SORTBY keeps, groups of GROUPBY */
-#define PIPELINE_BYTES_MAX  (512u << 20) /* default: what the values of a run take */
+#define PIPELINE_STEPS_MAX   64u   /* LOAD, APPLY, FILTER, GROUPBY, SORTBY with its LIMIT */
+#define PIPELINE_FIELDS_MAX  1024u /* names in one LOAD, and columns of a row */
+#define PIPELINE_SORT_MAX    8u    /* fields of a SORTBY */
+#define PIPELINE_PARAMS_MAX  1024u
+#define PIPELINE_ROWS_MAX    1000000u     /* default: rows that SORTBY keeps, groups of GROUPBY */
+#define PIPELINE_IDLE_MAX_MS 300000u      /* of a cursor: CURSOR_MAX_IDLE of FT.CONFIG */
+#define PIPELINE_BYTES_MAX   (512u << 20) /* default: what the values of a run take */
 
 struct pipeline;
 struct pipeline_run;

@@ -113,8 +113,9 @@ static int take_params(struct pipeline_words *words, struct pipeline *pipeline)
         for (uint32_t j = 0; j < i; j++)
             if (pipeline->params[j].name.bytes == name->bytes &&
                 memcmp(pipeline->params[j].name.data, name->data, name->bytes) == 0)
-                return error_set(words->err, QUIRE_EPARSE, "Duplicate parameter `%.*s`",
-                                 (int)(name->bytes < 64 ? name->bytes : 64), name->data);
+                return error_set(words->err, QUIRE_EPARSE, "Duplicate parameter `%.*s` (position %u)",
+                                 (int)(name->bytes < 64 ? name->bytes : 64), name->data,
+                                 pipeline_last_position(words) - (n - 1 - 2 * i));
         pipeline->params[i] =
             (struct query_param){.name = {name->data, name->bytes}, .value = {value->data, value->bytes}};
     }
@@ -138,7 +139,12 @@ static int take_cursor(struct pipeline_words *words, struct pipeline_options *op
             options->cursor_rows = rc == 0 ? (uint32_t)count : options->cursor_rows;
         } else if (pipeline_take_word(words, "MAXIDLE")) {
             rc = pipeline_take_count(words, "MAXIDLE", INT64_MAX, &count);
-            options->cursor_idle_ms = rc == 0 ? count : options->cursor_idle_ms;
+            if (rc == 0 && count == 0)
+                rc = error_set(words->err, QUIRE_EPARSE,
+                               "Bad arguments for MAXIDLE: Value is outside acceptable bounds (0 at position %u)",
+                               pipeline_last_position(words));
+            if (rc == 0)
+                options->cursor_idle_ms = count < PIPELINE_IDLE_MAX_MS ? count : PIPELINE_IDLE_MAX_MS;
         } else {
             return 0;
         }

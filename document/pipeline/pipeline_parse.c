@@ -393,12 +393,11 @@ static int parse_sort(struct pipeline_words *words, struct pipeline *pipeline)
     int rc = pipeline_take_list(words, "SORTBY", 2 * PIPELINE_SORT_MAX, &list, &n);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = parse_sort_field(words, step, &list[i], pipeline_last_position(words) - (n - 1 - i));
-    if (rc == 0 && step->n_fields == 0)
-        rc = error_set(words->err, QUIRE_EPARSE, "Bad SORTBY arguments: no field is named (position %u)",
-                       pipeline_last_position(words));
-    step->sorts = rc == 0;
+    step->sorts = rc == 0 && n > 0;
     if (rc == 0 && pipeline_take_word(words, "MAX"))
         rc = pipeline_take_count(words, "MAX", UINT32_MAX, &step->limit);
+    if (rc == 0 && n == 0 && !step->limited && step->limit == 0)
+        pipeline->n_steps--; /* SORTBY 0: no order; with MAX, a limit */
     return rc;
 }
 
@@ -454,7 +453,8 @@ int pipeline_parse(const struct schema_word *words, uint32_t n, uint32_t positio
     struct pipeline *pipeline = calloc(1, sizeof *pipeline);
     if (!pipeline)
         return error_set(err, QUIRE_ENOMEM, "no memory for FT.AGGREGATE");
-    pipeline->options = (struct pipeline_options){.cursor_rows = 1000, .cursor_idle_ms = 300000, .slop = -1};
+    pipeline->options =
+        (struct pipeline_options){.cursor_rows = 1000, .cursor_idle_ms = PIPELINE_IDLE_MAX_MS, .slop = -1};
     int rc = 0;
     while (rc == 0 && reader.at < n)
         rc = parse_next(&reader, pipeline);

@@ -292,7 +292,14 @@ static int evaluate(struct pipeline_run *run, const struct pipeline_step *step, 
                                          .columns = step->columns,
                                          .terms = step->table == 0 ? matched_terms : NULL,
                                          .context = &of};
-    return expression_evaluate(step->expression, &input, &run->pool, value, run->err);
+    struct quire_error wrong = {0};
+    int rc = expression_evaluate(step->expression, &input, &run->pool, value, &wrong);
+    if (rc == QUIRE_EINVALID)
+        return error_set(run->err, rc, "%.330s (%s at position %u)", wrong.message,
+                         step->kind == STEP_APPLY ? "APPLY" : "FILTER", step->position);
+    if (rc != 0)
+        *run->err = wrong;
+    return rc;
 }
 
 /* APPLY and FILTER. */

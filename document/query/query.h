@@ -82,11 +82,12 @@ struct query_context {
     const struct schema *schema;
     const struct query_param *params;
     uint32_t n_params;
-    uint64_t text_fields; /* INFIELDS; 0: all */
-    bool verbatim;        /* no stems */
-    bool no_stopwords;    /* stop words are words */
-    const char *language; /* NULL: the schema's */
-    int64_t slop;         /* SLOP; -1: none */
+    uint64_t text_fields;       /* INFIELDS; 0: all */
+    bool verbatim;              /* no stems */
+    bool no_stopwords;          /* stop words are words */
+    const char *language;       /* NULL: the schema's */
+    uint32_t language_position; /* in the command: of what `language` is, for errors */
+    int64_t slop;               /* SLOP; -1: none */
     bool in_order;
     unsigned dialect; /* 1 to 4; all are read as 2 but where docs/search.md says otherwise */
 };

@@ -354,7 +354,9 @@ static int find_language(struct parser *p)
     p->language = text_language_find(name, strlen(name));
     if (p->language)
         return 0;
-    return error_set(p->err, QUIRE_EPARSE, "No such language: %.40s; see LANGUAGE in docs/search.md", name);
+    return error_set(p->err, QUIRE_EPARSE, "No such language: %.40s (position %u); see LANGUAGE in docs/search.md",
+                     name,
+                     p->context->language ? p->context->language_position : p->context->schema->language_position);
 }
 
 static int parse_all_of(struct parser *p)

@@ -137,6 +137,12 @@ static int copy_word(const struct words *w, const struct schema_word *word, char
     return 0;
 }
 
+/* In the command: of the word that comes next. */
+static uint32_t next_position(const struct words *w)
+{
+    return w->position + w->at;
+}
+
 /* A name or a path: not empty, no NUL inside. */
 static int take_name(struct words *w, const char *what, char **out, uint32_t *n_bytes)
 {
@@ -396,6 +402,7 @@ static int take_field(struct words *w, struct schema *s)
     /* tags of JSON are parted by its arrays, unless a separator is given */
     *f = (struct schema_field){.index = s->n_fields, .weight = 1, .separator = s->source == SCHEMA_JSON ? 0 : ','};
     s->n_fields++; /* freed with the others from here on */
+    f->position = next_position(w);
     int rc = take_name(w, "field", &f->identifier, &f->identifier_bytes);
     if (rc == 0 && take(w, "AS"))
         rc = take_name(w, "AS", &f->name, &f->name_bytes);
@@ -462,14 +469,20 @@ static int take_option(struct words *w, struct schema *s)
         return rc == 0 && s->n_prefixes == 0 ? fail(w, QUIRE_EINVALID, "Bad arguments for PREFIX: it takes 1 at least")
                                              : rc;
     }
-    if (take(w, "LANGUAGE"))
+    if (take(w, "LANGUAGE")) {
+        s->language_position = next_position(w);
         return take_name(w, "LANGUAGE", &s->language, NULL);
-    if (take(w, "LANGUAGE_FIELD"))
+    }
+    if (take(w, "LANGUAGE_FIELD")) {
+        s->language_field_position = next_position(w);
         return take_name(w, "LANGUAGE_FIELD", &s->language_field, NULL);
+    }
     if (take(w, "SCORE"))
         return take_number(w, "SCORE", 0, 1, &s->score);
-    if (take(w, "SCORE_FIELD"))
+    if (take(w, "SCORE_FIELD")) {
+        s->score_field_position = next_position(w);
         return take_name(w, "SCORE_FIELD", &s->score_field, NULL);
+    }
     if (take(w, "STOPWORDS")) {
         s->stopwords_given = true;
         return take_list(w, "STOPWORDS", 10000, true, &s->stopwords, &s->n_stopwords);

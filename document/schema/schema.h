@@ -42,7 +42,8 @@ struct schema_field {
     char *identifier; /* name of the hash field, or JSON path; terminated */
     char *name;       /* AS, or the identifier */
     uint32_t identifier_bytes, name_bytes;
-    uint32_t index; /* of this field in the schema */
+    uint32_t position; /* of the identifier in the command that made the field; for errors */
+    uint32_t index;    /* of this field in the schema */
     enum schema_type type;
     bool sortable, unf, no_index, index_missing, index_empty, suffix_trie;
     double weight;       /* TEXT */
@@ -63,10 +64,11 @@ struct schema {
     bool prefixes_given;
     uint32_t n_fields;
     struct schema_field *fields;
-    char *language;       /* "english" where none was given */
-    char *language_field; /* NULL: none */
-    char *score_field;    /* NULL: none */
-    double score;         /* 1 */
+    char *language;                                                            /* "english" where none was given */
+    char *language_field;                                                      /* NULL: none */
+    char *score_field;                                                         /* NULL: none */
+    uint32_t language_position, language_field_position, score_field_position; /* in FT.CREATE; for errors */
+    double score;                                                              /* 1 */
     bool stopwords_given;
     uint32_t n_stopwords;
     struct schema_word *stopwords; /* in lower case */

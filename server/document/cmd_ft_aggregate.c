@@ -165,6 +165,7 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
         document_text_fields(base->schema, base->words, base->n_words, o->in_fields, o->n_in_fields, &text_fields, err);
     if (rc < 0)
         return rc;
+    uint32_t language_position = o->language.bytes > 0 ? query_call_position(base, o->language.data) : 0;
     struct query_context context = {.schema = base->schema,
                                     .params = o->params,
                                     .n_params = o->n_params,
@@ -172,6 +173,7 @@ static int plan(struct aggregate_call *call, struct quire_error *err)
                                     .verbatim = o->verbatim,
                                     .no_stopwords = o->no_stopwords,
                                     .language = o->language.bytes > 0 ? o->language.data : NULL, /* terminated */
+                                    .language_position = language_position,
                                     .slop = o->slop,
                                     .in_order = o->in_order,
                                     .dialect = o->dialect ? o->dialect : 2};
@@ -268,17 +270,19 @@ void cmd_ft_cursor(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct cursors *cursors = c->lane->service->cursors;
     long long id, count = 0;
     bool read = arg_is(args[1], "READ"), del = arg_is(args[1], "DEL"), gc = arg_is(args[1], "GC");
-    bool right = read || ((del || gc) && n == 4);
-    if (read && n == 6)
-        right = arg_is(args[4], "COUNT") && arg_integer(args[5], &count) && count > 0 && count <= 1000000;
-    else if (read)
-        right = n == 4;
-    if (!right) {
-        caller_error(c, "ERR FT.CURSOR takes READ index id [COUNT 1 to 1000000], DEL index id, or GC index id");
+    uint32_t wrong = !read && !del && !gc                                                        ? 1
+                     : n > 4 && !(read && n == 6 && arg_is(args[4], "COUNT"))                    ? 4
+                     : n > 4 && !(arg_integer(args[5], &count) && count > 0 && count <= 1000000) ? 5
+                                                                                                 : 0;
+    if (wrong > 0) {
+        caller_error(c,
+                     "ERR FT.CURSOR takes READ index id [COUNT 1 to 1000000], DEL index id, or GC index id ('%.*s' at "
+                     "position %u)",
+                     ARG_SHOWN(args[wrong], 64u), wrong);
         return;
     }
     if (!arg_integer(args[3], &id)) {
-        caller_error(c, "ERR Bad cursor ID");
+        caller_error(c, "ERR Bad cursor ID ('%.*s' at position 3)", ARG_SHOWN(args[3], 64u));
         return;
     }
     struct document_index *index = document_index_of(c, args[2]);

@@ -59,11 +59,16 @@ void cmd_ft_alter(struct caller *c, const struct resp_arg *args, uint32_t n)
     uint32_t at = 2;
     bool skips = arg_is(args[at], "SKIPINITIALSCAN");
     at += skips;
-    if (n < at + 3 || !arg_is(args[at], "SCHEMA") || !arg_is(args[at + 1], "ADD")) {
-        caller_error(c, "ERR FT.ALTER takes SCHEMA ADD and at least one field behind the index's name");
+    const uint32_t first = at;
+    if (at < n && arg_is(args[at], "SCHEMA"))
+        at++;
+    if (at == first + 1 && at < n && arg_is(args[at], "ADD"))
+        at++;
+    if (at != first + 2 || at == n) {
+        caller_error(c, "ERR FT.ALTER takes SCHEMA ADD and at least one field behind the index's name (position %u)",
+                     at);
         return;
     }
-    at += 2;
     struct document_index *index = document_index_of(c, args[1]);
     if (!index)
         return;
@@ -204,13 +209,15 @@ void cmd_ft_dropindex(struct caller *c, const struct resp_arg *args, uint32_t n)
     bool old = strcmp(c->command, "ft.drop") == 0, given = n == 3 && !(old && args[2].bytes == 0);
     bool right = n <= 3 && (!given || arg_is(args[2], old ? "KEEPDOCS" : "DD")), dd = given != old;
     if (!right) {
-        caller_error(c, "ERR %s takes an index and %s, not '%.*s'", old ? "FT.DROP" : "FT.DROPINDEX",
-                     old ? "KEEPDOCS" : "DD", ARG_SHOWN(args[n - 1], 64u));
+        caller_error(c, "ERR %s takes an index and %s, not '%.*s' (position %u)", old ? "FT.DROP" : "FT.DROPINDEX",
+                     old ? "KEEPDOCS" : "DD", ARG_SHOWN(args[n - 1], 64u), n - 1);
         return;
     }
     int rc = documents_find(c->lane->service->documents, document_word(args[1]), &index, &err);
     bool may = rc == 0 && document_may_read(c, document_index_schema(index));
-    if (rc < 0)
+    if (rc == QUIRE_ENOTFOUND)
+        resp_error(caller_reply(c), "Unknown index name"); /* Redis OM for Node.js compares the whole text */
+    else if (rc < 0)
         document_error(caller_reply(c), &err);
     struct drop_call *call = may ? caller_defer(c, sizeof *call, true) : NULL;
     if (!call) {
@@ -321,7 +328,8 @@ void cmd_ft_config(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct names found = {.items = resp_buffer_beside(caller_reply(c))};
     if (!arg_is(args[1], "GET") || n != 3) {
-        caller_error(c, "ERR FT.CONFIG %.*s is not supported by Quire: FT.CONFIG GET name is", ARG_SHOWN(args[1], 64u));
+        caller_error(c, "ERR FT.CONFIG %.*s is not supported by Quire: FT.CONFIG GET name is (position 1)",
+                     ARG_SHOWN(args[1], 64u));
         return;
     }
     for (unsigned i = 0; i < sizeof settings / sizeof *settings; i++) {
@@ -365,9 +373,9 @@ void cmd_ft_tagvals(struct caller *c, const struct resp_arg *args, uint32_t n)
     const struct schema_field *field =
         schema_find(document_index_schema(index), (const char *)args[2].data, args[2].bytes);
     if (!field) {
-        caller_error(c, "ERR No such field");
+        caller_error(c, "ERR No such field: `%.*s` (position 2)", ARG_SHOWN(args[2], 64u));
     } else if (field->type != SCHEMA_TAG || field->no_index) {
-        caller_error(c, "ERR Not a tag field");
+        caller_error(c, "ERR Not a tag field: `%.*s` (position 2)", ARG_SHOWN(args[2], 64u));
     } else {
         struct tag_values values = {.items = resp_buffer_beside(caller_reply(c))};
         document_index_tags(index, field, put_tag, &values, NULL);

@@ -288,6 +288,7 @@ static int explain(const struct schema *schema, const struct schema_word *words,
                                     .verbatim = o.verbatim,
                                     .no_stopwords = o.no_stopwords,
                                     .language = o.language,
+                                    .language_position = o.language_position,
                                     .slop = o.slop,
                                     .in_order = o.in_order,
                                     .dialect = o.dialect};

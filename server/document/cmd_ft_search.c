@@ -673,6 +673,7 @@ static int plan(struct search_call *call, struct quire_error *err)
                                     .verbatim = o->verbatim,
                                     .no_stopwords = o->no_stopwords,
                                     .language = o->language,
+                                    .language_position = o->language_position,
                                     .slop = o->slop,
                                     .in_order = o->in_order,
                                     .dialect = o->dialect};

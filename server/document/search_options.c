@@ -76,6 +76,15 @@ static int take_list(struct reading *r, const char *option, const struct schema_
     return rc < 0 ? rc : take_words(r, option, *n, out);
 }
 
+/* Whether a field of RETURN has this name already: the first one holds. */
+static bool is_returned(const struct search_options *o, const struct schema_word *as)
+{
+    for (uint32_t i = 0; i < o->n_returned; i++)
+        if (o->returned[i].as.bytes == as->bytes && memcmp(o->returned[i].as.data, as->data, as->bytes) == 0)
+            return true;
+    return false;
+}
+
 static int take_return(struct reading *r)
 {
     const struct schema_word *words = NULL;
@@ -91,7 +100,7 @@ static int take_return(struct reading *r)
     r->o->n_returned = 0;
     r->o->returns = true;
     for (uint32_t i = 0; i < n; i++) {
-        struct search_return *one = &list[r->o->n_returned++];
+        struct search_return *one = &list[r->o->n_returned];
         one->name = one->as = words[i];
         if (i + 1 < n && words[i + 1].bytes == 2 && strncasecmp(words[i + 1].data, "AS", 2) == 0) {
             if (i + 2 >= n)
@@ -100,6 +109,7 @@ static int take_return(struct reading *r)
             one->as = words[i + 2];
             i += 2;
         }
+        r->o->n_returned += !is_returned(r->o, &one->as);
     }
     return 0;
 }
@@ -136,6 +146,9 @@ static int take_limit(struct reading *r)
             return error_set(r->err, QUIRE_EINVALID, "LIMIT needs two numeric arguments ('%.*s' at position %u)",
                              shown(w), w->data, position(r));
     }
+    if (numbers[0] > 0 && !(numbers[1] > 0))
+        return error_set(r->err, QUIRE_EINVALID, "The `offset` of the LIMIT must be 0 when `num` is 0 (position %u)",
+                         position(r) - 1);
     if (numbers[0] > SEARCH_RESULTS_MAX)
         return error_set(r->err, QUIRE_ELIMIT, "OFFSET exceeds maximum of %u (LIMIT at position %u)",
                          SEARCH_RESULTS_MAX, position(r) - 2);
@@ -153,7 +166,7 @@ static int take_params(struct reading *r)
                          "Multiple PARAMS are not allowed. Parameters can be defined only once (position %u)",
                          position(r));
     int rc = take_list(r, "PARAMS", &words, &n);
-    if (rc == 0 && n % 2)
+    if (rc == 0 && (n == 0 || n % 2))
         return error_set(r->err, QUIRE_EINVALID,
                          "Parameters must be specified in PARAM VALUE pairs (PARAMS at position %u)",
                          position(r) - n - 1);
@@ -216,6 +229,7 @@ static int take_language(struct reading *r)
     if (rc < 0)
         return rc;
     free(r->o->language);
+    r->o->language_position = position(r);
     r->o->language = strndup(w->data, w->bytes);
     return r->o->language ? 0 : error_set(r->err, QUIRE_ENOMEM, "no memory for a request");
 }

@@ -30,7 +30,8 @@ struct search_options {
     uint32_t n_params;
     bool verbatim, no_stopwords, in_order;
     int64_t slop;
-    char *language; /* owned, terminated; NULL: none */
+    char *language;             /* owned, terminated; NULL: none */
+    uint32_t language_position; /* in the command */
     enum fields_scorer scorer;
     uint64_t timeout_ms; /* 0: none */
     unsigned dialect;

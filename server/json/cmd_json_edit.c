@@ -123,11 +123,11 @@ static void change_number(struct caller *c, const struct resp_arg *args, bool mu
 {
     struct arithmetic a = {.multiplies = multiplies};
     struct json_call j;
-    if (json_call_begin(&j, c, true, args[2]) && (a.operand = json_call_argument(args[3], caller_reply(c)))) {
+    if (json_call_begin(&j, c, args, 2) && (a.operand = json_call_argument(args, 3, caller_reply(c)))) {
         if (json_is_number(a.operand))
             json_call_write(&j, args[1], edit_number, &a);
         else
-            caller_error(c, "ERR bad input number");
+            caller_error(c, "ERR bad input number ('%.*s' at position 3)", ARG_SHOWN(args[3], 64u));
     }
     json_decref(a.operand);
     json_call_end(&j);
@@ -186,7 +186,7 @@ void cmd_json_toggle(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct json_call j;
     (void)n;
-    if (json_call_begin(&j, c, true, args[2]))
+    if (json_call_begin(&j, c, args, 2))
         json_call_write(&j, args[1], edit_toggle, NULL);
     json_call_end(&j);
 }
@@ -274,7 +274,7 @@ void cmd_json_strappend(struct caller *c, const struct resp_arg *args, uint32_t 
     struct json_call j;
     if (!json_call_fits(c, n, 4))
         return;
-    if (json_call_begin(&j, c, n > 3, args[2]) && (more = json_call_argument(args[n - 1], caller_reply(c)))) {
+    if (json_call_begin(&j, c, args, n > 3 ? 2 : 0) && (more = json_call_argument(args, n - 1, caller_reply(c)))) {
         if (json_is_string(more))
             json_call_write(&j, args[1], edit_string, more);
         else
@@ -369,7 +369,7 @@ static void change_arrays(struct caller *c, const struct resp_arg *args, uint32_
                           struct array_edit *e)
 {
     struct json_call j;
-    bool ok = json_call_begin(&j, c, true, args[2]);
+    bool ok = json_call_begin(&j, c, args, 2);
     assert(e->n_values == 0);
     e->values = calloc(n, sizeof *e->values);
     if (ok && !e->values) {
@@ -377,7 +377,7 @@ static void change_arrays(struct caller *c, const struct resp_arg *args, uint32_
         ok = false;
     }
     for (uint32_t i = first; i < n && ok; i++) {
-        ok = (e->values[e->n_values] = json_call_argument(args[i], caller_reply(c))) != NULL;
+        ok = (e->values[e->n_values] = json_call_argument(args, i, caller_reply(c))) != NULL;
         e->n_values += ok;
     }
     if (ok)
@@ -399,20 +399,16 @@ void cmd_json_arrappend(struct caller *c, const struct resp_arg *args, uint32_t 
 void cmd_json_arrinsert(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct array_edit e = {.apply = insert_values};
-    if (arg_integer(args[3], &e.index))
+    if (json_call_integer(c, args, 3, &e.index))
         change_arrays(c, args, n, 4, &e);
-    else
-        caller_error(c, "ERR value is not an integer or out of range");
 }
 
 /* JSON.ARRTRIM key path start stop */
 void cmd_json_arrtrim(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct array_edit e = {.apply = trim};
-    if (arg_integer(args[3], &e.index) && arg_integer(args[4], &e.stop))
+    if (json_call_integer(c, args, 3, &e.index) && json_call_integer(c, args, 4, &e.stop))
         change_arrays(c, args, n, n, &e);
-    else
-        caller_error(c, "ERR value is not an integer or out of range");
 }
 
 /* ---- JSON.ARRPOP ------------------------------------------------------------------------------------------------- */
@@ -484,12 +480,12 @@ static bool take_pop_format(struct caller *c, struct resp_arg word, struct poppi
     p->expand = arg_is(word, "EXPAND");
     p->as_values = p->expand || arg_is(word, "EXPAND1");
     if (!p->as_values && !arg_is(word, "STRINGS")) {
-        caller_error(c, "ERR wrong reply format");
+        caller_error(c, "ERR wrong reply format ('%.*s' at position 3)", ARG_SHOWN(word, 64u));
         return false;
     }
     if (c->protocol == 3)
         return true;
-    caller_error(c, "ERR FORMAT argument is not supported on RESP2");
+    caller_error(c, "ERR FORMAT argument is not supported on RESP2 (position 2)");
     return false;
 }
 
@@ -504,13 +500,11 @@ void cmd_json_arrpop(struct caller *c, const struct resp_arg *args, uint32_t n)
         return;
     if (!json_call_fits(c, n, at + 2))
         return;
-    if (n > at + 1 && !arg_integer(args[at + 1], &p.index)) {
-        caller_error(c, "ERR value is not an integer or out of range");
+    if (n > at + 1 && !json_call_integer(c, args, at + 1, &p.index))
         return;
-    }
-    if (json_call_begin(&j, c, n > at, args[n > at ? at : 1])) {
+    if (json_call_begin(&j, c, args, n > at ? at : 0)) {
         if (p.as_values && jsonpath_is_legacy(j.path))
-            caller_error(c, "ERR Legacy paths are supported only with FORMAT STRINGS");
+            caller_error(c, "ERR Legacy paths are supported only with FORMAT STRINGS (position 3)");
         else
             json_call_write(&j, args[1], edit_pop, &p);
     }

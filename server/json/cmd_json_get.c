@@ -19,10 +19,11 @@ struct get_options {
 };
 
 /* In RESP2 it changes nothing, and stands behind a path at most: so RedisJSON has it. */
-static bool take_format(struct caller *c, struct resp_arg word, struct get_options *o)
+static bool take_format(struct caller *c, const struct resp_arg *args, uint32_t at, struct get_options *o)
 {
+    const struct resp_arg word = args[at];
     if (c->protocol != 3 && o->n_paths == 0) {
-        caller_error(c, "ERR FORMAT argument is not supported on RESP2");
+        caller_error(c, "ERR FORMAT argument is not supported on RESP2 (position %u)", at - 1);
         return false;
     }
     o->format = arg_is(word, "EXPAND1") ? FORMAT_EXPAND1 : arg_is(word, "EXPAND") ? FORMAT_EXPAND : FORMAT_STRING;
@@ -30,25 +31,25 @@ static bool take_format(struct caller *c, struct resp_arg word, struct get_optio
     o->format = c->protocol == 3 ? o->format : FORMAT_STRING;
     if (known)
         return true;
-    caller_error(c, "ERR wrong reply format");
+    caller_error(c, "ERR wrong reply format ('%.*s' at position %u)", ARG_SHOWN(word, 64u), at);
     return false;
 }
 
-/* Takes options out of the arguments behind the key; paths[] gets the rest. */
-static bool take_get_options(struct caller *c, const struct resp_arg *args, uint32_t n, struct resp_arg *paths,
+/* Takes options out of the arguments behind the key; paths[] gets the positions of the rest. */
+static bool take_get_options(struct caller *c, const struct resp_arg *args, uint32_t n, uint32_t *paths,
                              struct get_options *o)
 {
     static const char *const words[] = {"INDENT", "NEWLINE", "SPACE", "FORMAT"};
     const char **texts[] = {&o->style.indent, &o->style.newline, &o->style.space};
     size_t *bytes[] = {&o->style.indent_bytes, &o->style.newline_bytes, &o->style.space_bytes};
     *o = (struct get_options){.format = FORMAT_STRING};
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 2; i < n; i++) {
         size_t word = 0;
         while (word < sizeof words / sizeof *words && !arg_is(args[i], words[word]))
             word++;
         if (word == sizeof words / sizeof *words) {
             if (!arg_is(args[i], "NOESCAPE")) /* of version 1 of RedisJSON, without a meaning since */
-                paths[o->n_paths++] = args[i];
+                paths[o->n_paths++] = i;
             continue;
         }
         if (++i == n) {
@@ -56,7 +57,7 @@ static bool take_get_options(struct caller *c, const struct resp_arg *args, uint
             return false;
         }
         if (word == 3) {
-            if (!take_format(c, args[i], o))
+            if (!take_format(c, args, i, o))
                 return false;
             continue;
         }
@@ -118,12 +119,13 @@ static void put_text(const struct json_call *j, const struct value *document, st
     tree_text_fini(&text);
 }
 
-static void get_one(struct caller *c, const struct value *text, bool given, struct resp_arg path,
+/* path: its position; 0: none was given. */
+static void get_one(struct caller *c, const struct value *text, const struct resp_arg *args, uint32_t path,
                     const struct get_options *o)
 {
     struct json_call j;
     struct resp_buffer *out = caller_reply(c);
-    if (!json_call_begin(&j, c, given, path))
+    if (!json_call_begin(&j, c, args, path))
         return;
     if (jsonpath_is_root(j.path) && !o->styled)
         put_text(&j, text, out);
@@ -181,10 +183,9 @@ static bool find_all(struct json_call *j, uint32_t n, json_t *root, json_t *obje
 }
 
 /* Several paths as an object, or values of the protocol. */
-static void get_several(struct caller *c, const struct value *text, const struct resp_arg *paths, uint32_t n,
-                        const struct get_options *o)
+static void get_several(struct caller *c, const struct value *text, const struct resp_arg *args, const uint32_t *paths,
+                        uint32_t n, const struct get_options *o)
 {
-    static const struct resp_arg root_path = {(const uint8_t *)".", 1};
     struct resp_buffer *out = caller_reply(c);
     uint32_t n_paths = n > 0 ? n : 1, begun = 0;
     struct json_call *j = calloc(n_paths, sizeof *j);
@@ -193,7 +194,7 @@ static void get_several(struct caller *c, const struct value *text, const struct
     if (!ok)
         resp_error(out, "OOM no memory for %u paths", n_paths);
     while (ok && begun < n_paths) {
-        ok = json_call_begin(&j[begun], c, true, n > 0 ? paths[begun] : root_path);
+        ok = json_call_begin(&j[begun], c, args, n > 0 ? paths[begun] : 0);
         begun++;
     }
     if (ok) {
@@ -216,19 +217,19 @@ void cmd_json_get(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     struct get_options o;
     struct value *text;
-    struct resp_arg *paths = malloc(n * sizeof *paths);
+    uint32_t *paths = malloc(n * sizeof *paths);
     if (!paths) {
         caller_error(c, "OOM no memory for %u paths", n);
         return;
     }
-    paths[0] = args[1]; /* not looked at where none is given */
-    if (take_get_options(c, args + 2, n - 2, paths, &o) && json_call_text(c, args[1], &text)) {
+    paths[0] = 0; /* none */
+    if (take_get_options(c, args, n, paths, &o) && json_call_text(c, args[1], &text)) {
         if (!text)
             resp_null(caller_reply(c));
         else if (o.n_paths > 1 || o.format != FORMAT_STRING)
-            get_several(c, text, paths, o.n_paths, &o);
+            get_several(c, text, args, paths, o.n_paths, &o);
         else
-            get_one(c, text, o.n_paths > 0, paths[0], &o);
+            get_one(c, text, args, paths[0], &o);
         keyspace_value_unref(text);
     }
     free(paths);
@@ -263,7 +264,7 @@ void cmd_json_mget(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct resp_buffer *out = caller_reply(c);
     struct json_call j;
     uint32_t n_keys = n - 2;
-    if (!json_call_begin(&j, c, true, args[n - 1]))
+    if (!json_call_begin(&j, c, args, n - 1))
         return;
     struct value **texts = take_texts(c, args + 1, n_keys);
     if (texts)
@@ -333,7 +334,7 @@ void cmd_json_resp(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && json_call_read(&j, args[1])) {
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0) && json_call_read(&j, args[1])) {
         bool legacy = jsonpath_is_legacy(j.path);
         if (!j.root)
             resp_null(out);

@@ -48,7 +48,7 @@ void cmd_json_type(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && json_call_read(&j, args[1])) {
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0) && json_call_read(&j, args[1])) {
         if (c->protocol == 3)
             resp_array(out, 1);
         if (!j.root || (jsonpath_is_legacy(j.path) && j.found.n == 0))
@@ -77,7 +77,7 @@ void cmd_json_strlen(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && find(&j, c, args[1])) {
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0) && find(&j, c, args[1])) {
         if (!jsonpath_is_legacy(j.path))
             put_items(&j, put_string_length, NULL, out);
         else if (j.found.n == 0)
@@ -102,7 +102,7 @@ void cmd_json_arrlen(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && find(&j, c, args[1])) {
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0) && find(&j, c, args[1])) {
         if (!jsonpath_is_legacy(j.path))
             put_items(&j, put_array_length, NULL, out);
         else if (j.found.n == 0)
@@ -127,7 +127,7 @@ void cmd_json_objlen(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && json_call_read(&j, args[1])) {
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0) && json_call_read(&j, args[1])) {
         if (!j.root && !jsonpath_is_legacy(j.path))
             json_call_no_path_or(&j, "not an object", out);
         else if (!jsonpath_is_legacy(j.path))
@@ -157,7 +157,7 @@ void cmd_json_objkeys(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]) && find(&j, c, args[1])) {
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0) && find(&j, c, args[1])) {
         if (!jsonpath_is_legacy(j.path))
             put_items(&j, put_names, NULL, out);
         else if (j.found.n == 0)
@@ -202,11 +202,9 @@ void cmd_json_arrindex(struct caller *c, const struct resp_arg *args, uint32_t n
     struct json_call j;
     if (!json_call_fits(c, n, 6))
         return;
-    if ((n > 4 && !arg_integer(args[4], &w.start)) || (n > 5 && !arg_integer(args[5], &w.stop))) {
-        caller_error(c, "ERR value is not an integer or out of range");
+    if ((n > 4 && !json_call_integer(c, args, 4, &w.start)) || (n > 5 && !json_call_integer(c, args, 5, &w.stop)))
         return;
-    }
-    if (json_call_begin(&j, c, true, args[2]) && (w.value = json_call_argument(args[3], out)) &&
+    if (json_call_begin(&j, c, args, 2) && (w.value = json_call_argument(args, 3, out)) &&
         json_call_read(&j, args[1])) {
         if (!j.root)
             json_call_no_path(&j, out);
@@ -236,7 +234,7 @@ void cmd_json_debug_memory(struct caller *c, const struct resp_arg *args, uint32
     struct json_call j;
     if (!json_call_fits(c, n, 4))
         return;
-    if (json_call_begin(&j, c, n > 3, args[n > 3 ? 3 : 2]) && json_call_read(&j, args[2])) {
+    if (json_call_begin(&j, c, args, n > 3 ? 3 : 0) && json_call_read(&j, args[2])) {
         if (!j.root && jsonpath_is_legacy(j.path))
             resp_integer(out, 0);
         else if (!jsonpath_is_legacy(j.path))

@@ -49,11 +49,11 @@ static enum set_result add_member(struct json_call *j, const struct setting *s, 
     size_t bytes, n_found = j->found.n;
     const char *name = jsonpath_last_name(j->path, &bytes);
     if (!jsonpath_is_static(j->path)) {
-        resp_error(out, "Err wrong static path");
+        resp_error(out, "Err wrong static path (position %u)", j->path_position);
         return SET_FAILED;
     }
     if (!name && n_found == 0) {
-        resp_error(out, "ERR array index out of range");
+        resp_error(out, "ERR array index out of range (position %u)", j->path_position);
         return SET_FAILED;
     }
     if (n_found > 0) /* NX */
@@ -73,7 +73,7 @@ static enum set_result set_at(struct json_call *j, const struct setting *s, stru
     if (j->root ? is_root && s->only_new : s->only_old)
         return SET_NONE;
     if (!j->root && !is_root) {
-        resp_error(out, "ERR new objects must be created at the root");
+        resp_error(out, "ERR new objects must be created at the root (position %u)", j->path_position);
         return SET_FAILED;
     }
     if (!j->root || (is_root && !s->merges)) {
@@ -134,11 +134,11 @@ static bool set_options(struct caller *c, const struct resp_arg *args, uint32_t 
         } else if (options && arg_is(args[i], "XX")) {
             s->only_old = true;
         } else if (arg_is(args[i], "FORMAT") || arg_is(args[i], "FPHA")) {
-            caller_error(c, "ERR %.*s is not supported: values are JSON, and numbers keep their digits",
-                         ARG_SHOWN(args[i], 16u));
+            caller_error(c, "ERR %.*s is not supported: values are JSON, and numbers keep their digits (position %u)",
+                         ARG_SHOWN(args[i], 16u), i);
             return false;
         } else {
-            caller_error(c, "ERR syntax error");
+            caller_error(c, "ERR syntax error ('%.*s' at position %u)", ARG_SHOWN(args[i], 64u), i);
             return false;
         }
     }
@@ -151,7 +151,7 @@ static void set_or_merge(struct caller *c, const struct resp_arg *args, uint32_t
     struct json_call j;
     if (!set_options(c, args, n, &s))
         return;
-    if (json_call_begin(&j, c, true, args[2]) && (s.value = json_call_argument(args[3], caller_reply(c)))) {
+    if (json_call_begin(&j, c, args, 2) && (s.value = json_call_argument(args, 3, caller_reply(c)))) {
         if (jsonpath_is_root(j.path) && !merges)
             set_root(c, args[1], &s);
         else
@@ -175,13 +175,15 @@ void cmd_json_merge(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 /* ---- JSON.MSET --------------------------------------------------------------------------------------------------- */
 
-/* The texts that documents will have: an object of strings, by key; later triplets see what earlier ones did. */
-static bool stage(struct json_call *j, struct keyspace_lock *lock, struct resp_arg name, struct resp_arg argument,
+/* The texts that documents will have: an object of strings, by key; later triplets see what earlier ones did. The
+ * triplet's key is args[at]. */
+static bool stage(struct json_call *j, struct keyspace_lock *lock, const struct resp_arg *args, uint32_t at,
                   json_t *texts, bool *all)
 {
+    const struct resp_arg name = args[at];
     struct resp_buffer *out = caller_reply(j->caller);
     struct quire_error err = {0};
-    struct setting s = {.value = json_call_argument(argument, out)};
+    struct setting s = {.value = json_call_argument(args, at + 2, out)};
     struct key key = keyspace_key(lock->keyspace, name);
     struct key_entry *entry;
     if (!s.value)
@@ -258,7 +260,7 @@ void cmd_json_mset(struct caller *c, const struct resp_arg *args, uint32_t n)
     keyspace_lock_args(&lock, &c->lane->service->keyspace, args + 1, n - 1, 3);
     for (uint32_t i = 1; i < n && ok; i += 3) {
         struct json_call j;
-        ok = json_call_begin(&j, c, true, args[i + 1]) && stage(&j, &lock, args[i], args[i + 2], texts, &all);
+        ok = json_call_begin(&j, c, args, i + 1) && stage(&j, &lock, args, i, texts, &all);
         json_call_end(&j);
     }
     int rc = ok && all ? store_texts(&lock, texts, &err) : 0;
@@ -316,7 +318,7 @@ void cmd_json_del(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1])) {
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0)) {
         if (jsonpath_is_root(j.path))
             delete_root(c, args[1]);
         else
@@ -367,7 +369,7 @@ void cmd_json_clear(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct json_call j;
     if (!json_call_fits(c, n, 3))
         return;
-    if (json_call_begin(&j, c, n > 2, args[n > 2 ? 2 : 1]))
+    if (json_call_begin(&j, c, args, n > 2 ? 2 : 0))
         json_call_write(&j, args[1], edit_clear, NULL);
     json_call_end(&j);
 }

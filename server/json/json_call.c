@@ -70,13 +70,32 @@ bool json_call_fits(struct caller *c, uint32_t n, uint32_t most)
     return n <= most;
 }
 
-bool json_call_begin(struct json_call *j, struct caller *c, bool given, struct resp_arg path)
+/* What is wrong with args[at]. */
+static void bad_argument(struct resp_buffer *out, const struct quire_error *why, uint32_t at)
+{
+    struct quire_error err = *why;
+    if (why->code != QUIRE_ENOMEM)
+        error_set(&err, why->code, "%.360s (position %u)", why->message, at);
+    resp_quire_error(out, &err);
+}
+
+bool json_call_begin(struct json_call *j, struct caller *c, const struct resp_arg *args, uint32_t at)
 {
     struct quire_error err = {0};
-    *j = (struct json_call){.caller = c, .path_text = given ? path : (struct resp_arg){(const uint8_t *)".", 1}};
+    *j = (struct json_call){
+        .caller = c, .path_text = at > 0 ? args[at] : (struct resp_arg){(const uint8_t *)".", 1}, .path_position = at};
     if (jsonpath_compile((const char *)j->path_text.data, j->path_text.bytes, &j->path, &err) == 0)
         return true;
-    resp_quire_error(caller_reply(c), &err);
+    bad_argument(caller_reply(c), &err, at);
+    return false;
+}
+
+bool json_call_integer(struct caller *c, const struct resp_arg *args, uint32_t at, long long *out)
+{
+    if (arg_integer(args[at], out))
+        return true;
+    caller_error(c, "ERR value is not an integer or out of range ('%.*s' at position %u)", ARG_SHOWN(args[at], 64u),
+                 at);
     return false;
 }
 
@@ -161,13 +180,13 @@ void json_call_put_value(struct caller *c, json_t *value, bool expand, struct re
     }
 }
 
-json_t *json_call_argument(struct resp_arg text, struct resp_buffer *out)
+json_t *json_call_argument(const struct resp_arg *args, uint32_t at, struct resp_buffer *out)
 {
     struct quire_error err = {0};
     json_t *value;
-    if (tree_parse(text.data, text.bytes, &value, &err) == 0)
+    if (tree_parse(args[at].data, args[at].bytes, &value, &err) == 0)
         return value;
-    resp_quire_error(out, &err);
+    bad_argument(out, &err, at);
     return NULL;
 }
 

@@ -18,7 +18,8 @@ struct json_call {
     struct caller *caller;
     struct jsonpath *path; /* owned */
     struct resp_arg path_text;
-    json_t *root; /* a reference; NULL: there is no such key */
+    uint32_t path_position; /* in the command; 0: none was given */
+    json_t *root;           /* a reference; NULL: there is no such key */
     struct jsonpath_matches found;
     struct edit_plan plan;
     struct resp_buffer reply; /* of a change, until it has been made */
@@ -26,8 +27,9 @@ struct json_call {
 
 /* False after the error reply of a request with more words than `most`. */
 bool json_call_fits(struct caller *c, uint32_t n, uint32_t most);
-/* Compiles the path; `given` false: the legacy root. False after an error reply. Ended by json_call_end either way. */
-bool json_call_begin(struct json_call *j, struct caller *c, bool given, struct resp_arg path);
+/* Compiles the path, which is args[at]; 0: none is given, which is the legacy root. False after an error reply. Ended
+ * by json_call_end either way. */
+bool json_call_begin(struct json_call *j, struct caller *c, const struct resp_arg *args, uint32_t at);
 void json_call_end(struct json_call *j);
 
 /* A document, packed, with a reference; *out NULL: there is no such key. False after an error reply. */
@@ -49,12 +51,15 @@ typedef enum json_outcome json_edit(struct json_call *j, void *context);
 void json_call_write(struct json_call *j, struct resp_arg key, json_edit *edit, void *context);
 /* The value of a tree, ready for a key; NULL after an error in `out`: too long, too deep, no memory. */
 struct value *json_call_store(struct caller *c, const json_t *root, struct resp_buffer *out);
-/* Parses an argument; NULL after an error in `out`. */
-json_t *json_call_argument(struct resp_arg text, struct resp_buffer *out);
+/* Parses args[at]; NULL after an error in `out`. */
+json_t *json_call_argument(const struct resp_arg *args, uint32_t at, struct resp_buffer *out);
+/* args[at] as a whole number; false after an error reply. */
+bool json_call_integer(struct caller *c, const struct resp_arg *args, uint32_t at, long long *out);
 /* Looks the key up and locks it: a document or nothing. False after an error reply, with nothing locked. */
 bool json_call_lock(struct key_call *call, struct caller *c, struct resp_arg key);
 
-/* Errors with RedisJSON's texts, which clients match. */
+/* Errors with RedisJSON's texts, which clients match. What is wrong with an argument has its position behind that: 1 is
+ * the word behind the command's name. */
 void json_call_no_key(struct resp_buffer *out);
 void json_call_wrong_type(struct resp_buffer *out);
 void json_call_no_path(const struct json_call *j, struct resp_buffer *out);

@@ -17,13 +17,16 @@ def texts_that_clients_match():
     client = Client()
     make(client)
     for words in (("FT.INFO", "none"), ("FT.SEARCH", "none", "*"), ("FT.AGGREGATE", "none", "*"),
-                  ("FT.DROPINDEX", "none"), ("FT.TAGVALS", "none", "g"),
-                  ("FT.EXPLAIN", "none", "*"), ("FT.ALTER", "none", "SCHEMA", "ADD", "x", "TAG"),
+                  ("FT.TAGVALS", "none", "g"), ("FT.EXPLAIN", "none", "*"), ("FT.ALTER", "none", "SCHEMA", "ADD", "x", "TAG"),
                   ("FT.CURSOR", "READ", "none", 1)):
         reply = client.call(*words)
         check("%s of no index" % words[0], isinstance(reply, Error) and any(m in reply.lower() for m in (
             "unknown index name", "no such index", "search_index_not_found", "index not found")) and "none" in reply,
             reply)
+    for words in (("FT.DROPINDEX", "none"), ("FT.DROPINDEX", "none", "DD"), ("FT.DROP", "none")):
+        reply = client.call(*words)
+        check("%s of no index: the whole text, which Redis OM compares" % " ".join(words), isinstance(reply, Error)
+              and reply == "Unknown index name", reply)
     fails("FT.INFO: SEARCH_INDEX_NOT_FOUND first", client.call("FT.INFO", "none"),
           "^SEARCH_INDEX_NOT_FOUND Unknown index name")
     fails("FT.CREATE of what is there", client.call("FT.CREATE", "i", "SCHEMA", "a", "TAG"), "Index already exists")
@@ -108,6 +111,7 @@ def places():
             (("NONSENSE",), "Unknown argument `NONSENSE` at position 3 for <main>"),
             (("NOCONTENT", "LIMIT", 0), "LIMIT requires two arguments (position 4)"),
             (("LIMIT", 0, "x"), "LIMIT needs two numeric arguments ('x' at position 5)"),
+            (("LIMIT", 3, 0), "The `offset` of the LIMIT must be 0 when `num` is 0 (position 4)"),
             (("LIMIT", 2000000, 10), "OFFSET exceeds maximum of 1000000 (LIMIT at position 3)"),
             (("SORTBY",), "Bad arguments for SORTBY: Expected an argument, but none provided (position 4)"),
             (("SORTBY", "@"), "Bad SORTBY arguments: a field is missing (position 4)"),
@@ -116,6 +120,7 @@ def places():
             (("RETURN", 2, "a", "AS"), "RETURN path AS name - must be accompanied with NAME (position 6)"),
             (("RETURN", 3, "a"), "Bad arguments for RETURN: Expected an argument, but none provided (position 6)"),
             (("PARAMS", 3, "a", "b", "c"), "Parameters must be specified in PARAM VALUE pairs (PARAMS at position 3)"),
+            (("PARAMS", 0), "Parameters must be specified in PARAM VALUE pairs (PARAMS at position 3)"),
             (("PARAMS", 4, "a", "b", "a", "d"), "Duplicate parameter `a` (position 7)"),
             (("SLOP", "x"), "Bad arguments for SLOP: 'x' is not a whole number from -1 to 1000000000 (position 4)"),
             (("SCORER", "NONE"), "No such scorer NONE (position 4)"),
@@ -136,6 +141,36 @@ def places():
               r"^SEARCH_SYNTAX Error parsing vector similarity query: .*NaN.*\(Parameter `q` at offset \d+\)$")
     fails("FT.AGGREGATE: a scorer", client.call("FT.AGGREGATE", "i", "*", "ADDSCORES", "SCORER", "NONE"),
           r"No such scorer NONE \(position 5\)$")
+    json = ("FT.CREATE", "x", "ON", "JSON")
+    for words, message in (
+            (("FT.SEARCH", "i", "*", "LANGUAGE", "klingon"), r"^SEARCH_SYNTAX No such language: klingon \(position 4\)"),
+            (("FT.AGGREGATE", "i", "*", "LOAD", 1, "t", "LANGUAGE", "klingon"),
+             r"^SEARCH_SYNTAX No such language: klingon \(position 7\)"),
+            (("FT.CREATE", "x", "LANGUAGE", "klingon", "SCHEMA", "a", "TEXT"),
+             r"^ERR Invalid language: `klingon` .*position 3\)$"),
+            (json + ("SCHEMA", "$.a", "AS", "a", "TAG", "$.[", "AS", "b", "TAG"),
+             r"^ERR Invalid JSONPath '\$\.\[' in attribute 'b': .* \(position 9\)$"),
+            (json + ("LANGUAGE_FIELD", "$.[", "SCHEMA", "$.a", "AS", "a", "TAG"),
+             r"^ERR Invalid JSONPath '\$\.\[' in option 'LANGUAGE_FIELD': .* \(position 5\)$"),
+            (json + ("SCORE_FIELD", "$.[", "SCHEMA", "$.a", "AS", "a", "TAG"),
+             r"^ERR Invalid JSONPath '\$\.\[' in option 'SCORE_FIELD': .* \(position 5\)$"),
+            (("FT.AGGREGATE", "i", "*", "PARAMS", 4, "a", "b", "a", "d"), r"Duplicate parameter `a` \(position 7\)$"),
+            (("FT.AGGREGATE", "i", "*", "LOAD", 1, "t", "APPLY", "1", "AS", "x", "APPLY", "@t + 1", "AS", "y"),
+             r"Error converting string: 'word 0' is not a number \(APPLY at position 10\)$"),
+            (("FT.AGGREGATE", "i", "*", "FILTER", "1 < 'x'"),
+             r"Error converting string: 'x' is not a number \(FILTER at position 3\)$"),
+            (("FT.ALTER", "i", "SCHEMA", "a", "TEXT"), r"\(position 3\)$"),
+            (("FT.ALTER", "i", "SKIPINITIALSCAN", "ADD", "a", "TEXT"), r"\(position 3\)$"),
+            (("FT.DROPINDEX", "i", "KEEPDOCS"), r"'KEEPDOCS' \(position 2\)$"),
+            (("FT.TAGVALS", "i", "nothing"), r"^ERR No such field: `nothing` \(position 2\)$"),
+            (("FT.TAGVALS", "i", "t"), r"^ERR Not a tag field: `t` \(position 2\)$"),
+            (("FT.CURSOR", "READ", "i", "x"), r"^ERR Bad cursor ID \('x' at position 3\)$"),
+            (("FT.CURSOR", "WRITE", "i", 1), r"\('WRITE' at position 1\)$"),
+            (("FT.CURSOR", "READ", "i", 1, "COUNT", 0), r"\('0' at position 5\)$"),
+            (("FT.CURSOR", "READ", "i", 1, "COUNT"), r"\('COUNT' at position 4\)$"),
+            (("FT.CURSOR", "DEL", "i", 1, "COUNT", 1), r"\('COUNT' at position 4\)$"),
+            (("FT.ALIASADD", "", "i"), r"\(position 1\)$")):
+        fails("%s names the place" % " ".join(map(str, words)), client.call(*words), message)
     fails("FT.CREATE: the field and the position", client.call("FT.CREATE", "x", "SCHEMA", "a", "TEXT", "b", "TEXT",
           "WEIGHT", "xx"), r"expected type: 'xx' \(position 8, field `b`\)$")
     fails("FT.ALTER: the same", client.call("FT.ALTER", "i", "SCHEMA", "ADD", "b", "TEXT", "WEIGHT", "xx"),

@@ -119,6 +119,9 @@ def search_in_resp2():
     check("RETURN of fields, renamed, and of one that is not there",
           search("@n:[10 10]", "RETURN", 5, "n", "g", "AS", "tags", "nothing") == [
         1, "p:0", ["n", "10", "tags", "A;b"]], search("@n:[10 10]", "RETURN", 5, "n", "g", "AS", "tags", "nothing"))
+    check("RETURN of one name twice: the first holds", search("@n:[10 10]", "RETURN", 8, "n", "n", "g", "AS", "x", "n", "AS",
+                                                                "x") == [1, "p:0", ["n", "10", "x", "A;b"]],
+          search("@n:[10 10]", "RETURN", 8, "n", "n", "g", "AS", "x", "n", "AS", "x"))
     scored = search("number1", "WITHSCORES", "RETURN", 1, "n")
     check("WITHSCORES: text that is a number", len(scored) == 4 and isinstance(scored[2], str)
           and float(scored[2]) > 0 and scored[3] == ["n", "9"], scored)
@@ -203,6 +206,10 @@ def aggregate_shapes():
     reply = plain(three.call(*words, "WITHCURSOR", "COUNT", 10))
     check("RESP3: WITHCURSOR: [map, cursor]", isinstance(reply, list) and isinstance(reply[0], dict) and reply[1] == 0,
           reply)
+    for steps, right in ((("SORTBY", 0), 4), (("SORTBY", 0, "MAX", 2), 2), (("LIMIT", 1, 2, "SORTBY", 0), 2),
+                         (("SORTBY", 0, "SORTBY", 1, "@n", "MAX", 3), 3)):
+        reply = two.call("FT.AGGREGATE", "i", "*", *steps)
+        check("FT.AGGREGATE %s" % " ".join(map(str, steps)), isinstance(reply, list) and len(reply) == 1 + right, reply)
     grouped = plain(two.call("FT.AGGREGATE", "i", "*", "GROUPBY", 0, "REDUCE", "TOLIST", 1, "@n", "AS", "all",
                              "REDUCE", "COUNT", 0, "AS", "c"))
     check("RESP2: a list within a row", grouped[1][0] == "all" and sorted(grouped[1][1]) == ["10", "7", "8", "9"]

@@ -220,15 +220,18 @@ static void test_json(void **state)
     put_json("4", "{\"n\":\"5\"}");
     put_json("5", "not json");
     put_json("6", "{\"at\":\"500,500\"}");
+    put_json("7", "{\"at\":\"2.35 48.85\"}");
     assert_string_equal(found("j", "@g:{blue}"), "1 ");
     assert_string_equal(found("j", "@n:[5 5]"), "1 ");
     assert_string_equal(found("j", "@b:{true}"), "1 ");
     assert_string_equal(found("j", "@at:[13.4 52.5 1 km]"), "1 ");
-    assert_string_equal(found("j", "*"), "1 2 ");
+    assert_string_equal(found("j", "@at:[2.35 48.85 1 km]"), "7 ");
+    assert_string_equal(found("j", "*"), "1 2 7 ");
     put("1", "red", "1", NULL); /* a hash under the key: the document is gone */
-    assert_string_equal(found("j", "*"), "2 ");
+    assert_string_equal(found("j", "*"), "2 7 ");
     assert_int_equal(add("k ON JSON SCHEMA $.[ AS x TAG"), QUIRE_EINVALID);
-    assert_non_null(strstr(err.message, "Invalid JSONPath"));
+    assert_non_null(strstr(err.message, "Invalid JSONPath '$.[' in attribute 'x': "));
+    assert_non_null(strstr(err.message, " (position 5)"));
 }
 
 static void test_names(void **state)

@@ -283,6 +283,10 @@ static void test_functions(void **state)
         {"geodistance(0, 0, '0,1')", "111226.3"},
         {"geodistance('0,0', 0, 1)", "111226.3"},
         {"geodistance(0, 0, 0, 1)", "111226.3"},
+        {"geodistance('0 0', '0,1')", "111226.3"},
+        {"geodistance('0, 0', '0  1')", "111226.3"},
+        {"geodistance('0 0x', '0,1')", "nan"},
+        {"geodistance(' 0,0', '0,1')", "nan"},
         {"geodistance('here', '0,1')", "nan"},
     };
     (void)state;

@@ -57,7 +57,7 @@ static void test_load(void **state)
         {"LOAD;*;FILTER;@age < 10;LOAD;1;__key", "age=4 __key=p:4 name=dan tall=1.9"},
         {"LOAD;*;APPLY;@age + 1;AS;n;LIMIT;0;1", "age=30 n=31 name=Ann town=Bonn tall=1.7"},
         {"LOAD;*;APPLY;@height;AS;h;FILTER;@h > 1.8", "! Could not find the value for a parameter name, consider using "
-                                                      "EXISTS if applicable for height"},
+                                                      "EXISTS if applicable for height (APPLY at position 5)"},
         {"LOAD;*;FILTER;exists(@height);APPLY;@height;AS;h;FILTER;@h > 1.8",
          "height=1.9 h=1.9 name=dan age=4 tall=1.9"},
     };
@@ -83,7 +83,7 @@ static void test_apply_and_filter(void **state)
          "! Property `age` not loaded nor in pipeline (FILTER at position 3): LOAD it before"},
         {"LOAD;1;town;APPLY;strlen(@town);AS;n",
          "! Could not find the value for a parameter name, consider using EXISTS if "
-         "applicable for town"},
+         "applicable for town (APPLY at position 6)"},
         {"LOAD;1;age;APPLY;@age +;AS;n",
          "! Syntax error at offset 6: the expression ends where a value should be (APPLY at position 6)"},
     };

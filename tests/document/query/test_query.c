@@ -226,7 +226,8 @@ static void test_stems(void **state)
     context.language = "german";
     check_in(&context, "laufen", "UNION { laufen +lauf(expanded) lauf(expanded) }");
     context.language = "klingon";
-    check_in(&context, "x", "No such language: klingon; see LANGUAGE in docs/search.md");
+    context.language_position = 5;
+    check_in(&context, "x", "No such language: klingon (position 5); see LANGUAGE in docs/search.md");
     context.language = "chinese";
     check_in(&context, "中文", "EXACT { 中 文 }");
 }

@@ -99,7 +99,7 @@ static void test_set_and_get(void **state)
         {"JSON.GET doc INDENT", "-ERR wrong number of arguments for 'json.get' command"},
         {"JSON.GET none", "nil"},
         {"JSON.GET none $.a $.b", "nil"},
-        {"JSON.SET none $.a 1", "-ERR new objects must be created at the root"},
+        {"JSON.SET none $.a 1", "-ERR new objects must be created at the root (position 2)"},
         {"JSON.SET none $ 1 XX", "nil"},
         {"JSON.SET doc $ 1 NX", "nil"},
         {"JSON.SET doc $.f1.a 4 NX", "nil"},
@@ -109,17 +109,19 @@ static void test_set_and_get(void **state)
         {"JSON.GET doc $.f1", "[{\"a\":3,\"b\":5}]"},
         {"JSON.SET doc $.f1.b.c 1", "nil"},
         {"JSON.SET doc $.f9.b 1", "nil"},
-        {"JSON.SET doc $..new 1", "-Err wrong static path"},
+        {"JSON.SET doc $..new 1", "-Err wrong static path (position 2)"},
         {"JSON.SET doc $.f1.list '[1,2]'", "OK"},
         {"JSON.SET doc $.f1.list[1] '9'", "OK"},
-        {"JSON.SET doc $.f1.list[2] '9'", "-ERR array index out of range"},
+        {"JSON.SET doc $.f1.list[2] '9'", "-ERR array index out of range (position 2)"},
         {"JSON.SET doc $.f1.list[1] '7' NX", "nil"},
         {"JSON.GET doc .f1.list", "[1,9]"},
-        {"JSON.SET doc $ 1 NX XX", "-ERR syntax error"},
-        {"JSON.SET doc $ 1 WHAT", "-ERR syntax error"},
+        {"JSON.SET doc $ 1 NX XX", "-ERR syntax error ('XX' at position 5)"},
+        {"JSON.SET doc $ 1 WHAT", "-ERR syntax error ('WHAT' at position 4)"},
         {"JSON.SET doc $", "-ERR wrong number of arguments for 'json.set' command"},
-        {"JSON.SET doc $[ 1", "-ERR path ends at byte 2 where a name in quotes, a number, *, : or ? is expected"},
-        {"JSON.SET doc $ \"{'a'}\"", "-ERR invalid JSON at byte 1 (line 1, column 2): a name in quotes is expected"},
+        {"JSON.SET doc $[ 1",
+         "-ERR path ends at byte 2 where a name in quotes, a number, *, : or ? is expected (position 2)"},
+        {"JSON.SET doc $ \"{'a'}\"",
+         "-ERR invalid JSON at byte 1 (line 1, column 2): a name in quotes is expected (position 3)"},
         {"JSON.GET doc .f1.list", "[1,9]"},
         {"JSON.SET n $ '[1,1.0,-0.5,1e300,0.1]'", "OK"},
         {"JSON.GET n $", "[[1,1.0,-0.5,1e300,0.1]]"},
@@ -136,9 +138,9 @@ static void test_values_of_the_protocol(void **state)
     (void)state;
     static const struct row rows2[] = {
         {"JSON.SET d $ '{\"a\":[1,2.5,\"x\",true,null,{\"b\":[]}]}'", "OK"},
-        {"JSON.GET d FORMAT EXPAND $.a", "-ERR FORMAT argument is not supported on RESP2"},
+        {"JSON.GET d FORMAT EXPAND $.a", "-ERR FORMAT argument is not supported on RESP2 (position 2)"},
         {"JSON.GET d $.a[0] FORMAT EXPAND", "[1]"},
-        {"JSON.GET d $.a[0] FORMAT WHAT", "-ERR wrong reply format"},
+        {"JSON.GET d $.a[0] FORMAT WHAT", "-ERR wrong reply format ('WHAT' at position 4)"},
         {"JSON.TYPE d $.a[*]", "[integer, number, string, boolean, null, object]"},
         {"JSON.TYPE d .a", "array"},
         {"JSON.TYPE d .zz", "nil"},
@@ -157,7 +159,7 @@ static void test_values_of_the_protocol(void **state)
         {"JSON.GET d FORMAT EXPAND1 $.a $.a[*]",
          "[[[1,2.5,\"x\",true,null,{\"b\":[]}]], [1, 2.5, \"x\", yes, nil, {\"b\":[]}]]"},
         {"JSON.GET d FORMAT STRING $.a[0]", "[1]"},
-        {"JSON.GET d FORMAT STRINGS $.a[0]", "-ERR wrong reply format"},
+        {"JSON.GET d FORMAT STRINGS $.a[0]", "-ERR wrong reply format ('STRINGS' at position 3)"},
         {"JSON.TYPE d $.a[*]", "[[integer, number, string, boolean, null, object]]"},
         {"JSON.TYPE d .a", "[array]"},
         {"JSON.TYPE d $.zz", "[[]]"},
@@ -180,10 +182,14 @@ static void test_several_keys(void **state)
         {"JSON.MGET a b .y", "[nil, [3]]"},
         {"JSON.MGET a b $.y", "[[], [[3]]]"},
         {"JSON.MGET a b $", "[[{\"x\":5,\"z\":[]}], [{\"x\":2,\"y\":[3]}]]"},
-        {"JSON.MGET a b $.[", "-ERR path ends at byte 3 where a name in quotes, a number, *, : or ? is expected"},
-        {"JSON.MSET a $.x 6 c $.x 1", "-ERR new objects must be created at the root"},
+        {"JSON.MGET a b $.[",
+         "-ERR path ends at byte 3 where a name in quotes, a number, *, : or ? is expected (position 3)"},
+        {"JSON.GET a $.x $.[",
+         "-ERR path ends at byte 3 where a name in quotes, a number, *, : or ? is expected (position 3)"},
+        {"JSON.MSET a $.x 6 c $.x 1", "-ERR new objects must be created at the root (position 5)"},
         {"JSON.MSET a $.x 6 b $.x {",
-         "-ERR invalid JSON at byte 1 (line 1, column 2): a name in quotes is expected, and the text ends here"},
+         "-ERR invalid JSON at byte 1 (line 1, column 2): a name in quotes is expected, and the text ends here "
+         "(position 6)"},
         {"JSON.MSET a $.x 6 b $", "-ERR wrong number of arguments for 'json.mset' command"},
         {"JSON.GET a $.x", "[5]"},
         {"JSON.MSET a $.x 7 b $.q.r 1", "nil"},
@@ -214,11 +220,11 @@ static void test_merge_delete_clear(void **state)
         {"JSON.GET d $", "[{\"b\":8,\"c\":{\"d\":1}}]"},
         {"JSON.MERGE d $.c '{\"e\":[1]}'", "OK"},
         {"JSON.MERGE d $.x.y 1", "nil"},
-        {"JSON.MERGE d $..zz 1", "-Err wrong static path"},
+        {"JSON.MERGE d $..zz 1", "-Err wrong static path (position 2)"},
         {"JSON.GET d $", "[{\"b\":8,\"c\":{\"d\":1,\"e\":[1]}}]"},
         {"JSON.MERGE new $ '{\"a\":null}'", "OK"},
         {"JSON.GET new", "{\"a\":null}"},
-        {"JSON.MERGE new2 $.a 1", "-ERR new objects must be created at the root"},
+        {"JSON.MERGE new2 $.a 1", "-ERR new objects must be created at the root (position 2)"},
         {"JSON.DEL d $.nothing", "0"},
         {"JSON.DEL d $..e", "1"},
         {"JSON.FORGET d .c", "1"},
@@ -267,8 +273,9 @@ static void test_numbers(void **state)
         {"JSON.NUMMULTBY doc .b[1].a -1", "-14"},
         {"JSON.NUMINCRBY doc $.zz 1", "[]"},
         {"JSON.NUMINCRBY doc .a 1", "-ERR Path '$.a' does not exist or does not contains a number"},
-        {"JSON.NUMINCRBY doc .b[1].a x", "-ERR invalid JSON at byte 0 (line 1, column 1): a value is expected"},
-        {"JSON.NUMINCRBY doc .b[1].a '\"1\"'", "-ERR bad input number"},
+        {"JSON.NUMINCRBY doc .b[1].a x",
+         "-ERR invalid JSON at byte 0 (line 1, column 1): a value is expected (position 3)"},
+        {"JSON.NUMINCRBY doc .b[1].a '\"1\"'", "-ERR bad input number ('\"1\"' at position 3)"},
         {"JSON.NUMINCRBY none $.a 1", NO_KEY},
         {"JSON.SET big $ '[9223372036854775807,1e308]'", "OK"},
         {"JSON.NUMMULTBY big $[1] 100", "-ERR result is not a number"},
@@ -377,7 +384,10 @@ static void test_arrays(void **state)
         {"JSON.GET l", "{\"a\":[[1,2]]}"},
         {"JSON.ARRAPPEND l $.a", "-ERR wrong number of arguments for 'json.arrappend' command"},
         {"JSON.ARRAPPEND none $.a 1", NO_KEY},
-        {"JSON.ARRTRIM l $.a x 1", "-ERR value is not an integer or out of range"},
+        {"JSON.ARRTRIM l $.a x 1", "-ERR value is not an integer or out of range ('x' at position 3)"},
+        {"JSON.ARRTRIM l $.a 1 x", "-ERR value is not an integer or out of range ('x' at position 4)"},
+        {"JSON.ARRAPPEND l $.a 1 }",
+         "-ERR invalid JSON at byte 0 (line 1, column 1): a value is expected (position 4)"},
     };
     for (unsigned protocol = 2; protocol <= 3; protocol++) {
         hello(protocol);
@@ -385,8 +395,8 @@ static void test_arrays(void **state)
     }
     expect("JSON.SET l $ '[{\"b\":2},3]'", "OK");
     expect("JSON.ARRPOP l FORMAT EXPAND $ 0", "[{b: 2}]");
-    expect("JSON.ARRPOP l FORMAT EXPAND . 0", "-ERR Legacy paths are supported only with FORMAT STRINGS");
-    expect("JSON.ARRPOP l FORMAT STRING $", "-ERR wrong reply format");
+    expect("JSON.ARRPOP l FORMAT EXPAND . 0", "-ERR Legacy paths are supported only with FORMAT STRINGS (position 3)");
+    expect("JSON.ARRPOP l FORMAT STRING $", "-ERR wrong reply format ('STRING' at position 3)");
     expect("JSON.ARRPOP l FORMAT EXPAND1 $", "[3]");
 }
 
