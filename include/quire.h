@@ -794,6 +794,10 @@ struct quire_cache_audit {
     struct quire_bytes category, text, entry_text, entry_value;
     void *memory;
 };
+/* The pair of an answer's `audit`, which waits on: its entry_value is what the model's answer is compared with where
+ * the status was a miss. QUIRE_ENOTFOUND: labelled already, or too long ago. */
+QUIRE_API int quire_cache_audit_get(struct quire_cache *cache, uint64_t number, struct quire_cache_audit *out,
+                                    struct quire_error *err);
 /* The oldest one is handed out and waits for its label. QUIRE_ENOTFOUND: none. */
 QUIRE_API int quire_cache_audit_pop(struct quire_cache *cache, struct quire_cache_audit *out, struct quire_error *err);
 QUIRE_API void quire_cache_audit_free(struct quire_cache_audit *audit);

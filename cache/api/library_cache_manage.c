@@ -96,7 +96,8 @@ static int audit_whole(const struct quire_cache_audit *pair, const struct docume
     return 0;
 }
 
-int quire_cache_audit_pop(struct quire_cache *c, struct quire_cache_audit *out, struct quire_error *err)
+/* The oldest pair, or (number above 0) that one. */
+static int take_audit(struct quire_cache *c, uint64_t number, struct quire_cache_audit *out, struct quire_error *err)
 {
     struct quire_cache_audit pair = {0};
     struct document_read read;
@@ -107,7 +108,8 @@ int quire_cache_audit_pop(struct quire_cache *c, struct quire_cache_audit *out, 
     int rc = library_cache_begin(c, err);
     if (rc < 0)
         return rc;
-    rc = cache_audit_pop(c->cache, &pair, &at, &reason);
+    rc = number ? cache_audit_get(c->cache, number, &pair, &at, &reason)
+                : cache_audit_pop(c->cache, &pair, &at, &reason);
     if (rc == 0) {
         int found = at.bytes ? library_cache_read(c, &at, &read, &reason) : LIBRARY_CACHE_NOT_THERE;
         rc = found < 0 ? found : audit_whole(&pair, found == LIBRARY_CACHE_READ ? &read : NULL, out, &reason);
@@ -119,6 +121,19 @@ int quire_cache_audit_pop(struct quire_cache *c, struct quire_cache_audit *out, 
     if (rc < 0 && err)
         *err = reason;
     return rc;
+}
+
+int quire_cache_audit_get(struct quire_cache *c, uint64_t number, struct quire_cache_audit *out,
+                          struct quire_error *err)
+{
+    if (number == 0)
+        return error_set(err, QUIRE_ENOTFOUND, "audit 0: the answer had none");
+    return take_audit(c, number, out, err);
+}
+
+int quire_cache_audit_pop(struct quire_cache *c, struct quire_cache_audit *out, struct quire_error *err)
+{
+    return take_audit(c, 0, out, err);
 }
 
 void quire_cache_audit_free(struct quire_cache_audit *audit)

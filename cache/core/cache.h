@@ -190,6 +190,8 @@ int cache_feedback(struct cache *cache, uint64_t id, bool good, double similarit
                    struct quire_error *err);
 /* QUIRE_ENOTFOUND. audit->entry_text and entry_value come from the document at *at (bytes 0: it is gone). Ended by
  * quire_cache_audit_free. */
+int cache_audit_get(struct cache *cache, uint64_t number, struct quire_cache_audit *audit, struct document_at *at,
+                    struct quire_error *err);
 int cache_audit_pop(struct cache *cache, struct quire_cache_audit *audit, struct document_at *at,
                     struct quire_error *err);
 int cache_audit_put(struct cache *cache, uint64_t number, bool right, struct quire_error *err);

@@ -112,6 +112,42 @@ void cache_audits_free(struct cache *cache)
     free(cache->audits);
 }
 
+/* A pair for whoever labels it, and where the entry's document is (bytes 0: the entry is gone). (lock) */
+static int show_audit(const struct cache *cache, const struct audit *a, struct quire_cache_audit *out,
+                      struct document_at *at, struct quire_error *err)
+{
+    assert(lock_is_held(&cache->lock));
+    uint8_t *memory = malloc(a->n_text + 1u);
+    if (!memory)
+        return error_set(err, QUIRE_ENOMEM, "no memory for a pair");
+    uint32_t row = cache_entry_find(cache, a->id);
+    memcpy(memory, a->text ? a->text : memory, a->n_text);
+    *out = (struct quire_cache_audit){.number = a->number,
+                                      .id = a->id,
+                                      .similarity = (double)a->similarity,
+                                      .category = cache_category_at(cache, a->category)->name,
+                                      .text = {memory, a->n_text},
+                                      .memory = memory};
+    *at = row == UINT32_MAX ? (struct document_at){0} : cache_entry_document(cache_entry_at(cache, row));
+    return 0;
+}
+
+static int refuse_audit(uint64_t number, struct quire_error *err)
+{
+    return error_set(err, QUIRE_ENOTFOUND, "audit %llu waits for no label: it has one, or was too long ago",
+                     (unsigned long long)number);
+}
+
+int cache_audit_get(struct cache *cache, uint64_t number, struct quire_cache_audit *out, struct document_at *at,
+                    struct quire_error *err)
+{
+    pthread_mutex_lock(&cache->lock);
+    const struct audit *a = audit_at(cache, number);
+    int rc = number > 0 && a->number == number ? show_audit(cache, a, out, at, err) : refuse_audit(number, err);
+    pthread_mutex_unlock(&cache->lock);
+    return rc;
+}
+
 int cache_audit_pop(struct cache *cache, struct quire_cache_audit *out, struct document_at *at, struct quire_error *err)
 {
     int rc = error_set(err, QUIRE_ENOTFOUND, "no pair waits for a label");
@@ -122,27 +158,9 @@ int cache_audit_pop(struct cache *cache, struct quire_cache_audit *out, struct d
     struct audit *a = audit_at(cache, cache->next_pop); /* the oldest that waits */
     while (cache->next_pop <= cache->next_audit && (a->number != cache->next_pop || a->popped))
         a = audit_at(cache, ++cache->next_pop);
-    a = cache->next_pop <= cache->next_audit ? a : NULL;
-    uint8_t *memory = a ? malloc(a->n_text + 1u) : NULL;
-    if (memory) {
-        uint32_t row = cache_entry_find(cache, a->id);
-        struct quire_bytes none = {NULL, 0};
-        memcpy(memory, a->text ? a->text : memory, a->n_text);
-        *out = (struct quire_cache_audit){a->number,
-                                          a->id,
-                                          (double)a->similarity,
-                                          cache_category_at(cache, a->category)->name,
-                                          {memory, a->n_text},
-                                          none,
-                                          none,
-                                          memory};
-        *at = (struct document_at){0};
-        if (row != UINT32_MAX)
-            *at = cache_entry_document(cache_entry_at(cache, row));
-        a->popped = true;
-        rc = 0;
-    } else if (a) {
-        rc = error_set(err, QUIRE_ENOMEM, "no memory for a pair");
+    if (cache->next_pop <= cache->next_audit) {
+        rc = show_audit(cache, a, out, at, err);
+        a->popped = rc == 0;
     }
     pthread_mutex_unlock(&cache->lock);
     return rc;
@@ -155,8 +173,7 @@ int cache_audit_put(struct cache *cache, uint64_t number, bool right, struct qui
     pthread_mutex_lock(&cache->lock);
     struct audit *a = audit_at(cache, number);
     if (number == 0 || a->number != number) {
-        rc = error_set(err, QUIRE_ENOTFOUND, "audit %llu waits for no label: it has one, or was too long ago",
-                       (unsigned long long)number);
+        rc = refuse_audit(number, err);
     } else {
         struct category *cat = cache_category_at(cache, a->category);
         double similarity = (double)a->similarity;

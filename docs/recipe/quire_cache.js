@@ -134,13 +134,15 @@ async function* eventsOf(body) {
 
 const words = (value) => (Buffer.isBuffer(value) ? value.toString() : value);
 
+const RAW = ['value', 'chunks', 'entry_value'];
+
 // A map of RESP3, or RESP2's flat array, as an object. Values stay buffers; names, and what is text, become strings.
 function fields(reply) {
     const flat = Array.isArray(reply) ? reply : Object.entries(reply).flat();
     const out = {};
     for (let i = 0; i < flat.length; i += 2) {
         const name = words(flat[i]);
-        out[name] = name === 'value' || name === 'chunks' ? flat[i + 1] : words(flat[i + 1]);
+        out[name] = RAW.includes(name) ? flat[i + 1] : words(flat[i + 1]);
     }
     return out;
 }
@@ -193,9 +195,16 @@ class QuireCache {
     }
 
     async label(reply, fresh) {
-        if (reply.status !== 'audit' || !this.same) return;
-        const verdict = this.same(reply.value ?? Buffer.concat(reply.chunks), fresh) ? 'GOOD' : 'BAD';
-        await this.tell('SC.AUDIT', 'PUT', this.name, reply.audit, verdict);
+        if (!reply.audit || !this.same) return;
+        let cached;
+        if (reply.status === 'audit') {
+            cached = reply.value ?? Buffer.concat(reply.chunks);
+        } else { // a miss that is sampled: what its nearest entry would have answered
+            const pair = await this.tell('SC.AUDIT', 'GET', this.name, reply.audit);
+            cached = pair && fields(pair).entry_value;
+        }
+        if (!cached) return; // labelled meanwhile, or the entry has gone
+        await this.tell('SC.AUDIT', 'PUT', this.name, reply.audit, this.same(cached, fresh) ? 'GOOD' : 'BAD');
     }
 
     async put({ keys, reply }, request, stored, { tags = [], usage } = {}) {

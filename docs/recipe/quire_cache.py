@@ -139,10 +139,13 @@ def words(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
+RAW = ("value", "chunks", "entry_value")
+
+
 def fields(reply):
     """A map as RESP3 has it, from RESP2's flat array. Values stay bytes; names, and what is text, become str."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2])
-    return {words(name): value if words(name) in ("value", "chunks") else words(value) for name, value in pairs}
+    return {words(name): value if words(name) in RAW else words(value) for name, value in pairs}
 
 
 class QuireCache:
@@ -194,9 +197,15 @@ class QuireCache:
             self._tell("SC.NEG", self.name, *keys.named, *(["LEASE", lease] if lease else []))
 
     def _label(self, reply, fresh):
-        if reply["status"] != "audit" or not self.same:
+        if "audit" not in reply or not self.same:
             return
-        cached = reply["value"] if "value" in reply else b"".join(reply["chunks"])
+        if reply["status"] == "audit":
+            cached = reply["value"] if "value" in reply else b"".join(reply["chunks"])
+        else:  # a miss that is sampled: what its nearest entry would have answered
+            pair = self._tell("SC.AUDIT", "GET", self.name, reply["audit"])
+            cached = fields(pair)["entry_value"] if pair else None
+        if cached is None:
+            return  # labelled meanwhile, or the entry has gone
         self._tell("SC.AUDIT", "PUT", self.name, reply["audit"], "GOOD" if self.same(cached, fresh) else "BAD")
 
     def _keep(self, keys, reply, request, tags, **stored):

@@ -458,12 +458,12 @@ static bool take_lease(struct errand *e, const struct sc_get *get)
     return e->lease != NULL;
 }
 
-/* The cached answer, to be compared with the upstream's. */
+/* The cached answer, to be compared with the upstream's. A miss that is sampled has the number alone. */
 static void take_audit(struct errand *e, const struct sc_get *get)
 {
-    struct evbuffer *all = evbuffer_new();
+    struct evbuffer *all;
     e->audit = get->audit;
-    if (!all)
+    if (get->status != SC_AUDIT || !(all = evbuffer_new()))
         return;
     if (get->value.data)
         evbuffer_add(all, get->value.data, get->value.bytes);
@@ -473,7 +473,6 @@ static void take_audit(struct errand *e, const struct sc_get *get)
     e->audited = malloc(e->audited_bytes + 1);
     if (e->audited)
         evbuffer_remove(all, e->audited, e->audited_bytes);
-    e->audited_events = e->asked.stream;
     evbuffer_free(all);
 }
 
@@ -520,7 +519,7 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
         return;
     }
     e->head->cache_us += clock_us() - e->sc_began_us;
-    if (get.status == SC_AUDIT)
+    if (get.audit >= 0)
         take_audit(e, &get);
     if (get.status == SC_MISS && !e->lease && e->asked.keep && !e->asked.only_if_cached) {
         look_again(e);

@@ -9,18 +9,21 @@
  *
  * What the model takes for it, in tokens and time, is counted: it is what savings are to be reduced by.
  *
- * What is compared is what was said: the texts of the choices, of JSON or of a stream's events. No label is better
- * than a wrong one: whatever fails here leaves the pair to SC.AUDIT POP.
+ * What is compared is what was said: the texts of the choices, of JSON or of a stream's events. Would-be hits that are
+ * audited come with the cached answer; of misses that are sampled only the number is known, and SC.AUDIT GET has the
+ * answer. No label is better than a wrong one: whatever fails here leaves the pair to SC.AUDIT POP.
  */
 #include "gateway/proxy/flow_judge.h"
 #include "gateway/encode/encode.h"
 #include "gateway/proxy/flow_priv.h"
 #include "gateway/settings/settings.h"
+#include "gateway/store/sc_reply.h"
 #include "gateway/telemetry/telemetry.h"
 #include "gateway/text/answer_texts.h"
 #include "io/clock.h"
 #include <ctype.h>
 #include <event2/buffer.h>
+#include <hiredis/hiredis.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -36,14 +39,20 @@ struct verdict {
     struct flow_judge *judge;
     struct verdict *next, *previous;
     int64_t audit;
-    char *texts[2];
-    float *first; /* vector of the first text */
+    enum ask_kind kind;
+    bool events;        /* so answers of this question are kept */
+    char *texts[2];     /* of the cached answer, of the model's */
+    struct sc_call *sc; /* the cached answer is on its way */
+    float *first;       /* vector of the first text */
     uint32_t dim;
     struct encode_call *encoding;
     struct upstream_call *call;
     struct evbuffer *answer;
     int status;
     /* of a question to the model */
+    bool has_question; /* taken, and not used so far */
+    char *question;
+    struct fields fields; /* with the credential of the request */
     char *model, scope[FLOW_SCOPE_BYTES], category[POLICY_NAME_BYTES_MAX + 1];
     uint64_t began_us;
 };
@@ -67,11 +76,20 @@ struct flow_judge *flow_judge_create(struct flow *flow)
     return judge;
 }
 
+static void give_back(struct flow_judge *judge, bool question)
+{
+    judge->tokens += question;
+    judge->asked -= question;
+}
+
 static void free_verdict(struct verdict *v)
 {
+    give_back(v->judge, v->has_question);
     *(v->previous ? &v->previous->next : &v->judge->verdicts) = v->next;
     if (v->next)
         v->next->previous = v->previous;
+    if (v->sc)
+        sc_cancel(v->sc);
     if (v->encoding)
         encode_cancel(v->encoding);
     if (v->call)
@@ -81,7 +99,9 @@ static void free_verdict(struct verdict *v)
     free(v->texts[0]);
     free(v->texts[1]);
     free(v->first);
+    free(v->question);
     free(v->model);
+    fields_fini(&v->fields);
     free(v);
 }
 
@@ -259,20 +279,19 @@ static int shown_bytes(const char *text, size_t bytes)
 }
 
 /* The question as the body of a chat; NULL without memory, or where the texts are no UTF-8. To be freed. */
-static char *question_for(const struct verdict *v, const char *model, const char *question, size_t question_bytes)
+static char *question_for(const struct verdict *v)
 {
     char *text = NULL, *body = NULL;
     json_t *root;
     if (asprintf(
             &text,
             "Two answers to one question. Do they say the same, so that whoever asked could be given either? Answer "
-            "with one word, yes or no.\n\nQuestion:\n%.*s\n\nFirst answer:\n%.*s\n\nSecond answer:\n%.*s",
-            shown_bytes(question, question_bytes), question ? question : "",
-            shown_bytes(v->texts[0], strlen(v->texts[0])), v->texts[0], shown_bytes(v->texts[1], strlen(v->texts[1])),
-            v->texts[1]) < 0)
+            "with one word, yes or no.\n\nQuestion:\n%s\n\nFirst answer:\n%.*s\n\nSecond answer:\n%.*s",
+            v->question, shown_bytes(v->texts[0], strlen(v->texts[0])), v->texts[0],
+            shown_bytes(v->texts[1], strlen(v->texts[1])), v->texts[1]) < 0)
         return NULL;
-    root = json_pack("{s:s, s:i, s:i, s:[{s:s, s:s}]}", "model", model, "max_tokens", 1, "temperature", 0, "messages",
-                     "role", "user", "content", text);
+    root = json_pack("{s:s, s:i, s:i, s:[{s:s, s:s}]}", "model", v->model, "max_tokens", 1, "temperature", 0,
+                     "messages", "role", "user", "content", text);
     if (root)
         body = json_dumps(root, JSON_COMPACT);
     json_decref(root);
@@ -280,44 +299,51 @@ static char *question_for(const struct verdict *v, const char *model, const char
     return body;
 }
 
-static bool ask_model(struct verdict *v, const struct errand *e)
+/* Of the errand, which has ended by the time that the model is asked. */
+static bool prepare_question(struct verdict *v, const struct errand *e)
 {
     const struct settings *settings = v->judge->flow->settings;
-    const char *model = *settings->judge_model ? settings->judge_model : e->model;
-    char *text = question_for(v, model, e->asked.text, e->asked.text_bytes);
-    struct evbuffer *body = evbuffer_new();
-    struct fields fields = {0};
-    struct quire_error err;
+    const char *text = e->asked.text ? e->asked.text : "";
     static const char *const credentials[] = {"Authorization", "api-key", "x-api-key", "OpenAI-Organization",
                                               "OpenAI-Project"};
-    bool ok = text && body && evbuffer_add(body, text, strlen(text)) == 0 &&
-              fields_append(&fields, "Content-Type", "application/json");
+    bool ok = fields_append(&v->fields, "Content-Type", "application/json");
+    for (unsigned i = 0; i < sizeof credentials / sizeof *credentials && ok; i++)
+        if (fields_get(&e->fields, credentials[i]))
+            ok = fields_append(&v->fields, credentials[i], fields_get(&e->fields, credentials[i]));
+    v->model = strdup(*settings->judge_model ? settings->judge_model : e->model);
+    v->question = strndup(text, (size_t)shown_bytes(text, e->asked.text_bytes));
+    memcpy(v->scope, e->asked.scope, sizeof v->scope);
+    memcpy(v->category, e->asked.category, sizeof v->category);
+    return ok && v->model && v->question;
+}
+
+static bool ask_model(struct verdict *v)
+{
+    char *text = question_for(v);
+    struct evbuffer *body = evbuffer_new();
+    struct quire_error err;
     struct upstream_request request = {.method = "POST",
                                        .target = "/v1/chat/completions",
-                                       .fields = &fields,
-                                       .model = model,
+                                       .fields = &v->fields,
+                                       .model = v->model,
                                        .body = body,
                                        .body_whole = true,
                                        .total_timeout_ms = JUDGE_TIMEOUT_MS};
-    for (unsigned i = 0; i < sizeof credentials / sizeof *credentials && ok; i++)
-        if (fields_get(&e->fields, credentials[i]))
-            ok = fields_append(&fields, credentials[i], fields_get(&e->fields, credentials[i]));
+    bool ok = text && body && evbuffer_add(body, text, strlen(text)) == 0;
     v->answer = evbuffer_new();
-    v->model = strdup(model);
     v->began_us = clock_us();
-    memcpy(v->scope, e->asked.scope, sizeof v->scope);
-    memcpy(v->category, e->asked.category, sizeof v->category);
-    if (ok && v->answer && v->model)
+    if (ok && v->answer)
         v->call = upstream_start(v->judge->flow->upstreams, &request, &events, v, &err);
+    v->has_question = v->call == NULL;
     free(text);
     if (body)
         evbuffer_free(body);
-    fields_fini(&fields);
     return v->call != NULL;
 }
 
-/* judge-rate a second, with a second's worth at once; and no more than judge-share of what is served by nearness. */
-static bool rate_lets(struct flow_judge *judge)
+/* A question to the model, to be had back by give_back: judge-rate a second, with a second's worth at once; and no more
+ * than judge-share of what is served by nearness. */
+static bool take_question(struct flow_judge *judge)
 {
     double rate = judge->flow->settings->judge_rate;
     uint64_t now_us = clock_us();
@@ -331,32 +357,72 @@ static bool rate_lets(struct flow_judge *judge)
     return true;
 }
 
+/* Both texts are there. */
+static void compare(struct verdict *v)
+{
+    const struct flow *flow = v->judge->flow;
+    bool same = same_words(v->texts[0], v->texts[1]), under_way = false;
+    if (flow->settings->judge == SETTINGS_JUDGE_EQUAL || same) {
+        label(v->judge, v->audit, same); /* equal answers need no judge */
+    } else if (flow->settings->judge == SETTINGS_JUDGE_VECTOR && flow->encode) {
+        v->encoding = encode_text(flow->encode, v->texts[0], strlen(v->texts[0]), on_vector, v);
+        under_way = v->encoding != NULL;
+    } else if (flow->settings->judge == SETTINGS_JUDGE_MODEL) {
+        under_way = ask_model(v);
+    }
+    if (!under_way)
+        free_verdict(v);
+}
+
+/* SC.AUDIT GET: null if the pair has a label meanwhile; without a value if the entry has gone. */
+static void on_pair(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
+{
+    struct verdict *v = context;
+    const struct redisReply *value = outcome == SC_REPLY ? sc_reply_field(reply, "entry_value") : NULL;
+    (void)why;
+    v->sc = NULL;
+    if (value && value->type == REDIS_REPLY_STRING)
+        v->texts[0] = said(v->kind, value->str, (size_t)value->len, v->events);
+    if (v->texts[0])
+        compare(v);
+    else
+        free_verdict(v);
+}
+
+/* Whether a pair gets a label must not depend on what its answers say, or the curve would be drawn from those that are
+ * easy to judge: a question is taken before the answers are compared, and given back if none is needed. */
 void flow_judge_begin(struct flow_judge *judge, const struct errand *e, const char *fresh, size_t bytes)
 {
-    const struct settings *settings = judge->flow->settings;
+    bool model = judge->flow->settings->judge == SETTINGS_JUDGE_MODEL;
     struct verdict *v;
-    bool under_way = false;
-    if (settings->judge == SETTINGS_JUDGE_NONE || settings->judge == SETTINGS_JUDGE_HAND || !(v = calloc(1, sizeof *v)))
+    if (judge->flow->settings->judge == SETTINGS_JUDGE_NONE || judge->flow->settings->judge == SETTINGS_JUDGE_HAND ||
+        (model && !take_question(judge)))
         return;
+    v = calloc(1, sizeof *v);
+    if (!v) {
+        give_back(judge, model);
+        return;
+    }
     v->judge = judge;
+    v->has_question = model;
     v->next = judge->verdicts;
     if (judge->verdicts)
         judge->verdicts->previous = v;
     judge->verdicts = v;
     v->audit = e->audit;
-    v->texts[0] = said(e->asked.kind, e->audited, e->audited_bytes, e->audited_events);
-    v->texts[1] = said(e->asked.kind, fresh, bytes, e->events);
-    if (!v->texts[0] || !v->texts[1]) {
+    v->kind = e->asked.kind;
+    v->events = e->asked.stream;
+    v->texts[1] = said(v->kind, fresh, bytes, e->events);
+    if (!v->texts[1] || (model && !prepare_question(v, e))) {
         free_verdict(v);
         return;
     }
-    if (settings->judge == SETTINGS_JUDGE_EQUAL || same_words(v->texts[0], v->texts[1]))
-        label(judge, v->audit, same_words(v->texts[0], v->texts[1])); /* equal answers need no judge */
-    else if (settings->judge == SETTINGS_JUDGE_VECTOR && judge->flow->encode)
-        under_way =
-            (v->encoding = encode_text(judge->flow->encode, v->texts[0], strlen(v->texts[0]), on_vector, v)) != NULL;
-    else if (settings->judge == SETTINGS_JUDGE_MODEL && rate_lets(judge))
-        under_way = ask_model(v, e);
-    if (!under_way)
+    if (e->audited)
+        v->texts[0] = said(v->kind, e->audited, e->audited_bytes, v->events);
+    else
+        v->sc = flow_words_pair(judge->flow, v->audit, on_pair, v);
+    if (v->texts[0])
+        compare(v);
+    else if (!v->sc)
         free_verdict(v);
 }

@@ -228,7 +228,7 @@ static void judge(struct errand *e)
     size_t bytes;
     char *owned = NULL;
     const char *fresh = NULL;
-    if (e->audit >= 0 && e->audited && e->flow->judge)
+    if (e->audit >= 0 && e->flow->judge)
         fresh = flow_keep_join(e, &bytes, &owned);
     if (fresh)
         flow_judge_begin(e->flow->judge, e, fresh, bytes);

@@ -256,9 +256,8 @@ struct errand {
     char *lease; /* owned */
     uint64_t lease_ms;
     int64_t audit; /* -1: none */
-    char *audited; /* owned: the answer that it is compared with */
+    char *audited; /* owned: the answer that it is compared with; NULL of a miss that is sampled */
     size_t audited_bytes;
-    bool audited_events;
     /* the answer */
     struct head *head;  /* until it is given to the flight */
     char failure[160];  /* of the upstream, while the cache is asked for an old answer */
@@ -334,6 +333,8 @@ struct sc_call *flow_words_get(struct errand *errand, enum flow_get what, sc_don
 struct sc_call *flow_words_put(struct errand *errand, const char *answer, size_t bytes, uint64_t llm_ms, sc_done *done);
 struct sc_call *flow_words_negative(struct errand *errand, sc_done *done);
 struct sc_call *flow_words_renew(struct errand *errand, sc_done *done);
+/* The pair of an audit. */
+struct sc_call *flow_words_pair(struct flow *flow, int64_t audit, sc_done *done, void *context);
 /* Sends a command whose reply nobody needs. */
 void flow_words_tell(struct flow *flow, const char *const *words, unsigned n);
 

@@ -194,6 +194,16 @@ struct sc_call *flow_words_renew(struct errand *e, sc_done *done)
     return send_words(e->flow, &words, AFTERWARDS_MS, done, e);
 }
 
+struct sc_call *flow_words_pair(struct flow *flow, int64_t audit, sc_done *done, void *context)
+{
+    struct words words = {0};
+    add(&words, "SC.AUDIT");
+    add(&words, "GET");
+    add(&words, flow->cache);
+    add_number(&words, audit);
+    return send_words(flow, &words, AFTERWARDS_MS, done, context);
+}
+
 static void on_told(void *context, enum sc_outcome outcome, struct redisReply *reply, const char *why)
 {
     (void)context;

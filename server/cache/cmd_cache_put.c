@@ -2,8 +2,8 @@
  * cmd_cache_put.c - what is said to a semantic cache about single answers: SC.PUT, SC.NEG, SC.FAIL, SC.RENEW,
  * SC.FEEDBACK, SC.AUDIT, SC.TOUCH, SC.PIN, SC.UNPIN, SC.DEL.
  *
- * All but SC.AUDIT POP, which shows texts that lie on the disk, are answered at once. Replies to what is logged wait
- * for the log as those of other writes do; negative answers, leases and labels live in memory.
+ * All but SC.AUDIT GET and POP, which show texts that lie on the disk, are answered at once. Replies to what is logged
+ * wait for the log as those of other writes do; negative answers, leases and labels live in memory.
  *
  * SC.AUDIT POP hands pairs out, so it takes no more than fit a reply of reasonable size: what it has taken must reach
  * the client.
@@ -135,6 +135,7 @@ struct audit_call {
     struct deferred base;
     struct cache *cache; /* a reference */
     struct cache_reading reading;
+    bool one; /* GET: a map, not an array of them */
     uint32_t n;
     struct quire_cache_audit audits[AUDITS_MAX];
     struct cache_text items[AUDITS_MAX];
@@ -169,10 +170,60 @@ static void on_audits_read(struct cache_reading *reading)
 {
     struct audit_call *call = (struct audit_call *)(void *)((char *)reading - offsetof(struct audit_call, reading));
     struct resp_buffer *out = &call->base.pending.out;
-    resp_array(out, call->n);
+    if (!call->one)
+        resp_array(out, call->n);
     for (uint32_t i = 0; i < call->n; i++)
         put_audit(&call->audits[i], &call->items[i], out);
     end_audits(call);
+}
+
+/* What the calls hold is read, then shown. */
+static void show_audits(struct caller *c, struct audit_call *call)
+{
+    for (uint32_t i = 0; i < call->n; i++) {
+        struct cache_text *item = &call->items[i];
+        item->id = call->audits[i].id;
+        item->at.segment = item->at.bytes ? item->at.segment : 0;
+    }
+    call->reading = (struct cache_reading){.lane = c->lane,
+                                           .pending = &call->base.pending,
+                                           .log = cache_documents(call->cache),
+                                           .items = call->items,
+                                           .n = call->n,
+                                           .with_values = true,
+                                           .done = on_audits_read};
+    cache_reading_start(&call->reading);
+}
+
+void cmd_sc_audit_get(struct caller *c, const struct resp_arg *args, uint32_t n)
+{
+    struct quire_error err = {0};
+    uint64_t number;
+    struct cache *cache = cache_call_find(c, args[2]);
+    (void)n;
+    if (!cache)
+        return;
+    int rc = cache_arg_integer("audit", args[3], 1, INT64_MAX, &number, &err);
+    struct audit_call *call = rc == 0 ? deferred_begin(c, NULL, sizeof *call, false) : NULL;
+    if (!call) {
+        if (rc < 0)
+            cache_reply_error(c, &err);
+        cache_unref(cache);
+        return;
+    }
+    call->cache = cache;
+    call->one = true;
+    rc = cache_audit_get(cache, number, &call->audits[0], &call->items[0].at, &err);
+    if (rc < 0) {
+        if (rc == QUIRE_ENOTFOUND)
+            resp_null(&call->base.pending.out);
+        else
+            resp_quire_error(&call->base.pending.out, &err);
+        end_audits(call);
+        return;
+    }
+    call->n = 1;
+    show_audits(c, call);
 }
 
 void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
@@ -199,8 +250,6 @@ void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
         rc = cache_audit_pop(cache, audit, &item->at, &err);
         if (rc < 0)
             break;
-        item->id = audit->id;
-        item->at.segment = item->at.bytes ? item->at.segment : 0;
         bytes += item->at.bytes;
         call->n++;
     }
@@ -210,14 +259,7 @@ void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
         end_audits(call);
         return;
     }
-    call->reading = (struct cache_reading){.lane = c->lane,
-                                           .pending = &call->base.pending,
-                                           .log = cache_documents(cache),
-                                           .items = call->items,
-                                           .n = call->n,
-                                           .with_values = true,
-                                           .done = on_audits_read};
-    cache_reading_start(&call->reading);
+    show_audits(c, call);
 }
 
 void cmd_sc_audit_put(struct caller *c, const struct resp_arg *args, uint32_t n)

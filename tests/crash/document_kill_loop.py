@@ -78,10 +78,10 @@ class Part:
 
 
 class Command:
-    """A part, or several in a transaction."""
+    """A part, or several in a transaction (together)."""
     __slots__ = ("parts", "together", "request", "replies", "acknowledged")
 
-    def __init__(self, parts, together):
+    def __init__(self, parts, together=False):
         self.parts, self.together, self.acknowledged = parts, together, False
         self.request = b"".join(request(*part.words) for part in parts)
         self.replies = len(parts)
@@ -169,12 +169,14 @@ class Client:
             part.apply(self.state)
         return parts
 
-    def next_command(self):
+    def next_commands(self):
+        """What is not in a transaction may be cut between any two parts."""
         if self.random.random() < 0.04:
-            return Command(self.one_that_expires(), self.random.random() < 0.5)
+            parts = self.one_that_expires()
+            return [Command(parts, True)] if self.random.random() < 0.5 else [Command([part]) for part in parts]
         if self.random.random() < 0.06:
-            return Command([self.part() for _ in range(self.random.randint(2, 5))], True)
-        return Command([self.part()], False)
+            return [Command([self.part() for _ in range(self.random.randint(2, 5))], True)]
+        return [Command([self.part()])]
 
     # -- sockets --
 
@@ -184,10 +186,10 @@ class Client:
     def step(self):
         batch = b""
         while len(self.waiting) < self.depth:
-            command = self.next_command()
-            self.window.append(command)
-            self.waiting.append([command, command.replies])
-            batch += command.request
+            for command in self.next_commands():
+                self.window.append(command)
+                self.waiting.append([command, command.replies])
+                batch += command.request
         self.stream.socket.sendall(batch)
         data = self.stream.socket.recv(1 << 18)
         if not data:

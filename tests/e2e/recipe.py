@@ -58,6 +58,7 @@ def category(name, *settings):
 do("SC.CREATE", CACHE, "DIM", 64, "ENCODER", ENCODER, "SCOPE", "tenant")
 category("near", "SIM", 0.8)
 category("audited", "SIM", 0.8, "AUDIT", 1)
+category("sampled", "SIM", 0.999, "AUDIT", 1)
 category("short", "SIM", 0.8, "TTL", 300, "STALE", 60000, "JITTER", 0)
 category("hasty", "SIM", 0.8, "LEASE", 400)
 cache = QuireCache(client, CACHE, upstream.embed, ENCODER, wait_ms=5000, same=lambda cached, fresh: cached == fresh)
@@ -231,6 +232,12 @@ try:
     check("a pair is labelled once", False)
 except redis.ResponseError as e:
     check("a pair is labelled once", True, str(e))
+
+ask("paint the gate of the old mill", "sampled")
+labels = labels_of("sampled")
+sampled = ask("please paint the gate of the old mill", "sampled")
+check("a miss that is sampled is labelled", sampled.status == "miss" and labels_of("sampled") == labels + 1,
+      sampled.reply)
 
 # ---- out of date ----
 old = ask("what is the weather at the harbour", "short")

@@ -1662,23 +1662,39 @@ def stale_answers_are_renewed_behind_the_client(w):
     expect(until(renewed) and found[-1].text() != old.text(), found[-1].text())
 
 
+def ask_label(g, seconds):
+    """What its judge has said, "" where nothing comes in that time."""
+    found = until(lambda: re.findall(rb'quire_gateway_judged_total\{label="(\w+)"\} [1-9]', ask(
+        g.port, "/metrics", method="GET").body), seconds)
+    return found[0].decode() if found else ""
+
+
 def audited(w, seconds=20, **settings):
     """The gateway, after one near question whose answer was audited; the audit's label, "" where none comes in that time."""
     g = w.near(category_settings="AUDIT 1", **settings)
     accepted(g)
     keep(g, "what is the capital of chile")
     equal(chat(g.port, "the capital of chile please").cache, "audit")
-
-    def label():
-        return re.findall(rb'quire_gateway_judged_total\{label="(\w+)"\} 1', ask(g.port, "/metrics", method="GET").body)
-    found = until(label, seconds)
-    return g, found[0].decode() if found else ""
+    return g, ask_label(g, seconds)
 
 
 @check
 def audits_are_labelled_by_equal_words(w):
     equal(audited(w, judge="equal")[1], "bad")  # the stand-in counts its answers
     equal(audited(w, 1, judge="none")[1], "")
+
+
+@check
+def misses_that_are_sampled_are_labelled(w):
+    for settings, wanted in (({"judge": "equal"}, "bad"), ({"judge": "vector"}, "good"),
+                             ({"judge": "model", "judge_model": "stand-in:say=yes"}, "good")):
+        g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", similarity=0.999, category_settings="AUDIT 1",
+                      **settings)
+        accepted(g)
+        keep(g, "what is the capital of peru")
+        equal(chat(g.port, "the capital of peru please").cache, "miss")
+        label = ask_label(g, 20)
+        equal((settings["judge"], label), (settings["judge"], wanted))
 
 
 @check
@@ -1747,18 +1763,25 @@ def what_the_judges_model_takes_is_counted(w):
 
 @check
 def with_a_risk_and_a_judge_near_questions_hit_in_time(w):
-    g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.1, judge="model", judge_rate=1000,
-                  judge_share=1, judge_model="stand-in:say=yes")
+    """All that is near is right, by the judge: some labels of misses show it, and near questions hit."""
+    g = w.gateway(cache="learns", embed_url=w.model.url + "/v1", embed_model="encoder", risk=0.1, judge="model",
+                  judge_rate=1000, judge_share=1, judge_model="stand-in:say=yes")
     accepted(g)
     seen, one = collections.Counter(), http.client.HTTPConnection("127.0.0.1", g.port, timeout=60)
-    for i in range(3000):
+
+    def stats():
+        return dict(zip(*[iter(w.redis("SC.STATS", "learns", "CAT", "default"))] * 2))
+    for i in range(300):
         word = "%s%s" % ("abcdefghijklmnopqrst"[i % 20] * 3, "uvwxyz"[i // 20 % 6] * (1 + i // 120))
-        keep(g, "please tell me what the %s of the %s is called" % (word, word), connection=one)
-        seen[chat(g.port, "tell me what the %s of the %s is called" % (word, word), connection=one).cache] += 1
+        for question in ("please tell me what the %s of the %s is called", "tell me what the %s of the %s is called"):
+            answer = chat(g.port, question % (word, word), connection=one)
+            seen[answer.cache] += 1
+            if answer.cache == "hit" and seen["hit"] == 1:
+                labels = stats()[b"labels"]
+                expect(labels >= 3, "served before there were labels: %s, %s" % (labels, dict(seen)))
         if seen["hit"] >= 5:
             break
-    expect(seen["hit"] >= 5, "never served by nearness: %s" % dict(seen))
-    expect(seen["miss"] >= 20, "served before it had seen anything: %s" % dict(seen))
+    expect(seen["hit"] >= 5, "never served by nearness: %s, %s" % (dict(seen), stats()))
 
 
 def main():

@@ -712,6 +712,7 @@ FUNCTIONS = {
     "quire_cache_fail": (C.c_int, [C.c_void_p, quire_bytes, C.c_void_p]),
     "quire_cache_renew": (C.c_int, [C.c_void_p, quire_bytes, C.c_uint64, C.c_void_p, C.c_void_p]),
     "quire_cache_feedback": (C.c_int, [C.c_void_p, C.c_uint64, C.c_bool, C.c_double, C.c_void_p]),
+    "quire_cache_audit_get": (C.c_int, [C.c_void_p, C.c_uint64, C.c_void_p, C.c_void_p]),
     "quire_cache_audit_pop": (C.c_int, [C.c_void_p, C.c_void_p, C.c_void_p]),
     "quire_cache_audit_free": (None, [C.c_void_p]),
     "quire_cache_audit_put": (C.c_int, [C.c_void_p, C.c_uint64, C.c_bool, C.c_void_p]),

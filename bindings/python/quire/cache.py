@@ -409,11 +409,19 @@ class Cache(Handle):
         """An answer that was served was right or wrong. similarity: what the answer said. quire.NotFound."""
         self._call(lib.quire_cache_feedback, id, good, -1.0 if similarity is None else similarity)
 
+    def audit_get(self, number: int) -> Optional[Audit]:
+        """The pair of an answer's `audit`, which waits on; None: it has a label, or was too long ago. entry_value is what
+        the model's answer is compared with where the status was a miss."""
+        return self._audit(lib.quire_cache_audit_get, number)
+
     def audit_pop(self) -> Optional[Audit]:
         """The oldest pair that waits for a label; None: there is none."""
+        return self._audit(lib.quire_cache_audit_pop)
+
+    def _audit(self, function, *which) -> Optional[Audit]:
         audit = _abi.quire_cache_audit()
         try:
-            self._call(lib.quire_cache_audit_pop, byref(audit))
+            self._call(function, *which, byref(audit))
         except NotFound:
             return None
         try:

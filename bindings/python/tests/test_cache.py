@@ -147,6 +147,7 @@ def test_audits(folder):
         cache.put("faq", "the answer", text="the question", vector=vector(1))
         asked = cache.get("faq", text="a question", vector=vector(1, 0.01))
         assert asked.status == "audit" and asked.audit and asked.value == b"the answer" and not asked.served
+        assert cache.audit_get(asked.audit).entry_value == b"the answer" and cache.audit_get(asked.audit + 1) is None
         pair = cache.audit_pop()
         assert (pair.number, pair.category, pair.text, pair.entry_text, pair.entry_value) == (
             asked.audit, "faq", "a question", "the question", b"the answer")

@@ -48,7 +48,7 @@ def test_closed_handles_refuse_everything(index_path, folder):
                  lambda: "a" in collection, collection.snapshot, collection.checkpoint, lambda: collection.info,
                  lambda: collection.backup(os.path.join(folder, "b")), lambda: snapshot.search(vector),
                  lambda: cache.get("a", text="x"), lambda: cache.put("a", "x"), cache.stats,
-                 lambda: cache.set_category("a"), lambda: cache.invalidate(everything=True), cache.audit_pop,
+                 lambda: cache.set_category("a"), lambda: cache.invalidate(everything=True), cache.audit_pop, lambda: cache.audit_get(1),
                  cache.export_curves):
         with pytest.raises(quire.Closed) as e:
             call()

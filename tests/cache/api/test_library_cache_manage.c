@@ -48,6 +48,14 @@ static void audits_carry_both_sides(void **state)
     assert_int_equal(first.status, QUIRE_CACHE_AUDIT);
     assert_bytes(first.value, "fine");
     assert_true(first.audit && second.audit && first.audit != second.audit);
+    assert_int_equal(quire_cache_audit_get(c, second.audit, &audit, &err), 0); /* and waits on */
+    assert_int_equal(audit.number, second.audit);
+    assert_bytes(audit.text, "how is it");
+    assert_bytes(audit.entry_value, "fine");
+    quire_cache_audit_free(&audit);
+    assert_int_equal(quire_cache_audit_get(c, second.audit + 1, &audit, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(quire_cache_audit_get(c, 0, &audit, &err), QUIRE_ENOTFOUND);
+    assert_int_equal(quire_cache_audit_get(c, first.audit, NULL, &err), QUIRE_EINVALID);
     assert_int_equal(quire_cache_audit_pop(c, &audit, &err), 0);
     assert_int_equal(audit.number, first.audit);
     assert_int_equal(audit.id, id);

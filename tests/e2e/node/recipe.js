@@ -64,6 +64,11 @@ async function asking(cache, label, send) {
     check(label + ': an audit asks the model', audit.status === 'audit' && audit.value.includes('please'), audit);
     await rejects(label + ': and has labelled the pair',
                   send(['SC.AUDIT', 'PUT', cache.name, String(audit.reply.audit), 'GOOD']), /./);
+    await ask(label + ' paint the gate of the mill', undefined, 'sampled');
+    const sampled = await ask(label + ' paint the tall gate of the old mill', undefined, 'sampled');
+    check(label + ': a miss that is sampled asks the model', sampled.status === 'miss' && sampled.reply.audit, sampled);
+    await rejects(label + ': and has labelled its pair',
+                  send(['SC.AUDIT', 'PUT', cache.name, String(sampled.reply.audit), 'GOOD']), /./);
 }
 
 async function streams(cache, label) {
@@ -137,6 +142,7 @@ run(async () => {
         await send(['SC.CREATE', name, 'DIM', 64, 'ENCODER', ENCODER, 'SCOPE', 'tenant']);
         await send(['SC.CAT.SET', name, 'near', 'SIM', 0.8]);
         await send(['SC.CAT.SET', name, 'audited', 'SIM', 0.8, 'AUDIT', 1]);
+        await send(['SC.CAT.SET', name, 'sampled', 'SIM', 0.999, 'AUDIT', 1]);
         await send(['SC.CAT.SET', name, 'short', 'SIM', 0.8, 'TTL', 300, 'STALE', 60000, 'JITTER', 0]);
         const same = (cached, fresh) => cached.equals(fresh);
         const cache = new QuireCache(client, name, { embed, encoder: ENCODER, waitMs: 5000, same });

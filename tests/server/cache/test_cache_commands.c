@@ -313,6 +313,8 @@ static void test_refused_requests(void **state)
         {"SC.AUDIT POP f COUNT 0", "ERR COUNT is '0': give a whole number from 1 to 100"},
         {"SC.AUDIT POP f LIMIT 1", "ERR syntax error at 'LIMIT'"},
         {"SC.AUDIT PUT f 1 GOOD", "ERR "},
+        {"SC.AUDIT GET f x", "ERR audit is 'x'"},
+        {"SC.AUDIT GET f", "ERR wrong number of arguments"},
         {"SC.AUDIT PUT f x GOOD", "ERR audit is 'x'"},
         {"SC.AUDIT SING f", "ERR unknown subcommand 'SING'. Try SC.AUDIT HELP."},
         {"SC.TUNE f q SIM 1", "ERR syntax error at 'SIM'"},
@@ -540,77 +542,6 @@ static void test_feedback(void **state)
         assert_true(bin >= 0.94 && bin <= 1);
     }
     reply_free(&r);
-    sc_end(s, &c);
-}
-
-static void test_audit(void **state)
-{
-    struct connection c;
-    char id[ID_DIGITS + 1], words[200];
-    unsigned audits = 0;
-    struct test_server *s = sc_serve(&c);
-    (void)state;
-    expect_text(&c, "SC.CAT.SET f q SIM 0.9 AUDIT 1", "OK");
-    sc_put(&c, sc_at(0, 1), id, "f CAT q VEC @ VALUE the~answer TEXT the~question COST 0.25");
-    struct reply r = ask(&c, "SC.AUDIT POP f");
-    assert_true(r.type == '*' && r.n == 0);
-    reply_free(&r);
-    for (unsigned i = 0; i < 5; i++) {
-        r = sc_say(&c, sc_at(0, 0.97), "SC.GET f CAT q VEC @ TEXT a~question~like~it NOLEASE");
-        sc_check_status(&r, "audit");
-        sc_check_field(&r, "value", "the answer");
-        assert_true(sc_number(&r, "audit") > 0);
-        audits++;
-        reply_free(&r);
-    }
-    r = ask(&c, "SC.AUDIT POP f COUNT 3");
-    assert_int_equal(r.n, 3);
-    const struct reply *pair = &r.items[0];
-    sc_check_field(pair, "id", id);
-    sc_check_field(pair, "category", "q");
-    sc_check_field(pair, "text", "a question like it");
-    sc_check_field(pair, "entry_text", "the question");
-    sc_check_field(pair, "entry_value", "the answer");
-    assert_true(fabs(sc_number(pair, "similarity") - 0.97) < 0.01);
-    snprintf(words, sizeof words, "SC.AUDIT PUT f %.0f GOOD", sc_number(pair, "audit"));
-    expect_text(&c, words, "OK");
-    expect_error(&c, words, "ERR ");
-    snprintf(words, sizeof words, "SC.AUDIT PUT f %.0f BAD", sc_number(&r.items[1], "audit"));
-    expect_text(&c, words, "OK");
-    reply_free(&r);
-    r = ask(&c, "SC.STATS f CAT q");
-    assert_true(sc_number(&r, "audits") == audits && sc_number(&r, "labels") == 2 &&
-                sc_number(&r, "cost_audits") == 1.25);
-    reply_free(&r);
-    r = ask(&c, "INFO cache");
-    assert_non_null(strstr(r.text, "\r\ncache_cost_audits:1.25\r\n"));
-    reply_free(&r);
-    r = ask(&c, "SC.AUDIT HELP");
-    assert_true(r.n == 7);
-    reply_free(&r);
-    r = ask(&c, "SC.TUNE f q");
-    assert_true(sc_number(&r, "requests") >= 5 && sc_number(&r, "labels") >= 1 &&
-                reply_field(&r, "points")->type == '*');
-    reply_free(&r);
-    r = ask(&c, "SC.TUNE f q RISK 0");
-    assert_true(sc_number(&r, "delta") == 0 && sc_number(&r, "threshold") > 0.97);
-    reply_free(&r);
-    r = ask(&c, "SC.TUNE f q RISK 1");
-    assert_true(sc_number(&r, "delta") == 1 && sc_number(&r, "threshold") <= 1);
-    reply_free(&r);
-    r = ask(&c, "SC.EXPORT f");
-    assert_true(r.type == '$' && r.bytes > 0);
-    struct resp_buffer out = {.protocol = 2};
-    put_literal(&out, "*3\r\n$9\r\nSC.IMPORT\r\n$1\r\nf\r\n");
-    resp_bulk(&out, r.text, r.bytes);
-    send_bytes(&c, out.data, out.bytes);
-    resp_buffer_fini(&out);
-    reply_free(&r);
-    r = read_reply(&c);
-    assert_true(r.type == ':' && r.integer == 1);
-    reply_free(&r);
-    expect_text(&c, "SC.LOAD f m 0.95 EX 30", "OK");
-    expect_text(&c, "SC.LOAD f m 0", "OK");
     sc_end(s, &c);
 }
 
@@ -957,7 +888,6 @@ int main(void)
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_damaged_documents),
         cmocka_unit_test(test_feedback),
-        cmocka_unit_test(test_audit),
         cmocka_unit_test(test_entries),
         cmocka_unit_test(test_invalidate),
         cmocka_unit_test(test_an_empty_lease_is_refused),
