@@ -9,6 +9,7 @@ import os
 import re
 import struct
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -88,6 +89,17 @@ class Client(Stream):
 
     def hset(self, key, **fields):
         return self.call(*hset(key, fields))
+
+
+def wait_filled(client, name):
+    """Until the index has looked at all keys that were there before it: over RESP2."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        info = client.call("FT.INFO", name)
+        pairs = dict(zip(info[::2], info[1::2]))
+        if float(pairs[b"percent_indexed"]) >= 1 and int(pairs[b"indexing"]) == 0:
+            return
+        time.sleep(0.01)
 
 
 def hset(key, fields):

@@ -15,7 +15,7 @@ from pathlib import Path
 import common  # noqa: F401
 import wire
 from server_process import Server
-from wire import Client, check, request
+from wire import Client, check, request, wait_filled
 
 DIM = 64
 TYPES = {"FLOAT32": 4, "FLOAT16": 2, "BFLOAT16": 2, "FLOAT64": 8, "INT8": 1, "UINT8": 1}
@@ -40,16 +40,6 @@ def vector(pick, kind):
 def create(client, name, kind="FLOAT32", metric="L2", prefix="d:", more=()):
     return client.call("FT.CREATE", name, "PREFIX", 1, prefix, "SCHEMA", "g", "TAG", "n", "NUMERIC", "v", "VECTOR",
                        "HNSW", 6, "TYPE", kind, "DIM", DIM, "DISTANCE_METRIC", metric, *more)
-
-
-def wait_filled(client, name):
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        info = client.call("FT.INFO", name)
-        pairs = dict(zip(info[::2], info[1::2]))
-        if float(pairs[b"percent_indexed"]) >= 1 and int(pairs[b"indexing"]) == 0:
-            return
-        time.sleep(0.01)
 
 
 def info(client, field):
