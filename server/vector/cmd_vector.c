@@ -169,12 +169,12 @@ struct element_call {
     uint8_t key[];
 };
 
-/* What a missing key or element answers is the same. */
+/* What a missing key or element answers is the same. Of VLINKS it is no array, as Redis documents it. */
 static void put_missing(struct resp_buffer *out, enum element_kind kind)
 {
     if (kind == ELEMENT_MEMBER)
         resp_bool(out, false);
-    else if (kind == ELEMENT_ATTRIBUTES)
+    else if (kind == ELEMENT_ATTRIBUTES || kind == ELEMENT_LINKS)
         resp_null(out);
     else
         resp_null_array(out);

@@ -138,6 +138,8 @@ static void test_what_the_first_add_fixes(void **state)
         expect_bool("VADD b VALUES 2 1 3 b BIN", protocol, true);
         expect_bool("VADD p VALUES 2 1 2 b Q8", protocol, true);
         expect_bool("VADD p VALUES 2 1 2 c M 16", protocol, true); /* what it has without being told */
+        expect_bool("VADD p VALUES 2 1 2 d Q8 Q8", protocol, true);
+        expect_error(&c, "VADD p VALUES 2 1 2 d BIN NOQUANT", "ERR syntax error: give one of NOQUANT, Q8 and BIN");
     }
 }
 
@@ -575,6 +577,9 @@ static void test_ranges(void **state)
         check_range("VRANGE k [x [a", "");
         check_range("VRANGE nokey - +", "");
         expect_error(&c, "VRANGE k north +", "ERR an end of the range");
+        expect_error(&c, "VRANGE k - north", "ERR an end of the range");
+        expect_error(&c, "VRANGE nokey north +", "ERR an end of the range");
+        expect_error(&c, "VRANGE nokey - north 5", "ERR an end of the range");
         expect_error(&c, "VRANGE k - + x", "ERR syntax error");
         expect_integer(&c, "VREM k north", 1);
         check_range("VRANGE k - +", "east west");
