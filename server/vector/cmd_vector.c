@@ -240,6 +240,13 @@ static void on_element(struct collection_fetch *f)
     deferred_end(&call->base);
 }
 
+/* As in Redis an element has 2 x M neighbours at most, in the lowest layer, which is the only one here. */
+static uint32_t links_max(const struct collection_config *config)
+{
+    unsigned links = 2 * vector_links(config);
+    return links < LINKS_MAX ? links : LINKS_MAX;
+}
+
 /* Fetches the element of args[2]. */
 static void start_element(struct caller *c, const struct resp_arg *args, enum element_kind kind, bool with_scores)
 {
@@ -267,7 +274,7 @@ static void start_element(struct caller *c, const struct resp_arg *args, enum el
                                             .want_attributes = kind == ELEMENT_ATTRIBUTES || kind == ELEMENT_GRANTS,
                                             .want_grants = kind == ELEMENT_GRANTS,
                                             .want_links = kind == ELEMENT_LINKS,
-                                            .links_max = LINKS_MAX,
+                                            .links_max = links_max(collection_config(call->base.collection)),
                                             .done = on_element,
                                             .owner = call};
     if (collection_fetch_start(c->lane->searcher, &call->fetch, &err) < 0) {
