@@ -6,7 +6,9 @@
  * < <= > >= take the numbers of those, whatever they are, and so does == where both sides are numbers. What remains
  * (in, prefix, == beside strings or null, the truth of a string) is asked row by row of filter_apply: there is one
  * meaning of each operator, in one place. Constants are spread over a column of their own: a store a row is cheaper
- * than a second and a third form of each loop.
+ * than a second and a third form of each loop. That numbers are whole and small, for which powers and remainders have
+ * fast forms, is known of columns and constants, and followed through sums and products; of others each row is looked
+ * at.
  *
  * Each place of the stack has two buffers, and a result goes to the one that its left operand is not in: then no loop
  * writes what it reads, and the compiler may use vectors. A chunk's buffers stay in the first level of the cache.
@@ -26,6 +28,7 @@ struct operand {
     uint32_t index;        /* FIELD, CONSTANT: which */
     const double *numbers; /* of each row; of KEY NULL */
     const uint8_t *kinds;  /* FIELD: NULL where all are numbers */
+    double whole_max;      /* the numbers are whole and of at most this magnitude; 0: that is not known */
 };
 
 struct filter_rows {
@@ -135,7 +138,7 @@ static void need_truth(struct filter_rows *rows, uint32_t place)
         struct filter_value value = value_at(rows, o, i);
         out[i] = filter_truth(&value.json);
     }
-    *o = (struct operand){.kind = OPERAND_NUMBERS, .numbers = out};
+    *o = (struct operand){.kind = OPERAND_NUMBERS, .numbers = out, .whole_max = 1};
 }
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
@@ -150,6 +153,7 @@ static void need_truth(struct filter_rows *rows, uint32_t place)
 #define ROUNDER     6755399441055744.0 /* 1.5 * 2^52 */
 #define NEAREST(x)  (((x) + ROUNDER) - ROUNDER)
 #define IS_WHOLE(x) (NEAREST(x) == (x) ? 0.0 : 1.0) /* 0: yes; of what is not below 2^51 anything */
+#define WHOLE_MAX   9007199254740992.0              /* 2^53: all whole numbers up to it are doubles */
 
 /* Whether all are 0: of flags that a loop without branches has written, for vectors. */
 static bool are_zero(const double *flags, uint32_t n)
@@ -163,12 +167,41 @@ static bool are_zero(const double *flags, uint32_t n)
     return any == 0;
 }
 
-/* filter_power of whole numbers to the power of 2; false: there are others, and nothing was done. */
-static bool take_squares(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
+/* The magnitude of a whole number, for whole_max. */
+static double whole_max_of(double number)
 {
-    EACH_ROW((fabs(a[i]) <= FILTER_SQUARE_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) + (b[i] == 2 ? 0.0 : 1.0));
-    if (!are_zero(out, n))
-        return false;
+    return number == trunc(number) && fabs(number) <= WHOLE_MAX ? fmax(fabs(number), 1) : 0;
+}
+
+/* What is known of a result without a look at it: sums and products of whole numbers up to 2^53 are exact. */
+static double whole_max_after(enum filter_op op, const struct operand *a, const struct operand *b)
+{
+    double most = 0;
+    if (op >= OP_GREATER || op == OP_NOT)
+        return 1; /* 0 or 1 */
+    if (a->whole_max == 0 || b->whole_max == 0)
+        return 0;
+    if (op == OP_ADD || op == OP_SUBTRACT)
+        most = a->whole_max + b->whole_max;
+    else if (op == OP_MULTIPLY)
+        most = a->whole_max * b->whole_max;
+    return most <= WHOLE_MAX ? most : 0;
+}
+
+static bool is_whole_below(const struct operand *o, double most)
+{
+    return o->whole_max > 0 && o->whole_max <= most;
+}
+
+/* filter_power of whole numbers to the power of 2; false: there are others, and nothing was done. */
+static bool take_squares(double *restrict out, const struct operand *left, const struct operand *right, uint32_t n)
+{
+    const double *restrict a = left->numbers, *restrict b = right->numbers;
+    if (!is_whole_below(left, FILTER_SQUARE_MAX) || right->kind != OPERAND_CONSTANT || b[0] != 2) {
+        EACH_ROW((fabs(a[i]) <= FILTER_SQUARE_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) + (b[i] == 2 ? 0.0 : 1.0));
+        if (!are_zero(out, n))
+            return false;
+    }
     EACH_ROW(a[i] * a[i]);
     return true;
 }
@@ -182,23 +215,39 @@ static inline double rest_of(double a, double b)
     return b == 0 ? NAN : a - whole * by;
 }
 
-/* filter_remainder of whole numbers; false as above. */
-static bool take_remainders(double *restrict out, const double *restrict a, const double *restrict b, uint32_t n)
+/* |a| % b of whole numbers below 2^31, by a multiplication: what is near the quotient rounds to one of its two
+ * neighbours, and the rest that is left of the upper one is negative. b is at least 1. */
+static inline double rest_by(double a, double b, double inverse)
 {
-    EACH_ROW((fabs(a[i]) <= INT32_MAX ? 0.0 : 1.0) + (fabs(b[i]) <= INT32_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) +
-             IS_WHOLE(b[i]));
-    if (!are_zero(out, n))
-        return false;
-    EACH_ROW(copysign(rest_of(fabs(a[i]), fabs(b[i])), a[i]));
+    double rest = a - NEAREST(a * inverse) * b;
+    return rest < 0 ? rest + b : rest;
+}
+
+/* filter_remainder of whole numbers; false as above. */
+static bool take_remainders(double *restrict out, const struct operand *left, const struct operand *right, uint32_t n)
+{
+    const double *restrict a = left->numbers, *restrict b = right->numbers;
+    if (!is_whole_below(left, INT32_MAX) || !is_whole_below(right, INT32_MAX)) {
+        EACH_ROW((fabs(a[i]) <= INT32_MAX ? 0.0 : 1.0) + (fabs(b[i]) <= INT32_MAX ? 0.0 : 1.0) + IS_WHOLE(a[i]) +
+                 IS_WHOLE(b[i]));
+        if (!are_zero(out, n))
+            return false;
+    }
+    double by = right->kind == OPERAND_CONSTANT ? fabs(b[0]) : 0, inverse = 1 / by;
+    if (by > 0)
+        EACH_ROW(copysign(rest_by(fabs(a[i]), by, inverse), a[i]));
+    else
+        EACH_ROW(copysign(rest_of(fabs(a[i]), fabs(b[i])), a[i]));
     return true;
 }
 
-static void apply_to_numbers(enum filter_op op, double *restrict out, const double *restrict a,
-                             const double *restrict b, uint32_t n)
+static void apply_to_numbers(enum filter_op op, double *restrict out, const struct operand *left,
+                             const struct operand *right, uint32_t n)
 {
+    const double *restrict a = left->numbers, *restrict b = right->numbers;
     switch (op) {
     case OP_POWER:
-        if (!take_squares(out, a, b, n))
+        if (!take_squares(out, left, right, n))
             EACH_ROW(filter_power(a[i], b[i]));
         break;
     case OP_MULTIPLY:
@@ -208,7 +257,7 @@ static void apply_to_numbers(enum filter_op op, double *restrict out, const doub
         EACH_ROW(a[i] / b[i]);
         break;
     case OP_REMAINDER:
-        if (!take_remainders(out, a, b, n))
+        if (!take_remainders(out, left, right, n))
             EACH_ROW(filter_remainder(a[i], b[i]));
         break;
     case OP_ADD:
@@ -267,11 +316,12 @@ static void apply(struct filter_rows *rows, enum filter_op op, uint32_t place)
             need_numbers(rows, i);
     }
     double *out = other_buffer(rows, place);
+    double whole_max = whole_max_after(op, a, b);
     if (by_value)
         apply_to_values(rows, op, out, a, b);
     else
-        apply_to_numbers(op, out, a->numbers, b->numbers, rows->chunk->n);
-    *a = (struct operand){.kind = OPERAND_NUMBERS, .numbers = out};
+        apply_to_numbers(op, out, a, b, rows->chunk->n);
+    *a = (struct operand){.kind = OPERAND_NUMBERS, .numbers = out, .whole_max = whole_max};
 }
 
 static void load(struct filter_rows *rows, const struct filter_node *node, uint32_t place)
@@ -281,8 +331,9 @@ static void load(struct filter_rows *rows, const struct filter_node *node, uint3
     const struct filter_values *field;
     switch (node->op) {
     case OP_CONSTANT:
-        rows->stack[place] = (struct operand){.kind = OPERAND_CONSTANT, .index = node->operand, .numbers = out};
         number = filter_number(&rows->filter->constants[node->operand].json);
+        rows->stack[place] = (struct operand){
+            .kind = OPERAND_CONSTANT, .index = node->operand, .numbers = out, .whole_max = whole_max_of(number)};
         EACH_ROW(number);
         break;
     case OP_KEY:
@@ -290,14 +341,17 @@ static void load(struct filter_rows *rows, const struct filter_node *node, uint3
         break;
     case OP_EXISTS:
         field = &rows->chunk->fields[node->operand];
-        rows->stack[place] = (struct operand){.kind = OPERAND_NUMBERS, .numbers = out};
+        rows->stack[place] = (struct operand){.kind = OPERAND_NUMBERS, .numbers = out, .whole_max = 1};
         EACH_ROW(!field->kinds || (field->kinds[i] != VALUE_NONE && field->kinds[i] != VALUE_NULL));
         break;
     default:
         assert(node->op == OP_FIELD);
         field = &rows->chunk->fields[node->operand];
-        rows->stack[place] = (struct operand){
-            .kind = OPERAND_FIELD, .index = node->operand, .numbers = field->numbers, .kinds = field->kinds};
+        rows->stack[place] = (struct operand){.kind = OPERAND_FIELD,
+                                              .index = node->operand,
+                                              .numbers = field->numbers,
+                                              .kinds = field->kinds,
+                                              .whole_max = field->kinds ? 0 : field->whole_max};
     }
 }
 

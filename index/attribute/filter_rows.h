@@ -21,6 +21,7 @@ struct filter_values {
      * of what is not there anything */
     const double *numbers;
     const uint8_t *kinds; /* n, enum value_kind; NULL: all are numbers or booleans */
+    double whole_max;     /* kinds NULL: all are whole numbers of at most this magnitude; 0: that is not known */
 };
 
 struct filter_chunk {

@@ -35,11 +35,12 @@ struct column_rows {
     const struct column *column;
     uint64_t n_rows;
     uint32_t n_codes;
-    bool are_numbers, have_gaps;
-    uint16_t *codes;        /* of each row; NULL: row_numbers */
-    double *row_numbers;    /* of each row, or NaN with a code */
-    double *numbers;        /* of each code */
-    uint8_t *kinds;         /* of each code */
+    bool are_numbers, have_gaps, are_whole; /* are_whole: all numbers that there are */
+    double most;                            /* the greatest magnitude of a number */
+    uint16_t *codes;                        /* of each row; NULL: row_numbers */
+    double *row_numbers;                    /* of each row, or NaN with a code */
+    double *numbers;                        /* of each code */
+    uint8_t *kinds;                         /* of each code */
     struct row_text *texts; /* of each code - CODE_FIRST that is a text; NULL with row_numbers: looked up */
     uint64_t bytes;
     struct column_rows *next; /* kept */
@@ -100,6 +101,10 @@ static void mark_table(struct column_rows *r, enum table_kind kind, uint32_t *bu
     column_walk_from(&walk, table, 0);
     for (; column_walk_next(&walk, &value, &set); code++) {
         mark(r, &set, code, texts ? boxed(code) : value.number, buffer);
+        if (!texts) {
+            r->are_whole = r->are_whole && value.number == trunc(value.number);
+            r->most = fmax(r->most, fabs(value.number));
+        }
         if (in_tables) {
             r->numbers[code] = filter_number_of(&value);
             r->kinds[code] = (uint8_t)value.kind;
@@ -149,6 +154,7 @@ static int make(const struct columns *columns, const struct column *column, stru
         atomic_init(&r->references, 1);
         r->column = column;
         r->n_rows = columns->n_rows;
+        r->are_whole = true;
     }
     if (!r || !buffer || !reserve(r)) {
         column_rows_unref(r);
@@ -290,6 +296,12 @@ int column_rows_get(const struct columns *columns, const struct column *column, 
 bool column_rows_are_numbers(const struct column_rows *r)
 {
     return r->are_numbers;
+}
+
+double column_rows_whole_max(const struct column_rows *r)
+{
+    assert(r->are_numbers);
+    return r->are_whole ? fmax(r->most, 1) : 0;
 }
 
 bool column_rows_have_gaps(const struct column_rows *r)

@@ -22,6 +22,8 @@ int column_rows_get(const struct columns *columns, const struct column *column, 
 void column_rows_unref(struct column_rows *rows); /* NULL is fine */
 /* Whether each row has a number or a boolean: then column_rows_load gives no kinds. */
 bool column_rows_are_numbers(const struct column_rows *rows);
+/* Where all are numbers: as whole_max of filter_values. */
+double column_rows_whole_max(const struct column_rows *rows);
 /* Whether some values were left out of the column: their rows are given as lists. */
 bool column_rows_have_gaps(const struct column_rows *rows);
 /* Of the rows in the places first .. + n of the universe: numbers and kinds as filter_values has them. */

@@ -61,7 +61,8 @@ static void load_chunk(struct mixed *m, uint32_t n)
         struct field_rows *to = &m->chunk[i];
         const struct column_rows *from = m->by_field[m->fields[i]];
         bool plain = from && column_rows_are_numbers(from);
-        m->values[m->fields[i]] = (struct filter_values){to->numbers, plain ? NULL : to->kinds};
+        m->values[m->fields[i]] =
+            (struct filter_values){to->numbers, plain ? NULL : to->kinds, plain ? column_rows_whole_max(from) : 0};
         if (from)
             column_rows_load(from, m->universe, m->first, n, to->numbers, plain ? NULL : to->kinds);
         else

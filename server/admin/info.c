@@ -241,7 +241,10 @@ static void section_persistence(struct page *p)
         return;
     journal_get_stats(p->server->service.journal, &log);
     store_get_stats(p->server->service.store, &stats);
-    line(p, "aof_rewrite_in_progress:%d", stats.checkpointing);
+    line(p, "aof_rewrite_in_progress:%d", stats.checkpointing || now.rewriting);
+    line(p, "aof_rewrite_scheduled:0");
+    line(p, "aof_last_rewrite_time_sec:%" PRId64, now.rewrite_seconds);
+    line(p, "aof_last_bgrewrite_status:%s", now.rewrite_failed ? "err" : "ok");
     line(p, "aof_last_write_status:%s", journal_health(p->server->service.journal, &err) == 0 ? "ok" : "err");
     line(p, "aof_current_size:%" PRIu64, log.log_bytes + log.checkpoint_bytes);
     line(p, "aof_base_size:%" PRIu64, log.checkpoint_bytes);

@@ -1,5 +1,5 @@
 /*
- * snapshot.c - making, naming and removing snapshots; SAVE, BGSAVE, LASTSAVE, and INFO persistence.
+ * snapshot.c - making, naming and removing snapshots; SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF, and INFO persistence.
  *
  * The store makes the copy as `new` and renames it when it is whole and synced; it gets its final name, which holds the
  * LSN, after that. Only then older ones go, if `snapshots-keep` says so, and only folders named like a snapshot: each
@@ -185,7 +185,7 @@ int snapshots_init(struct server *server, struct quire_error *err)
         return error_set(err, QUIRE_ENOMEM, "no memory for snapshots");
     pthread_mutex_init(&s->lock, NULL);
     s->last_s = now_s();
-    s->seconds = -1;
+    s->seconds = s->rewrite_seconds = -1;
     s->lsn = server->service.journal ? journal_last_lsn(server->service.journal) : 0;
     remove_unfinished(server);
     return 0;
@@ -356,4 +356,54 @@ void snapshot_lastsave(struct caller *caller, const struct resp_arg *args, uint3
     uint64_t last_s = s->last_s;
     pthread_mutex_unlock(&s->lock);
     resp_integer(client_reply(c), (long long)last_s);
+}
+
+/* ---- BGREWRITEAOF -------------------------------------------------------------------------------------------------*/
+
+static void rewrite_in_background(struct job *job)
+{
+    struct background *b = (struct background *)(void *)job;
+    struct snapshots *s = b->server->snapshots;
+    struct quire_error err = {0};
+    uint64_t begun_s = now_s();
+    int rc = store_checkpoint(b->server->service.store, &err);
+    if (rc < 0)
+        log_line(b->server->service.log, LOG_LEVEL_WARNING, "BGREWRITEAOF: no checkpoint: %s", err.message);
+    pthread_mutex_lock(&s->lock);
+    s->rewriting = false;
+    s->rewrite_failed = rc < 0;
+    s->rewrite_seconds = (int64_t)(now_s() - begun_s);
+    pthread_mutex_unlock(&s->lock);
+    free(b);
+}
+
+void snapshot_bgrewriteaof(struct caller *caller, const struct resp_arg *args, uint32_t n)
+{
+    struct client *c = client_of(caller);
+    struct server *server = c->loop->server;
+    struct snapshots *s = server->snapshots;
+    (void)args;
+    (void)n;
+    if (!server->service.store) {
+        caller_error(caller, "ERR there is no log without a data folder: start the server with --dir FOLDER");
+        return;
+    }
+    struct background *b = malloc(sizeof *b);
+    if (!b) {
+        caller_error(caller, "OOM no memory for a checkpoint");
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    bool free_now = !s->rewriting;
+    s->rewriting = true;
+    pthread_mutex_unlock(&s->lock);
+    if (!free_now) {
+        free(b);
+        caller_error(caller, "ERR Background append only file rewriting already in progress");
+        return;
+    }
+    *b = (struct background){{.run = rewrite_in_background}, server};
+    worker_post(&server->service.worker, &b->job);
+    resp_simple(client_reply(c), c->group ? "Background append only file rewriting scheduled"
+                                          : "Background append only file rewriting started");
 }

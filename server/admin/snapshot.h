@@ -1,5 +1,6 @@
 /*
- * snapshot.h - SAVE and BGSAVE: copies of the data folder below `snapshot-dir`, by hard links, while clients write.
+ * snapshot.h - SAVE and BGSAVE: copies of the data folder below `snapshot-dir`, by hard links, while clients write; and
+ * BGREWRITEAOF: a checkpoint, after which the log begins anew.
  *
  * A snapshot is a folder <UTC>-<LSN>, such as 20261121T190512Z-4711, that holds every write up to that LSN and none
  * behind it. It is a data folder like any other. Made on the worker's thread, one after the other.
@@ -21,6 +22,10 @@ struct snapshots {
     int64_t seconds;  /* that the last one took; -1: there was none */
     uint64_t lsn, saves;
     bool failed; /* the last one has */
+    /* of the checkpoints that BGREWRITEAOF asks for */
+    bool rewriting;          /* one was asked for and is not written yet */
+    bool rewrite_failed;     /* the last one has */
+    int64_t rewrite_seconds; /* that the last one took; -1: there was none */
 };
 
 /* After the data folder was opened. */

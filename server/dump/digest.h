@@ -1,9 +1,10 @@
 /*
  * digest.h - 160 bits that are equal for equal values, whatever became of them before: DEBUG DIGEST-VALUE.
  *
- * Of a string its bytes; of a hash its fields and values, in any order; of a vector set what it is (dimensions, type,
- * metric, how vectors are kept) and its elements in any order: name, grants, attributes, and the vector where slots
- * hold numbers. Codes (Q8, BIN) are rounded anew when an element moves to the disk, so they are left out.
+ * Of a string its bytes, of a document its text; of a hash its fields and values, in any order; of a vector set what it
+ * is (dimensions, type, metric, how vectors are kept) and its elements in any order: name, grants, attributes, and what
+ * is kept of the vector, numbers or codes, where that is the same wherever the element lies (exported_element's exact):
+ * not in sets of l2 or ip with slot q8.
  */
 #ifndef QUIRE_SERVER_DIGEST_H
 #define QUIRE_SERVER_DIGEST_H

@@ -31,13 +31,15 @@ static bool take_option(struct caller *c, const struct resp_arg *args, uint32_t 
     long long integer = 0;
     bool plain = arg_is(args[*at], "NOQUANT"), bin = arg_is(args[*at], "BIN");
     if (plain || bin || arg_is(args[*at], "Q8")) {
-        if (w->slot_given) {
+        enum quire_slot slot = plain ? QUIRE_SLOT_F32 : QUIRE_SLOT_Q8;
+        unsigned bits = bin ? 1 : 0;
+        if (w->slot_given && (w->config.slot != slot || w->config.code_bits != bits)) {
             caller_error(c, "ERR syntax error: give one of NOQUANT, Q8 and BIN");
             return false;
         }
         w->slot_given = true;
-        w->config.slot = plain ? QUIRE_SLOT_F32 : QUIRE_SLOT_Q8;
-        w->config.code_bits = bin ? 1 : 0;
+        w->config.slot = slot;
+        w->config.code_bits = bits;
         return true;
     }
     if (arg_is(args[*at], "CAS"))

@@ -169,12 +169,12 @@ struct element_call {
     uint8_t key[];
 };
 
-/* What a missing key or element answers is the same. */
+/* What a missing key or element answers is the same. Of VLINKS it is no array, as Redis documents it. */
 static void put_missing(struct resp_buffer *out, enum element_kind kind)
 {
     if (kind == ELEMENT_MEMBER)
         resp_bool(out, false);
-    else if (kind == ELEMENT_ATTRIBUTES)
+    else if (kind == ELEMENT_ATTRIBUTES || kind == ELEMENT_LINKS)
         resp_null(out);
     else
         resp_null_array(out);
@@ -240,6 +240,13 @@ static void on_element(struct collection_fetch *f)
     deferred_end(&call->base);
 }
 
+/* As in Redis an element has 2 x M neighbours at most, in the lowest layer, which is the only one here. */
+static uint32_t links_max(const struct collection_config *config)
+{
+    unsigned links = 2 * vector_links(config);
+    return links < LINKS_MAX ? links : LINKS_MAX;
+}
+
 /* Fetches the element of args[2]. */
 static void start_element(struct caller *c, const struct resp_arg *args, enum element_kind kind, bool with_scores)
 {
@@ -267,7 +274,7 @@ static void start_element(struct caller *c, const struct resp_arg *args, enum el
                                             .want_attributes = kind == ELEMENT_ATTRIBUTES || kind == ELEMENT_GRANTS,
                                             .want_grants = kind == ELEMENT_GRANTS,
                                             .want_links = kind == ELEMENT_LINKS,
-                                            .links_max = LINKS_MAX,
+                                            .links_max = links_max(collection_config(call->base.collection)),
                                             .done = on_element,
                                             .owner = call};
     if (collection_fetch_start(c->lane->searcher, &call->fetch, &err) < 0) {

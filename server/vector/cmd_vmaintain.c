@@ -196,8 +196,8 @@ static void range_done(struct worker_call *base)
     put_names(&call->slice);
 }
 
-/* "[name", "(name", "-" or "+": one end of the range. */
-static bool take_end(struct resp_arg arg, uint8_t **to, struct range_bound *out)
+/* "[name", "(name", "-" or "+": one end of the range; its name stays in the request. */
+static bool take_end(struct resp_arg arg, struct range_bound *out)
 {
     memset(out, 0, sizeof *out);
     out->least = arg.bytes == 1 && arg.data[0] == '-';
@@ -207,18 +207,31 @@ static bool take_end(struct resp_arg arg, uint8_t **to, struct range_bound *out)
     if (arg.bytes < 1 || (arg.data[0] != '[' && arg.data[0] != '('))
         return false;
     out->open = arg.data[0] == '(';
-    out->bytes = memcpy(*to, arg.data + 1, arg.bytes - 1);
+    out->bytes = arg.data + 1;
     out->n_bytes = arg.bytes - 1;
-    *to += arg.bytes;
     return true;
+}
+
+/* The same with its name copied to *to, which moves behind it. */
+static struct range_bound keep_end(struct range_bound end, uint8_t **to)
+{
+    if (end.n_bytes > 0)
+        end.bytes = memcpy(*to, end.bytes, end.n_bytes);
+    *to += end.n_bytes;
+    return end;
 }
 
 void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
     long long count = -1;
+    struct range_bound first, last;
     struct vector_view view;
     if (n > 5 || (n == 5 && !arg_integer(args[4], &count))) {
         caller_error(c, "ERR syntax error: VRANGE key start end [count]");
+        return;
+    }
+    if (!take_end(args[2], &first) || !take_end(args[3], &last)) {
+        caller_error(c, "ERR an end of the range is [name, (name, - or +");
         return;
     }
     enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
@@ -226,7 +239,7 @@ void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
         resp_array(caller_reply(c), 0);
     if (found != VIEW_SET)
         return;
-    struct range_call *call = deferred_begin(c, &view, sizeof *call + args[2].bytes + args[3].bytes + 2, true);
+    struct range_call *call = deferred_begin(c, &view, sizeof *call + first.n_bytes + last.n_bytes, true);
     if (!call)
         return;
     call->range.scope = call->base.base.scope;
@@ -235,16 +248,15 @@ void cmd_vrange(struct caller *c, const struct resp_arg *args, uint32_t n)
     call->base.work = range;
     call->base.done = range_done;
     call->range.count = count < 0 ? UINT64_MAX : (uint64_t)count;
+    call->range.first = keep_end(first, &to);
+    call->range.last = keep_end(last, &to);
     struct deferred *base = &call->base.base;
     struct quire_error err = {0};
-    int rc = 0;
-    if (!take_end(args[2], &to, &call->range.first) || !take_end(args[3], &to, &call->range.last)) {
-        resp_error(&base->pending.out, "ERR an end of the range is [name, (name, - or +");
-        deferred_end(base);
-    } else if (c->whole && (rc = collection_range_begin(base->collection, &call->range, &err)) < 0) {
+    int rc = c->whole ? collection_range_begin(base->collection, &call->range, &err) : 0;
+    if (rc < 0) { /* of EXEC the moment is now, whatever its later commands write */
         resp_quire_error(&base->pending.out, rc == QUIRE_ELIMIT && too_large(call) < 0 ? &call->base.error : &err);
         deferred_end(base);
-    } else { /* of EXEC the moment is now, whatever its later commands write */
+    } else {
         worker_call_start(&call->base);
     }
 }

@@ -319,23 +319,33 @@ void cmd_vrandmember(struct caller *c, const struct resp_arg *args, uint32_t n)
         caller_error(c, "ERR wrong number of arguments for 'vrandmember' command");
         return;
     }
-    if (n == 3 && (!arg_integer(args[2], &count) || count > COUNT_MAX || count < -COUNT_MAX)) {
-        caller_error(c, "ERR count is not an integer from -%d to %d", COUNT_MAX, COUNT_MAX);
+    if (n == 3 && !arg_integer(args[2], &count)) {
+        caller_error(c, "ERR count is not an integer");
         return;
     }
     struct vector_view view;
     enum vector_view_found found = vector_view_begin(c, args[1], NULL, &view);
     if (found == VIEW_REFUSED)
         return;
+    uint64_t own = vector_view_count(&view); /* elements that the client sees */
+    if (count > 0 && (uint64_t)count > own && own <= COUNT_MAX)
+        count = (long long)own; /* distinct ones: all there are */
+    if (found == VIEW_SET && (count > COUNT_MAX || count < -COUNT_MAX)) {
+        vector_view_end(&view);
+        caller_error(c, "ERR one reply has at most %d elements: ask for fewer, or for names in their order (VRANGE)",
+                     COUNT_MAX);
+        return;
+    }
     if (found == VIEW_SET && count != 0) {
         struct wish wish = {.n = (uint64_t)(count < 0 ? -count : count),
                             .repeat = count < 0 || n == 2,
                             .single = n == 2,
                             .seed = random_mix(clock_us() ^ c->id << 40 ^ (uint64_t)(uintptr_t)view.collection)};
-        uint64_t own = view.scope ? vector_view_count(&view) : 0, places = own ? collection_places(view.collection) : 0;
         /* places that must be tried on average where the client sees only some of the elements */
-        if (own > 0)
+        if (view.scope && own > 0) {
+            uint64_t places = collection_places(view.collection);
             wish.tries = !wish.repeat && wish.n >= own / 2 ? places : wish.n * (places / own + 1);
+        }
         if (view.scope && own == 0)
             wish.n = 0;
         if (wish.tries > TRIES_MAX)

@@ -85,6 +85,48 @@ static void many_values_are_exact(void **state)
     support_table_fini(&t);
 }
 
+static double whole_max_of(const struct columns *columns, const char *name)
+{
+    const struct column *column = columns_find(columns, name, (uint32_t)strlen(name));
+    struct column_rows *rows = NULL;
+    assert_non_null(column);
+    assert_int_equal(column_rows_get(columns, column, &rows), 0);
+    assert_true(column_rows_are_numbers(rows));
+    double most = column_rows_whole_max(rows);
+    column_rows_unref(rows);
+    return most;
+}
+
+/* Whole numbers take the fast forms of powers and remainders, in the short form and in the long one; a single number
+ * among them that is not, or is large, is enough that they do not. Booleans are numbers. */
+static void whole_numbers_are_known(void **state)
+{
+    static const char *const cases[] = {
+        ".few ** 2 + .many ** 2 < 90000", ".few * .many % 1000 == 7",   ".few ** 2 > .part",
+        ".many ** 2 % 7 == .few % 3",     ".part % 2 + .few > 2",       ".large % 3 + .few % 3 == 2",
+        ".yes ** 2 + .few == 4",          "(.few - .many) % 5 == 0 - 4"};
+    struct support_columns *s = *state;
+    struct support_table t;
+    char json[160];
+    support_table_init(&t, 70000);
+    for (uint32_t row = 0; row < t.n; row++) {
+        snprintf(json, sizeof json, "{\"few\":%d,\"many\":%u,\"part\":%u%s,\"large\":%s%u,\"yes\":%s}",
+                 (int)(row % 50) - 20, row, row % 9, row == 60000 ? ".5" : "", row == 60000 ? "1e300" : "", row % 9,
+                 row % 2 ? "true" : "false");
+        support_table_put(&t, row, NULL, 0, json);
+    }
+    struct columns *columns = write_and_open(&t, UINT64_MAX, s->path);
+    for (size_t i = 0; i < SUPPORT_COUNT(cases); i++)
+        assert_int_equal(check(&t, columns, cases[i]), 0);
+    assert_true(whole_max_of(columns, "few") == 29);
+    assert_true(whole_max_of(columns, "many") == t.n - 1);
+    assert_true(whole_max_of(columns, "part") == 0);
+    assert_true(whole_max_of(columns, "large") > 1e299);
+    assert_true(whole_max_of(columns, "yes") == 1);
+    columns_close(columns);
+    support_table_fini(&t);
+}
+
 /* Values that were left out of a column: its rows may match, the others are known. */
 static void rows_of_values_left_out_may_match(void **state)
 {
@@ -146,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(many_values_are_exact, support_columns_set_up, support_columns_tear_down),
+        cmocka_unit_test_setup_teardown(whole_numbers_are_known, support_columns_set_up, support_columns_tear_down),
         cmocka_unit_test_setup_teardown(rows_of_values_left_out_may_match, support_columns_set_up,
                                         support_columns_tear_down),
         cmocka_unit_test_setup_teardown(what_is_kept_is_bounded, support_columns_set_up, support_columns_tear_down),

@@ -1,6 +1,6 @@
 /*
- * test_snapshots.c - SAVE, BGSAVE, LASTSAVE, and that a snapshot opened by another server is what it says: every write
- * up to its LSN and none behind it, while clients write and segments are exchanged.
+ * test_snapshots.c - SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF, and that a snapshot opened by another server is what it
+ * says: every write up to its LSN and none behind it, while clients write and segments are exchanged.
  */
 #include "io/random.h"
 #include "tests/server/support_server.h"
@@ -137,12 +137,55 @@ static void test_without_folder(void **state)
     connect_to(&c, s->port);
     expect_error(&c, "SAVE", "ERR snapshots need a data folder");
     expect_error(&c, "BGSAVE", "ERR snapshots need a data folder");
+    expect_error(&c, "BGREWRITEAOF", "ERR there is no log without a data folder");
     assert_int_equal(info_number(&c, "aof_enabled"), 0);
     struct reply r = ask(&c, "CONFIG GET appendonly");
     assert_true(reply_is(&r.items[1], "no"));
     reply_free(&r);
     disconnect(&c);
     support_server_end(s);
+}
+
+/* What is in the log goes into the checkpoint; all of it is there after a restart. */
+static void test_rewrite(void **state)
+{
+    char *folder = support_folder_make();
+    struct test_server *s = serve(folder);
+    struct connection c;
+    (void)state;
+    connect_to(&c, s->port);
+    assert_int_equal(info_number(&c, "aof_last_rewrite_time_sec"), -1);
+    expect_text(&c, "SET k value", "OK");
+    expect_integer(&c, "VADD v VALUES 2 1 2 a SETATTR {}", 1);
+    long long before = info_number(&c, "aof_rewrites"), base = info_number(&c, "aof_base_size");
+    expect_text(&c, "BGREWRITEAOF", "Background append only file rewriting started");
+    for (unsigned i = 0; info_number(&c, "aof_rewrite_in_progress") != 0; i++) {
+        assert_true(i < 2000);
+        usleep(5000);
+    }
+    assert_int_equal(info_number(&c, "aof_rewrites"), before + 1);
+    assert_true(info_number(&c, "aof_base_size") > base);
+    assert_true(info_number(&c, "aof_last_rewrite_time_sec") >= 0);
+    assert_int_equal(info_number(&c, "aof_rewrite_scheduled"), 0);
+    struct reply r = ask(&c, "INFO persistence");
+    assert_non_null(strstr(r.text, "aof_last_bgrewrite_status:ok\r\n"));
+    reply_free(&r);
+    expect_text(&c, "MULTI", "OK");
+    expect_text(&c, "BGREWRITEAOF", "QUEUED");
+    expect_text(&c, "BGREWRITEAOF", "QUEUED"); /* the first is under way by then, or done */
+    r = ask(&c, "EXEC");
+    assert_int_equal(r.n, 2);
+    assert_true(reply_is(&r.items[0], "Background append only file rewriting scheduled"));
+    reply_free(&r);
+    disconnect(&c);
+    support_server_end(s);
+    s = serve(folder);
+    connect_to(&c, s->port);
+    expect_text(&c, "GET k", "value");
+    expect_text(&c, "VGETATTR v a", "{}");
+    disconnect(&c);
+    support_server_end(s);
+    support_folder_remove(folder);
 }
 
 static void test_failure(void **state)
@@ -375,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_commands),
                                        cmocka_unit_test(test_without_folder),
+                                       cmocka_unit_test(test_rewrite),
                                        cmocka_unit_test(test_failure),
                                        cmocka_unit_test(test_keep),
                                        cmocka_unit_test(test_leftovers_of_a_kill),

@@ -322,6 +322,44 @@ static void expect_same_vectors(struct connection *one, const char *key, struct 
     }
 }
 
+static void add_wide(const char *key, unsigned element, const char *option)
+{
+    char words[600];
+    size_t at = (size_t)snprintf(words, sizeof words, "VADD %s VALUES %d", key, WIDE);
+    for (unsigned n = 0; n < WIDE; n++)
+        at += (size_t)snprintf(words + at, sizeof words - at, " %u", (element * 7919 + n * 104729 + element * n) % 211);
+    snprintf(words + at, sizeof words - at, " e%u %s", element, option);
+    expect_integer(&c, words, 1);
+}
+
+static void expect_digest(const char *key, const char *wanted, const char *when)
+{
+    char digest[41];
+    digest_of(&c, key, digest);
+    if (strcmp(digest, wanted) != 0)
+        fail_msg("the digest of %s is another one after %s", key, when);
+}
+
+/* Wherever its rows lie and have been, the digest of k is the same. */
+static void check_digest_stays(const char *digest, const char *option)
+{
+    expect_text(&c, "DEBUG RELOAD", "OK");
+    expect_digest("k", digest, "DEBUG RELOAD");
+    for (unsigned i = 0; i < CODED; i += 3) {
+        char words[40];
+        snprintf(words, sizeof words, "VREM k e%u", i);
+        expect_integer(&c, words, 1);
+        add_wide("k", i, option);
+    }
+    expect_digest("k", digest, "the same elements came again");
+    expect_text(&c, "VSEAL k", "OK");
+    expect_digest("k", digest, "a second seal");
+    expect_text(&c, "VCOMPACT k", "OK");
+    expect_digest("k", digest, "a merge");
+    restart();
+    expect_digest("k", digest, "a restart");
+}
+
 /* Sets of codes: a copy has the same ones wherever the rows lie, and digests know of the vectors. */
 static void test_codes(void **state)
 {
@@ -330,13 +368,8 @@ static void test_codes(void **state)
     for (size_t o = 0; o < sizeof options / sizeof *options; o++) {
         char words[600], sealed[41], before[41];
         expect_integer(&c, "DEL k l", o > 0 ? 2 : 0);
-        for (unsigned i = 0; i < CODED; i++) {
-            size_t at = (size_t)snprintf(words, sizeof words, "VADD k VALUES %d", WIDE);
-            for (unsigned n = 0; n < WIDE; n++)
-                at += (size_t)snprintf(words + at, sizeof words - at, " %u", (i * 7919 + n * 104729 + i * n) % 211);
-            snprintf(words + at, sizeof words - at, " e%u %s", i, options[o]);
-            expect_integer(&c, words, 1);
-        }
+        for (unsigned i = 0; i < CODED; i++)
+            add_wide("k", i, options[o]);
         digest_of(&c, "k", before);
         expect_integer(&c, "COPY k l REPLACE", 1);
         expect_same_vectors(&c, "k", &c, "l");
@@ -351,6 +384,7 @@ static void test_codes(void **state)
         expect_text(&c, "VSEAL l", "OK");
         expect_same_vectors(&c, "k", &c, "l");
         expect_same(&c, "k", &c, "l", true);
+        check_digest_stays(before, options[o]);
         /* another vector under the same name */
         snprintf(words, sizeof words, "VADD l VALUES %d", WIDE);
         for (unsigned n = 0; n < WIDE; n++)

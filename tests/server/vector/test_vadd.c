@@ -138,6 +138,42 @@ static void test_what_the_first_add_fixes(void **state)
         expect_bool("VADD b VALUES 2 1 3 b BIN", protocol, true);
         expect_bool("VADD p VALUES 2 1 2 b Q8", protocol, true);
         expect_bool("VADD p VALUES 2 1 2 c M 16", protocol, true); /* what it has without being told */
+        expect_bool("VADD p VALUES 2 1 2 d Q8 Q8", protocol, true);
+        expect_error(&c, "VADD p VALUES 2 1 2 d BIN NOQUANT", "ERR syntax error: give one of NOQUANT, Q8 and BIN");
+    }
+}
+
+static void expect_links(const char *key, size_t most)
+{
+    char words[40];
+    snprintf(words, sizeof words, "VLINKS %s e7", key);
+    struct reply r = ask(&c, words);
+    assert_int_equal(r.n, 1);
+    if (r.items[0].n == 0 || r.items[0].n > most)
+        fail_msg("%s: %zu neighbours, at most %zu", words, r.items[0].n, most);
+    reply_free(&r);
+}
+
+/* M bounds the neighbours that are named, in memory and on the disk. */
+static void test_links(void **state)
+{
+    static const struct {
+        const char *key, *option;
+        size_t most;
+    } sets[] = {{"four", "M 4", 8}, {"usual", "", 32}, {"many", "M 4096", 64}};
+    (void)state;
+    begin(2);
+    for (size_t s = 0; s < sizeof sets / sizeof *sets; s++) {
+        char words[100];
+        for (unsigned i = 0; i < 100; i++) {
+            snprintf(words, sizeof words, "VADD %s VALUES 3 %u %u 1 e%u %s", sets[s].key, i % 11, i % 13, i,
+                     sets[s].option);
+            expect_integer(&c, words, 1);
+        }
+        expect_links(sets[s].key, sets[s].most);
+        snprintf(words, sizeof words, "VSEAL %s", sets[s].key);
+        expect_text(&c, words, "OK");
+        expect_links(sets[s].key, sets[s].most);
     }
 }
 
@@ -575,6 +611,9 @@ static void test_ranges(void **state)
         check_range("VRANGE k [x [a", "");
         check_range("VRANGE nokey - +", "");
         expect_error(&c, "VRANGE k north +", "ERR an end of the range");
+        expect_error(&c, "VRANGE k - north", "ERR an end of the range");
+        expect_error(&c, "VRANGE nokey north +", "ERR an end of the range");
+        expect_error(&c, "VRANGE nokey - north 5", "ERR an end of the range");
         expect_error(&c, "VRANGE k - + x", "ERR syntax error");
         expect_integer(&c, "VREM k north", 1);
         check_range("VRANGE k - +", "east west");
@@ -730,6 +769,7 @@ int main(void)
         cmocka_unit_test(test_sets_made_while_sealing),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_what_the_first_add_fixes),
+        cmocka_unit_test(test_links),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_refused_adds),
         cmocka_unit_test(test_long_names),

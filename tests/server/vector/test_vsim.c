@@ -474,9 +474,12 @@ static void test_vrandmember(void **state)
     reply_free(&a);
     reply_free(&b);
     reply_free(&d);
-    expect_error(&c, "VRANDMEMBER l2 x", "ERR count is not an integer from -100000 to 100000");
-    expect_error(&c, "VRANDMEMBER l2 100001", "ERR count is not an integer");
-    expect_error(&c, "VRANDMEMBER l2 -9223372036854775808", "ERR count is not an integer");
+    check_random("VRANDMEMBER l2 100001", 600, true); /* more than there are: all, whatever the count */
+    check_random("VRANDMEMBER l2 9223372036854775807", 600, true);
+    expect_error(&c, "VRANDMEMBER l2 x", "ERR count is not an integer");
+    expect_error(&c, "VRANDMEMBER l2 9223372036854775808", "ERR count is not an integer");
+    expect_error(&c, "VRANDMEMBER l2 -100001", "ERR one reply has at most 100000 elements");
+    expect_error(&c, "VRANDMEMBER l2 -9223372036854775808", "ERR one reply has at most 100000 elements");
     expect_error(&c, "VRANDMEMBER l2 1 2", "ERR wrong number of arguments");
 }
 
@@ -513,8 +516,8 @@ static void test_missing_keys(void **state)
     } cases[] = {
         {"VSIM nokey ELE 1", '*', false},    {"VSIM nokey VALUES 1 2", '*', false},
         {"VEMB nokey 1", '*', true},         {"VEMB nokey 1 RAW", '*', true},
-        {"VEMB l2 nosuch", '*', true},       {"VLINKS nokey 1", '*', true},
-        {"VLINKS l2 nosuch", '*', true},     {"VRANDMEMBER nokey", '$', true},
+        {"VEMB l2 nosuch", '*', true},       {"VLINKS nokey 1", '$', true},
+        {"VLINKS l2 nosuch", '$', true},     {"VRANDMEMBER nokey", '$', true},
         {"VRANDMEMBER nokey 3", '*', false}, {"VRANDMEMBER nokey -3", '*', false},
         {"VINFO nokey", '*', true},
     };
