@@ -1,11 +1,13 @@
 # page.cmake - puts the console's page together: cmake -DFOLDER=gateway/console/page -DOUTPUT=page.html -P page.cmake
 # order.txt names the styles and scripts in their order; they take the places of <!-- style --> and <!-- script --> in
-# index.html. Blanks at the begin of lines, lines that begin with // and those that are empty are left out of our own files
-# (no text of theirs goes over more than one line; the vendor's stay as they are). A copy by gzip -9n goes to OUTPUT.gz.
+# index.html. Comments, blanks at the begin of lines and around operators, and the ends of lines that end nothing are left out
+# of our own files (no text of theirs goes over more than one line or has " // ", " = ", " => " and the like in it, and templates
+# are not used; the vendor's stay as they are). All of the script is strict: 'use strict' stands once, at its begin. A copy by
+# gzip -9n goes to OUTPUT.gz.
 set(most 204800) # bytes
 file(STRINGS ${FOLDER}/order.txt names)
 set(style "")
-set(script "")
+set(script "'use strict';")
 foreach(name IN LISTS names)
   if(name MATCHES "^[ \t]*(#.*)?$")
     continue()
@@ -13,8 +15,20 @@ foreach(name IN LISTS names)
   file(READ "${FOLDER}/${name}" text)
   if(NOT name MATCHES "^vendor/")
     string(REGEX REPLACE "\n[ \t]+" "\n" text "\n${text}")
-    string(REGEX REPLACE "\n//[^\n]*" "" text "${text}")
-    string(REGEX REPLACE "\n\n+" "\n" text "${text}")
+    if(name MATCHES "\\.css$")
+      string(REGEX REPLACE "/\\*[^*]*\\*/" "" text "${text}")
+      string(REGEX REPLACE "\n+" " " text "${text}")
+      string(REGEX REPLACE " *([{};,]) *" "\\1" text "${text}")
+      string(REGEX REPLACE ": " ":" text "${text}")
+    else()
+      string(REGEX REPLACE "(\n| )// [^\n]*" "" text "${text}")
+      string(REPLACE "\n'use strict';" "" text "${text}")
+      string(REGEX REPLACE "\n\n+" "\n" text "${text}")
+      string(REGEX REPLACE " (=>|===|!==|&&|\\|\\||\\?\\?|=) " "\\1" text "${text}")
+      # a line that ends so goes on, and one that begins so went on
+      string(REGEX REPLACE "([({[,;+=|&?:>])\n" "\\1" text "${text}")
+      string(REGEX REPLACE "\n([])}.?:])" "\\1" text "${text}")
+    endif()
   endif()
   if(name MATCHES "\\.css$")
     string(APPEND style "${text}")

@@ -88,7 +88,7 @@ static int digest_of_cache(const char *name, uint8_t out[DIGEST_BYTES], struct q
     int n = cache && entries ? 0 : error_set(err, QUIRE_ENOTFOUND, "the cache is gone, or there is no memory");
     bool more = n == 0;
     while (more) {
-        n = cache_scan(cache, cursor, entries, SCAN_ENTRIES, &cursor, err);
+        n = cache_scan(cache, (struct quire_bytes){NULL, 0}, cursor, entries, SCAN_ENTRIES, &cursor, err);
         for (int i = 0; i < n; i++)
             add_entry(&entries[i], out);
         more = n >= 0 && cursor != 0;

@@ -20,6 +20,7 @@
 #define QUIRE_CACHE_CACHE_H
 
 #include "cache/document/document_log.h"
+#include "cache/guard/guard.h"
 #include "cache/lease/lease.h"
 #include "cache/policy/category.h"
 #include "index/store/store.h"
@@ -239,6 +240,9 @@ int cache_pin(struct cache *cache, uint64_t id, bool pinned, uint64_t *lsn, stru
 
 int cache_get_stats(struct cache *cache, struct quire_bytes category, struct quire_cache_stats *out,
                     struct quire_error *err);
+/* Of `guarded` of those, how many each guard kept back: that which spoke first. */
+int cache_get_guarded(struct cache *cache, struct quire_bytes category, uint64_t out[GUARD_KINDS],
+                      struct quire_error *err);
 int cache_tune(struct cache *cache, struct quire_bytes category, double delta, struct quire_cache_tune *out,
                struct quire_error *err);
 /* How similarities of best candidates were distributed over what came of them: bins of 0.01 from 0 to 1. */
@@ -275,10 +279,11 @@ struct cache_sampled {
 };
 int cache_sample(struct cache *cache, struct quire_bytes category, struct cache_sampled *out, int8_t *vectors,
                  uint32_t n, struct quire_error *err);
-/* Entries from a cursor on (0: the first); *next 0: that was the last. Every entry that is there from begin to end is
- * given once. Returns how many (<= room). */
-int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *out, uint32_t capacity, uint64_t *next,
-               struct quire_error *err);
+/* Entries of a category or (data NULL) of all, from a cursor on (0: the first); *next 0: that was the last. Every entry
+ * that is there from begin to end is given once. Returns how many (<= capacity); it may be few or none where the next
+ * ones are of other categories: at most 4,096 are looked at. */
+int cache_scan(struct cache *cache, struct quire_bytes category, uint64_t cursor, struct cache_entry_info *out,
+               uint32_t capacity, uint64_t *next, struct quire_error *err);
 /* Scopes by the number of their entries, most first, as "tenant=acme user=7": for SC.STATS. Returns how many. */
 struct cache_scope_stats {
     char text[256];

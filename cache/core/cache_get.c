@@ -265,7 +265,10 @@ static uint32_t first_fit(struct cache_lookup *l, double *similarity)
         bool near_enough = s >= l->answer->threshold;
         l->answer->guards_skipped |= opinion.guards_skipped;
         cat->counters.vetoed += opinion.verdict == VETOED && is_new && near_enough;
-        cat->counters.guarded += opinion.verdict == GUARDED && is_new && near_enough;
+        if (opinion.verdict == GUARDED && is_new && near_enough) {
+            cat->counters.guarded++;
+            cat->counters.guarded_by[opinion.guard]++;
+        }
         if (opinion.verdict == GUARDED && is_new)
             cache_count_bin(cat->histogram.guarded, s);
         if (opinion.verdict == GUARDED && !l->answer->guard) {

@@ -125,6 +125,7 @@ struct cache_counters {
     CACHE_COUNTERS(X)
 #undef X
     double cost_saved, cost_audits;
+    uint64_t guarded_by[GUARD_KINDS]; /* of `guarded`, by the guard that spoke first */
 };
 
 enum { GET_SUB_BITS = 3, GET_BITS = 32, GET_BUCKETS = HISTOGRAM_BUCKETS(GET_SUB_BITS, GET_BITS) };

@@ -94,6 +94,21 @@ int cache_get_stats(struct cache *cache, struct quire_bytes category, struct qui
     return rc;
 }
 
+int cache_get_guarded(struct cache *cache, struct quire_bytes category, uint64_t out[GUARD_KINDS],
+                      struct quire_error *err)
+{
+    uint32_t number = 0;
+    pthread_mutex_lock(&cache->lock);
+    int rc = category.n_bytes ? cache_category_find(cache, category, &number, err) : 0;
+    uint32_t end = category.n_bytes ? number + 1 : cache->n_categories;
+    memset(out, 0, GUARD_KINDS * sizeof *out);
+    for (uint32_t i = number; rc == 0 && i < end; i++)
+        for (unsigned kind = 0; kind < GUARD_KINDS; kind++)
+            out[kind] += cache->categories[i]->counters.guarded_by[kind];
+    pthread_mutex_unlock(&cache->lock);
+    return rc;
+}
+
 int cache_tune(struct cache *cache, struct quire_bytes category, double delta, struct quire_cache_tune *out,
                struct quire_error *err)
 {
@@ -190,20 +205,22 @@ int cache_top(struct cache *cache, struct quire_bytes category, struct cache_ent
     return rc < 0 ? rc : (int)kept;
 }
 
-int cache_scan(struct cache *cache, uint64_t cursor, struct cache_entry_info *out, uint32_t capacity, uint64_t *next,
-               struct quire_error *err)
+int cache_scan(struct cache *cache, struct quire_bytes category, uint64_t cursor, struct cache_entry_info *out,
+               uint32_t capacity, uint64_t *next, struct quire_error *err)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, number = 0;
     if (capacity == 0 || capacity > LOOK_BATCH)
         return error_set(err, QUIRE_ERANGE, "COUNT %u; choose 1 to %u", capacity, LOOK_BATCH);
     pthread_mutex_lock(&cache->lock);
+    int rc = category.data ? cache_category_find(cache, category, &number, err) : 0;
     uint64_t row = cursor, looked = 0;
-    for (; row < cache->n_rows && n < capacity && looked < LOOK_BATCH; row++, looked++)
-        if (cache_entry_word(cache, (uint32_t)row) & ENTRY_LIVE)
+    for (; rc == 0 && row < cache->n_rows && n < capacity && looked < LOOK_BATCH; row++, looked++)
+        if ((cache_entry_word(cache, (uint32_t)row) & ENTRY_LIVE) &&
+            (!category.data || cache->groups[cache_entry_at(cache, (uint32_t)row)->group]->category == number))
             cache_entry_describe(cache, (uint32_t)row, &out[n++]);
     *next = row < cache->n_rows ? row : 0;
     pthread_mutex_unlock(&cache->lock);
-    return (int)n;
+    return rc < 0 ? rc : (int)n;
 }
 
 /* ---- scopes ------------------------------------------------------------------------------------------------------ */

@@ -170,17 +170,20 @@ bool console_begin(struct console *console, struct http_request *r)
     const char *path = http_path(r, &n);
     struct console_refusal why;
     bool is_page = (n == 3 && memcmp(path, "/ui", 3) == 0) || (n == 4 && memcmp(path, "/ui/", 4) == 0);
-    if (!is_page && !(n >= 8 && memcmp(path, "/ui/api/", 8) == 0))
+    bool is_doc = n > 9 && memcmp(path, "/ui/docs/", 9) == 0;
+    if (!is_page && !is_doc && !(n >= 8 && memcmp(path, "/ui/api/", 8) == 0))
         return false;
     if (console->settings->ui == SETTINGS_UI_NO)
         return false;
     if (console_door_host(r, console->settings, &why) != 0)
         console_answer_error(r, &why);
-    else if (!is_page)
+    else if (!is_page && !is_doc)
         serve_api(console, r);
-    else if (strcmp(http_method(r), "GET") == 0 || strcmp(http_method(r), "HEAD") == 0)
-        console_page_answer(console->page, r);
-    else
+    else if (strcmp(http_method(r), "GET") != 0 && strcmp(http_method(r), "HEAD") != 0)
         refuse_method(r, "GET, HEAD");
+    else if (is_doc)
+        console_docs_answer(r, path + 9, n - 9);
+    else
+        console_page_answer(console->page, r);
     return true;
 }

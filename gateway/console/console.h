@@ -26,6 +26,8 @@ struct console_options {
     /* Adds what /health says to an object; 0, or QUIRE_ENOMEM. */
     int (*describe)(void *context, struct json_t *out);
     uint32_t (*connections)(void *context); /* clients of the gateway */
+    /* Calls that failed since it began: to upstreams, and to the encoder. */
+    void (*failures)(void *context, uint64_t *upstreams, uint64_t *encoder);
     void *context;
 };
 

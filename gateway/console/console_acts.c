@@ -173,9 +173,9 @@ const struct console_view console_acts[] = {
     {"POST", "/ui/api/audit/put", "cache! audit! verdict!", CONSOLE_CHANGES, begin_put},
     {"POST", "/ui/api/sets", "names!", 0, console_views_sets_named},
     {"POST", "/ui/api/set/check", "set!", CONSOLE_SLOW, begin_check},
-    {"POST", "/ui/api/playground/cache", "cache! category! text vector scope hash compat similarity max_age_ms", 0,
-     console_play_cache_begin},
+    {"POST", "/ui/api/playground/cache", "cache! category! text vector scope hash compat similarity max_age_ms query",
+     0, console_play_cache_begin},
     {"POST", "/ui/api/playground/set",
-     "set! element vector text count filter recall effort max_reads tenants truth attributes", 0,
+     "set! element vector text count filter recall effort max_reads tenants truth attributes query", 0,
      console_play_set_begin},
     {NULL, NULL, NULL, 0, NULL}};

@@ -110,6 +110,26 @@ static void find_vector(struct console_job *job, void (*next)(struct console_job
         say_vector(job, "none", "no memory to ask the encoder");
 }
 
+static bool is_true(const struct console_job *job, const char *name, bool absent)
+{
+    return strcmp(console_job_text(job, name, absent ? "true" : "false"), "true") == 0;
+}
+
+/* `query` of the answer: the vector that was searched by, where it is asked for; null: there was none. Of an element it
+ * is in the reply already. */
+static void say_query(struct console_job *job)
+{
+    json_t *numbers = json_array();
+    float number;
+    for (size_t at = 0; at + sizeof number <= job->blob_bytes; at += sizeof number) {
+        memcpy(&number, job->blob + at, sizeof number);
+        json_array_append_new(numbers, json_real((double)number));
+    }
+    if (job->blob || !json_object_get(job->root, "query"))
+        json_object_set(job->root, "query", job->blob ? numbers : json_null());
+    json_decref(numbers);
+}
+
 /* ---- a cache ---- */
 
 static void answer_reply(struct console_job *job)
@@ -117,6 +137,8 @@ static void answer_reply(struct console_job *job)
     json_object_set_new(job->root, "encode_us", json_integer((json_int_t)job->numbers[ENCODE_US]));
     json_object_set_new(job->root, "us", json_integer((json_int_t)(clock_us() - job->numbers[ASKED_US])));
     json_object_del(job->root, "info");
+    if (is_true(job, "query", false))
+        say_query(job);
 }
 
 /* {"tenant": "t1"} as words; false: no object of a few texts. */
@@ -218,11 +240,6 @@ static bool add_tenants(struct words *words, const json_t *tenants)
     return true;
 }
 
-static bool is_true(const struct console_job *job, const char *name, bool absent)
-{
-    return strcmp(console_job_text(job, name, absent ? "true" : "false"), "true") == 0;
-}
-
 static void ask_set(struct console_job *job)
 {
     struct words words = {.n = 0};
@@ -263,6 +280,8 @@ static void ask_set(struct console_job *job)
     job->numbers[ASKED_US] = clock_us();
     job->next = answer_set;
     console_job_ask_words(job, NULL, "reply", CONSOLE_MUST | CONSOLE_PAIRS, words.n, words.text, words.bytes);
+    if (element && is_true(job, "query", false))
+        console_job_ask(job, NULL, "query", CONSOLE_QUIET, "VEMB", console_job_text(job, "set", ""), element, NULL);
 }
 
 void console_play_set_begin(struct console_job *job)

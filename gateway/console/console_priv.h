@@ -170,4 +170,8 @@ json_t *console_seen_json(const struct console_seen *seen, uint64_t since, uint6
 int console_page_create(struct console_page **out, struct quire_error *err);
 void console_page_answer(const struct console_page *page, struct http_request *r);
 
+/* ---- console_docs.c ---- */
+/* The page of this name below /ui/docs/, or 404. */
+void console_docs_answer(struct http_request *r, const char *name, size_t n);
+
 #endif

@@ -34,6 +34,8 @@ enum field {
     JUDGE_TOKENS,
     FIRST, /* first byte: hit p50, p99, miss p50, p99 */
     CONNECTIONS = FIRST + 4,
+    UPSTREAM_ERRORS,
+    ENCODER_ERRORS,
     SERVER,
     SERVER_FIELDS = 17,
     FIELDS = SERVER + SERVER_FIELDS
@@ -60,6 +62,8 @@ static const char *const names[FIELDS] = {"time_ms",
                                           "first_miss_p50_ms",
                                           "first_miss_p99_ms",
                                           "connections",
+                                          "upstream_errors",
+                                          "encoder_errors",
                                           "cache_requests",
                                           "cache_hits",
                                           "cache_tokens_saved",
@@ -106,6 +110,7 @@ static const struct {
 struct sums {
     double own[FIELDS_OWN];
     uint32_t first[2][BUCKETS];   /* of hits, of the others */
+    uint64_t failures[2];         /* of upstreams and the encoder, at its begin */
     double before[SERVER_FIELDS]; /* the server's figures at its begin; NaN: not known */
 };
 
@@ -203,6 +208,10 @@ static void make_point(struct console_ring *ring, struct sums *sums, const doubl
         point[FIRST + 2 * k + 1] = percentile(sums->first[k], 0.99);
     }
     point[CONNECTIONS] = options->connections(options->context);
+    uint64_t failures[2];
+    options->failures(options->context, &failures[0], &failures[1]);
+    for (unsigned k = 0; k < 2; k++) /* fewer: an upstream went with its count when settings were read again */
+        point[UPSTREAM_ERRORS + k] = failures[k] > sums->failures[k] ? (double)(failures[k] - sums->failures[k]) : 0;
     for (unsigned i = 0; i < SERVER_FIELDS; i++) {
         double added = server[i] - sums->before[i];
         /* a smaller count: the server began anew */
@@ -210,6 +219,7 @@ static void make_point(struct console_ring *ring, struct sums *sums, const doubl
     }
     *sums = (struct sums){0};
     memcpy(sums->before, server, sizeof sums->before);
+    memcpy(sums->failures, failures, sizeof sums->failures);
 }
 
 static void make_points(struct console_ring *ring, const char *info)

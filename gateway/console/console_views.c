@@ -275,14 +275,27 @@ static void answer_entries(struct console_job *job)
 
 static void begin_entries(struct console_job *job)
 {
+    const char *words[9] = {"SC.SCAN", console_job_text(job, "cache", ""), console_job_text(job, "cursor", "0"),
+                            "COUNT"};
+    const char *category = console_job_text(job, "category", NULL);
+    size_t bytes[sizeof words / sizeof *words];
+    unsigned n_words = 5;
     int64_t n;
     char count[24];
     if (!console_job_number(job, "count", 50, 1, 1000, &n))
         return;
     snprintf(count, sizeof count, "%lld", (long long)n);
+    words[4] = count;
+    if (category) {
+        words[n_words++] = "CAT";
+        words[n_words++] = category;
+    }
+    if (strcmp(console_job_text(job, "values", "no"), "yes") == 0)
+        words[n_words++] = "WITHVALUES";
+    for (unsigned i = 0; i < n_words; i++)
+        bytes[i] = strlen(words[i]);
     job->next = answer_entries;
-    console_job_ask(job, NULL, "page", CONSOLE_MUST, "SC.SCAN", console_job_text(job, "cache", ""),
-                    console_job_text(job, "cursor", "0"), "COUNT", count, NULL);
+    console_job_ask_words(job, NULL, "page", CONSOLE_MUST, n_words, words, bytes);
 }
 
 /* ---- tenants ---- */
@@ -387,7 +400,7 @@ const struct console_view console_views[] = {
     {"GET", "/ui/api/caches", "", 0, begin_caches},
     {"GET", "/ui/api/categories", "cache!", 0, begin_categories},
     {"GET", "/ui/api/category", "cache! category! risk top values", 0, begin_category},
-    {"GET", "/ui/api/entries", "cache! cursor count", 0, begin_entries},
+    {"GET", "/ui/api/entries", "cache! category cursor count values", 0, begin_entries},
     {"GET", "/ui/api/tenants", "cache", 0, begin_tenants},
     {"GET", "/ui/api/sets", "cursor", 0, begin_sets},
     {"GET", "/ui/api/set", "set!", 0, begin_set},

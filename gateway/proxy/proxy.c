@@ -10,6 +10,7 @@
  */
 #include "gateway/proxy/proxy.h"
 #include "gateway/console/console.h"
+#include "gateway/encode/encode.h"
 #include "gateway/http/http.h"
 #include "gateway/proxy/flow.h"
 #include "gateway/proxy/proxy_log.h"
@@ -93,6 +94,16 @@ static uint32_t connections_for_console(void *context)
 {
     const struct proxy *proxy = context;
     return http_server_connections(proxy->server);
+}
+
+static void failures_for_console(void *context, uint64_t *upstreams, uint64_t *encoder)
+{
+    const struct proxy *proxy = context;
+    struct encode_state state = {0};
+    if (proxy->flow && flow_encoder(proxy->flow))
+        encode_state(flow_encoder(proxy->flow), &state);
+    *upstreams = proxy->upstreams ? upstream_errors(proxy->upstreams) : 0;
+    *encoder = state.failures;
 }
 
 static int print_health(const struct proxy *proxy, struct evbuffer *out)
@@ -279,6 +290,7 @@ static int open_console(struct proxy *proxy, const struct settings *settings, st
     struct console_options options = {.encode = proxy->flow ? flow_encoder(proxy->flow) : NULL,
                                       .describe = describe_for_console,
                                       .connections = connections_for_console,
+                                      .failures = failures_for_console,
                                       .context = proxy};
     return console_create(proxy->base, settings, &options, &proxy->console, err);
 }

@@ -41,6 +41,8 @@ int upstream_set_create(struct event_base *base, const struct settings *settings
 int upstream_set_reload(struct upstream_set *set, const struct settings *settings, struct quire_error *err);
 /* Cancels every call. NULL is fine. */
 void upstream_set_destroy(struct upstream_set *set);
+/* Failures of all upstreams that there are now, as upstream_describe counts them. */
+uint64_t upstream_errors(const struct upstream_set *set);
 /* Calls that run. */
 uint32_t upstream_set_calls(const struct upstream_set *set);
 

@@ -221,6 +221,14 @@ char *upstream_server_target(const struct upstream_server *server, const char *t
     return joined;
 }
 
+uint64_t upstream_errors(const struct upstream_set *set)
+{
+    uint64_t errors = 0;
+    for (uint32_t i = 0; i < set->n_servers; i++)
+        errors += set->servers[i]->errors;
+    return errors;
+}
+
 int upstream_describe(const struct upstream_set *set, struct json_t *list)
 {
     uint64_t now = clock_us();

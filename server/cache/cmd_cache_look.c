@@ -5,6 +5,7 @@
  * SC.TOP and SC.SAMPLE look at every entry, which is the worker's; SC.SCAN at as many as its reply holds. All show the
  * questions of entries, which lie in their documents: these are read by the lane's engine before the reply is written.
  */
+#include "cache/guard/guard.h"
 #include "io/error.h"
 #include "server/cache/cache_call.h"
 #include "server/cache/cache_metrics.h"
@@ -123,11 +124,12 @@ void cmd_sc_info(struct caller *c, const struct resp_arg *args, uint32_t n)
 void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
 #define X(name) +1
-    enum { FIELDS = 1 CACHE_COUNTS(X) CACHE_NUMBERS(X) };
+    enum { FIELDS = 2 CACHE_COUNTS(X) CACHE_NUMBERS(X) };
 #undef X
     struct quire_error err = {0};
     struct quire_cache_stats stats;
     struct quire_bytes category = {NULL, 0};
+    uint64_t guarded[GUARD_KINDS];
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
@@ -139,6 +141,8 @@ void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
         category = cache_arg_bytes(args[3]);
     if (rc == 0)
         rc = cache_get_stats(cache, category, &stats, &err);
+    if (rc == 0)
+        rc = cache_get_guarded(cache, category, guarded, &err);
     if (rc < 0) {
         cache_reply_error(c, &err);
     } else {
@@ -153,6 +157,10 @@ void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
         CACHE_NUMBERS(X)
 #undef X
         cache_field_double(out, "hit_rate", cache_hit_rate(&stats));
+        resp_text(out, "guards");
+        resp_map(out, GUARD_KINDS);
+        for (unsigned kind = 0; kind < GUARD_KINDS; kind++)
+            cache_field_integer(out, guard_name(kind), (long long)guarded[kind]);
         if (n == 2) {
             resp_text(out, "scopes");
             resp_array(out, n_scopes);
@@ -396,27 +404,38 @@ void cmd_sc_top(struct caller *c, const struct resp_arg *args, uint32_t n)
 
 void cmd_sc_scan(struct caller *c, const struct resp_arg *args, uint32_t n)
 {
+    static const char syntax[] = "SC.SCAN cache cursor [CAT category] [COUNT n] [WITHVALUES]";
     struct quire_error err = {0};
+    struct quire_bytes category = {NULL, 0};
     uint64_t cursor = 0, count = SCAN_COUNT;
+    bool counted = false, values = false;
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
-    int rc = cache_arg_option(args, n, 3, "COUNT", "SC.SCAN cache cursor [COUNT n]", &err);
-    if (rc == 0)
-        rc = cache_arg_integer("the cursor", args[2], 0, INT64_MAX, &cursor, &err);
-    if (rc == 0 && n == 5)
-        rc = cache_arg_integer("COUNT", args[4], 1, ENTRIES_MAX, &count, &err);
+    int rc = cache_arg_integer("the cursor", args[2], 0, INT64_MAX, &cursor, &err);
+    for (uint32_t i = 3; rc == 0 && i < n; i++) {
+        if (arg_is(args[i], "CAT") && !category.data && i + 1 < n && args[i + 1].bytes)
+            category = cache_arg_bytes(args[++i]);
+        else if (arg_is(args[i], "COUNT") && !counted && i + 1 < n) {
+            counted = true;
+            rc = cache_arg_integer("COUNT", args[++i], 1, ENTRIES_MAX, &count, &err);
+        } else if (arg_is(args[i], "WITHVALUES") && !values)
+            values = true;
+        else
+            rc = error_set(&err, QUIRE_EINVALID, "syntax error at '%.*s': %s", ARG_SHOWN(args[i], 64u), syntax);
+    }
     if (rc < 0) {
         cache_reply_error(c, &err);
         cache_unref(cache);
         return;
     }
-    struct entries_call *call = begin_entries(c, cache, count, (struct quire_bytes){NULL, 0}, false);
+    struct entries_call *call = begin_entries(c, cache, count, category, false);
     if (!call)
         return;
     struct worker_call *base = &call->base;
     call->scan = true;
-    base->code = cache_scan(cache, cursor, call->infos, call->capacity, &call->next, &base->error);
+    call->values = values;
+    base->code = cache_scan(cache, call->category, cursor, call->infos, call->capacity, &call->next, &base->error);
     entries_found(base);
 }
 

@@ -6,7 +6,7 @@ import {accessible, check, dress, failed, launch, open, overflow, part, settled,
 import {resp} from './resp.mjs';
 import {end, gateway, model, root, server} from './rig.mjs';
 import {evil, randoms, seedCache, seedSets} from './seed.mjs';
-import {askCache, press, views} from './views.mjs';
+import {askCache, askMap, askSet, press, views} from './views.mjs';
 
 const [build, folder] = process.argv.slice(2);
 const wide = [360, 1280, 1920];
@@ -200,6 +200,44 @@ async function inTheme(page, complaints, name, theme, led) {
     check(name + ', ' + theme + ': no error, no other origin', complaints.length === 0, complaints.splice(0).join('\n'));
 }
 
+// What a figure means leads to a document that the gateway has, and there to the heading.
+async function meaningsLead(base) {
+    const {page, complaints, go} = await open(browser, base, {route: 'meanings'});
+    await settled(page);
+    const links = await page.$$eval('main dd a', list => list.map(one => one.getAttribute('href')));
+    const dead = [];
+    for (const href of [...new Set(links)]) {
+        await go(href.replace('#/', ''));
+        const anchor = href.split('/')[3];
+        const seen = await page.evaluate(() => {
+            const {id, tagName} = document.activeElement,
+                box = document.activeElement.getBoundingClientRect();
+            return {id, tagName, inView: box.top >= 0 && box.bottom <= innerHeight, parts: document.querySelectorAll('main .doc > *').length};
+        });
+        if (seen.parts < 3 || (anchor && !(seen.id === 'd-' + anchor && /^H[2-4]$/.test(seen.tagName) && seen.inView)))
+            dead.push(href + ' ' + JSON.stringify(seen));
+    }
+    check(
+        'each meaning is a link to the heading of a document that is shown',
+        links.length > 30 && links.every(one => one.startsWith('#/docs/')) && dead.length === 0,
+        [links.length, ...dead].join('\n')
+    );
+    await go('docs/cache.md');
+    const first = await page.$eval('main .doc a[href^="#/docs/"]', node => node.getAttribute('href'));
+    await go(first.replace('#/', ''));
+    check('links of a document lead on', first !== '#/docs/cache.md' && (await page.$$('main .doc p')).length > 0, first);
+    check('documents: no error, no other origin', complaints.length === 0, complaints.join('\n'));
+    await page.close();
+    const none = await open(browser, base, {route: 'docs/nope.md', expected: [/404/]});
+    await settled(none.page);
+    check(
+        'a document that is not there is said in a sentence',
+        /not in the program: see docs\/nope\.md/.test(await text(none.page, '#trouble')),
+        await text(none.page)
+    );
+    await none.page.close();
+}
+
 async function nothingThere(base) {
     const {page, complaints, go} = await open(browser, base);
     await settled(page);
@@ -298,6 +336,69 @@ async function figures(base, resp_) {
                         points.map(p => 'effort ' + p[1] + ' ' + share(p[2])).join(', '),
             [drawn, points]
         );
+        await go('tenants/shop');
+        const section = Object.fromEntries(
+            (await resp_.run('INFO', 'tenants'))
+                .split('\r\n')
+                .filter(line => line.includes(':'))
+                .map(line => [line.slice(0, line.indexOf(':')), line.slice(line.indexOf(':') + 1)])
+        );
+        const wanted = {Tenants: 'tenants', Searches: 'tenant_queries', Running: 'tenant_running', Waiting: 'tenant_waiting'};
+        Object.assign(wanted, {Refused: 'tenant_refused', Reads: 'tenant_reads'});
+        const differ = [];
+        for (const [label, name] of Object.entries(wanted))
+            if (!section[name] || !(await figure(page, label)).startsWith(section[name] + ' ')) differ.push([label, await figure(page, label), section[name]]);
+        check('figures of Tenants are those of INFO', Number(section.tenant_queries) > 0 && differ.length === 0, differ);
+        const cells = caption =>
+            page.$$eval('[aria-label="' + caption + '"] tbody tr', list =>
+                list.map(row => [...row.children].map(one => one.innerText.replaceAll(',', '').split('\n')[0]))
+            );
+        const costs = await cells('Tenants by cost'),
+            field = (line, name) => new RegExp('(?:^|,)' + name + '=([^,]*)').exec(line)?.[1];
+        const known = Object.keys(section).filter(name => /^tenant\d+$/.test(name)).map(name => section[name]);
+        check(
+            'and the rows of tenants, too',
+            known.length > 2 &&
+                costs.length === known.length &&
+                known.every((line, i) => costs[i][3] === field(line, 'queries') && costs[i][5] === field(line, 'refused') && costs[i][10] === field(line, 'reads')),
+            [costs, known]
+        );
+        const walls = (await resp_.run('SC.STATS', 'shop')).scopes;
+        check(
+            'scopes are those of SC.STATS',
+            walls.length > 1 &&
+                JSON.stringify((await cells('Scopes with most entries')).map(row => row.slice(1, 4).map(Number))) ===
+                    JSON.stringify(walls.map(one => [one.entries, one.requests, one.hits])),
+            [await cells('Scopes with most entries'), walls]
+        );
+        await go('requests');
+        const of = await resp_.run('SC.STATS', 'llm'),
+            chips = await page.$$eval('[aria-label=Requests] tbody tr td .chip', list => list.map(one => one.textContent));
+        const times = name => chips.filter(one => one === name).length;
+        check(
+            'requests by what the cache said are those of SC.STATS',
+            of.requests > 2 &&
+                chips.length === of.requests &&
+                times('exact') === of.exact &&
+                times('miss') === of.misses &&
+                (await text(page)).includes(chips.length + ' of ' + chips.length + ' requests'),
+            [chips, of]
+        );
+        const near = Buffer.from(Float32Array.from({length: 32}, (_, i) => (i ? 0.1 : 1)).buffer);
+        const keep = ['SC.PUT', 'shop', 'CAT', 'code', 'VEC', near, 'TEXT'];
+        await resp_.run(...keep, 'convert 5 km to miles', 'VALUE', '3.1');
+        for (const km of [7, 8]) await resp_.run('SC.GET', 'shop', 'CAT', 'code', 'VEC', near, 'TEXT', 'convert ' + km + ' km to miles', 'NOLEASE');
+        await go('category/shop/code');
+        const code = await resp_.run('SC.STATS', 'shop', 'CAT', 'code'),
+            spoke = await text(page, '[aria-label="What guards did"]');
+        check(
+            'each guard that spoke has its count, and the others are named',
+            code.guards.number === 2 &&
+                Object.entries(code.guards).every(([guard, n]) => !n || spoke.replace(/\s+/g, ' ').includes('by ' + guard + ' ' + n)) &&
+                !spoke.includes('by date') &&
+                /Nothing was held back by: negation, literal, date, language/.test(await text(page, '[aria-label="Guards and settings"]')),
+            [spoke, code.guards]
+        );
         await go('server');
         const lines = await resp_.run('LOGTAIL', 200),
             log = await text(page, '[aria-label="Newest lines of the log"]');
@@ -361,7 +462,7 @@ async function figures(base, resp_) {
 // ---- what one does ----
 
 async function hands(base, resp_) {
-    const {page, complaints, go} = await open(browser, base);
+    const {page, complaints, go} = await open(browser, base, {expected: [/404.*playground\/set/]}); // an element that is not there
     await settled(page);
     const focused = () =>
         page.evaluate(
@@ -482,6 +583,89 @@ async function hands(base, resp_) {
             (await resp_.run('SC.CAT.GET', 'shop', 'faq')).risk === '0.05',
             await resp_.run('SC.CAT.GET', 'shop', 'faq')
         );
+    });
+    await part('all entries', async () => {
+        await go('category/shop/faq');
+        const {entries} = await resp_.run('SC.STATS', 'shop', 'CAT', 'faq'),
+            rows = () => page.$$eval('[aria-label=Entries] tbody tr', list => list.length);
+        await press(page, 'all');
+        await until(page, () => /so far/.test(document.querySelector('[aria-label=Entries]').innerText));
+        const first = await rows();
+        for (let i = 0; i < 9 && (await rows()) < entries; i++) {
+            const before = await rows();
+            await press(page, 'More');
+            await until(page, was => document.querySelectorAll('[aria-label=Entries] tbody tr').length > was, before);
+        }
+        check(
+            'beyond the first entries there are more, up to the last, each once',
+            first === 20 && entries > 40 && (await rows()) === entries && (await text(page, '[aria-label=Entries]')).includes('these are all'),
+            [first, await rows(), entries]
+        );
+        await page.$$eval('[aria-label=Entries] tbody button', list => list.at(-3).click());
+        const answer = await until(page, () => /open the account page/.test(document.querySelector('dialog').innerText));
+        check('each has its card with its answer', answer, await text(page, 'dialog'));
+        await page.evaluate(() => [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Pin').click());
+        await until(page, () => /is pinned/.test(document.querySelector('main').innerText));
+        check(
+            'what is changed there is seen there',
+            await until(page, n => {
+                const list = [...document.querySelectorAll('[aria-label=Entries] tbody tr')];
+                return list.length === n && list.at(-3).textContent.includes('pinned');
+            }, entries),
+            await text(page, '[aria-label=Entries]')
+        );
+        await press(page, 'answered most');
+        await until(page, () => document.querySelectorAll('[aria-label=Entries] tbody tr').length === 20);
+        check('and the first 20 are there again', (await rows()) === 20, await rows());
+    });
+    await part('a question in the map', async () => {
+        const {next} = randoms(17);
+        await Promise.all(
+            Array.from({length: 6000}, (_, i) => resp_.run('VADD', 'large', 'VALUES', 3, next().toFixed(3), next().toFixed(3), next().toFixed(3), 'l' + i))
+        );
+        await go('map/set/large');
+        const drawn = () => page.$eval('canvas.map', node => node.toDataURL()),
+            bare = await drawn();
+        await askMap(page, '0.5 0.2 0.7');
+        const found = await resp_.run('VSIM', 'large', 'VALUES', 3, 0.5, 0.2, 0.7, 'COUNT', 10);
+        const said = await text(page, '[aria-label=Ask]'),
+            outside = /(\d+) of the 10 that the server found are outside the sample[^:]*: (.*)\./.exec(said);
+        const names = outside ? outside[2].split(', ').map(one => one.split(' ')[0]) : [];
+        check(
+            'a vector is drawn with lines to its nearest of the sample, and who of the found is outside of it is said',
+            /Nearest of the sample \(the lines\)\n(l\d+ [.\d]+,? ?){5}/.test(said) &&
+                (await drawn()) !== bare &&
+                names.length === Number(outside?.[1]) &&
+                names.every(one => found.includes(one)) &&
+                found.every(one => said.includes(one)),
+            [said, found]
+        );
+        await askMap(page, 'no such element');
+        check(
+            'an element that is not there is said',
+            await until(page, () => document.querySelector('[aria-label=Ask] .note.bad')),
+            await text(page, '[aria-label=Ask]')
+        );
+        await go('playground');
+        await askSet(page, 'items', 'item:11');
+        await page.evaluate(() => [...document.querySelectorAll('main a')].find(one => one.textContent === 'Show it on the map').click());
+        await until(page, () => document.querySelector('h1').textContent === 'Map');
+        await settled(page);
+        const shown = await text(page, '[aria-label=Ask]'),
+            own = await resp_.run('VSIM', 'items', 'ELE', 'item:11', 'COUNT', 10);
+        check(
+            'what the playground has asked is shown on the map',
+            /Asked \(the square\)\nitem:11\n/.test(shown) && own.every(one => shown.includes(one)) && /All that the server found are in the sample/.test(shown),
+            [shown, own]
+        );
+        await go('map/set/large');
+        check('and on no other', !/Asked \(the square\)/.test(await text(page, '[aria-label=Ask]')), await text(page, '[aria-label=Ask]'));
+        await go('map/cache/shop');
+        check('a question to a cache belongs to a category', /choose one above/.test(await text(page, '[aria-label=Ask]')), await text(page, '[aria-label=Ask]'));
+        await go('map/cache/shop/faq');
+        await askMap(page, 'How do I reset my password?');
+        check('and without an encoder it has no place', /no place here.*no encoder/.test(await text(page, '[aria-label=Ask]')), await text(page, '[aria-label=Ask]'));
+        await resp_.run('DEL', 'large');
     });
     await part('settings of a category', async () => {
         await go('category/shop/faq');
@@ -678,7 +862,7 @@ async function serverGone(build_, folder_) {
 // ---- rights ----
 
 // Two near questions, one of them audited and labelled by the model: its tokens are taken off what is saved.
-async function judged(serverPort, standPort) {
+async function judged(serverPort, standPort, resp_) {
     const url = 'http://127.0.0.1:' + standPort;
     const settings = ['embed-url=' + url + '/v1', 'embed-model=stand-in', 'similarity=0.8', 'cache=judged', 'judge=model'];
     settings.push('judge-model=stand-in:say=yes', 'category-settings=AUDIT 1', 'server-timeout=30s', 'embed-timeout=30s');
@@ -711,7 +895,7 @@ async function judged(serverPort, standPort) {
     await eventually(async () => (await health()).judge.calls === 1);
     const {judge, tokens_saved, tokens_saved_net} = await health();
     const spent = judge.prompt_tokens + judge.completion_tokens;
-    const {page, complaints} = await open(browser, one.url + '/ui');
+    const {page, complaints, go} = await open(browser, one.url + '/ui');
     await settled(page);
     const shown = await figure(page, 'Tokens saved');
     const said = text_ => text_.replace(/[^-0-9]+/g, ' ');
@@ -723,6 +907,18 @@ async function judged(serverPort, standPort) {
             shown.includes('less ' + spent + ' of the judge') &&
             complaints.length === 0,
         [shown, tokens_saved, spent, complaints.join()]
+    );
+    for (const question of ['who was the first man on the moon', 'how tall is the eiffel tower', 'name a river of peru']) await asked(question);
+    const kept = async () => (await resp_.run('SC.SAMPLE', 'judged', 'COUNT', 100)).length >= 4;
+    await eventually(kept);
+    await go('map/cache/judged/default');
+    const [{scope}] = await resp_.run('SC.SAMPLE', 'judged', 'COUNT', 1);
+    await page.type('[aria-label=Ask] [name=scope]', scope);
+    await askMap(page, 'what is the capital of chile');
+    check(
+        'a question to a cache is drawn, with lines to the nearest of the sample',
+        /Asked \(the square\)\nwhat is the capital of chile\nNearest of the sample \(the lines\)\n/.test(await text(page, '[aria-label=Ask]')) && complaints.length === 0,
+        (await text(page, '[aria-label=Ask]')) + complaints.join()
     );
     await page.close();
 }
@@ -881,6 +1077,7 @@ async function main() {
     });
     await delivery(one.url);
     await part('every view', () => everyView(one.url + '/ui'));
+    await part('meanings', () => meaningsLead(one.url + '/ui'));
     await figures(one.url + '/ui', resp_);
     await hands(one.url + '/ui', resp_);
     for (const route of ['overview', 'category/shop/faq', 'server'])
@@ -889,7 +1086,7 @@ async function main() {
     await part('work behind', () => underWay(one.url + '/ui', resp_));
     await part('a server that goes', () => serverGone(build, join(folder, 'going')));
 
-    await part('what the judge took', () => judged(full.port, stand.port));
+    await part('what the judge took', () => judged(full.port, stand.port, resp_));
 
     const bare = await server(build, join(folder, 'bare'));
     const empty = await gateway(build, join(folder, 'bare'), bare.port, ...console_, '--console');

@@ -1,9 +1,10 @@
 // screenshots.mjs BUILD_DIR [FOLDER] - makes the pictures of docs/console.md (FOLDER: docs/console): a server with seeded
 // data, a gateway before the stand-in model, a minute of requests. Each picture is below 150 KB.
-import {mkdirSync, mkdtempSync, rmSync, statSync} from 'node:fs';
+import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {launch, open, settled} from './browser.mjs';
+import {withPalette} from './png.mjs';
 import {resp} from './resp.mjs';
 import {end, gateway, model, root, server} from './rig.mjs';
 import {randoms, seedCache, seedSets, subjects, ways} from './seed.mjs';
@@ -11,8 +12,7 @@ import {askCache, views} from './views.mjs';
 
 const [build, out = join(root, 'docs/console')] = process.argv.slice(2);
 const seconds = 60,
-    most_bytes = 150 * 1000,
-    tallest = 1400;
+    most_bytes = 150 * 1000;
 
 const places = [
     'in the shop',
@@ -90,23 +90,29 @@ async function keepQuestions(connection, modelPort) {
     }
 }
 
-// The upper part of a view, as much of it as fits into the bytes.
+// All of a view; smaller by steps until it fits into the bytes.
 async function shoot(page, name) {
     const {width} = page.viewport(),
         path = join(out, name + '.png');
-    let height = Math.ceil(
-        Math.max(
-            700,
-            Math.min(tallest, await page.evaluate(() => document.querySelector('main').getBoundingClientRect().height))
-        )
-    );
-    for (let bytes = most_bytes; bytes >= most_bytes; height = Math.floor(height * 0.9)) {
-        await page.setViewport({width, height, deviceScaleFactor: 1});
+    const tall = () => page.evaluate(() => Math.ceil(Math.max(700, document.querySelector('main').getBoundingClientRect().height)));
+    let picture;
+    await page.evaluate(() => {
+        document.activeElement.blur();
+        // tables in full, but for those of hundreds of rows: these end after a row
+        for (const node of document.querySelectorAll('div.scroll')) {
+            const top = node.getBoundingClientRect().top,
+                ends = [...node.querySelectorAll('tr')].map(row => row.getBoundingClientRect().bottom - top);
+            node.style.maxHeight = node.scrollHeight < 1000 ? 'none' : ends.filter(end => end < node.clientHeight).at(-1) + 'px';
+        }
+    });
+    for (let scale = 1; !picture || picture.length >= most_bytes; scale *= 0.9) {
+        await page.setViewport({width, height: await tall(), deviceScaleFactor: scale});
         await page.evaluate(() => new Promise(done => setTimeout(done, 300))); // charts take their new size
-        await page.screenshot({path});
-        bytes = statSync(path).size;
-        console.log(name + '.png ' + width + ' x ' + height + ', ' + bytes + ' bytes');
+        await page.setViewport({width, height: await tall(), deviceScaleFactor: scale});
+        picture = withPalette(Buffer.from(await page.screenshot()));
+        console.log(name + '.png ' + width + ' x ' + page.viewport().height + ', by ' + scale.toFixed(2) + ', ' + picture.length + ' bytes');
     }
+    writeFileSync(path, picture);
     await page.setViewport({width, height: 900, deviceScaleFactor: 1});
 }
 
@@ -143,7 +149,7 @@ try {
     const browser = await launch();
     const light = await open(browser, door.url + '/ui');
     await settled(light.page);
-    for (const [name, route, act] of views.filter(([name]) => name !== 'meanings')) {
+    for (const [name, route, act] of views.filter(([name]) => !['docs', 'meanings'].includes(name))) {
         await light.go(route);
         if (act) await act(light.page);
         await shoot(light.page, name);

@@ -70,7 +70,7 @@ async function parts(base, redis) {
     let {page, complaints, go} = await as(base, 'no-top', 'category/shop/faq');
     check(
         'without SC.TOP a category has its figures, and the sentence where entries were',
-        refusal('sc.top').test(await text(page, '[aria-label="Entries that answered most"]')) &&
+        refusal('sc.top').test(await text(page, '[aria-label="Entries"]')) &&
             /6 requests/.test(await figure(page, 'Hit rate')) &&
             (await page.$eval('#trouble', node => node.hidden)),
         await text(page)
@@ -100,7 +100,7 @@ async function parts(base, redis) {
     check(
         'without SC.HIST there is the sentence in the place of the histogram',
         refusal('sc.hist').test(await text(page, '[aria-label="Similarity of look-ups"]')) &&
-            /why\?/.test(await text(page, '[aria-label="Entries that answered most"]')),
+            /why\?/.test(await text(page, '[aria-label="Entries"]')),
         await text(page)
     );
     await page.close();
@@ -324,6 +324,54 @@ async function money(base, redis) {
     await page.close();
 }
 
+// Series of nothing but zeros are not drawn, and said to be none; errors of upstreams are a figure as soon as there are some.
+async function zeros(port) {
+    const dead = await gateway(build, join(folder, 'dead'), port, ...settings, '--upstream', 'http://127.0.0.1:1');
+    const body = JSON.stringify({model: 'm', messages: [{role: 'user', content: 'is anybody there'}]});
+    const headers = {'Content-Type': 'application/json', Authorization: 'Bearer sk-dead'};
+    const {page, complaints} = await open(browser, dead.url + '/ui', {before: watched});
+    await settled(page);
+    const hidden = label =>
+        page.evaluate(wanted => [...document.querySelectorAll('.figures > div')].find(one => one.querySelector('dt').textContent === wanted).hidden, label);
+    check('without an error there is no figure of errors', (await hidden('Upstream errors')) && (await hidden('Encoder errors')), await text(page));
+    for (let i = 0; i < 4; i++) await (await fetch(dead.url + '/v1/chat/completions', {method: 'POST', headers, body})).text();
+    const seen = await until(
+        page,
+        () =>
+            /^[1-9.\d]+ ?\/s/.test(
+                [...document.querySelectorAll('.figures > div')].find(one => one.querySelector('dt').textContent === 'Upstream errors').querySelector('dd').textContent
+            ),
+        null,
+        20
+    );
+    const health = await (await fetch(dead.url + '/health')).json();
+    check(
+        'errors of upstreams are a figure, a second and in all',
+        seen &&
+            !(await hidden('Upstream errors')) &&
+            (await hidden('Encoder errors')) &&
+            health.upstreams[0].errors > 0 &&
+            (await figure(page, 'Upstream errors')).includes('0 of 1 healthy; ' + health.upstreams[0].errors + ' since the start'),
+        [await text(page), health.upstreams]
+    );
+    const {fields, points} = await (await fetch(dead.url + '/ui/api/history')).json();
+    const sum = name => points.reduce((all, point) => all + point[fields.indexOf(name)], 0);
+    check('and in the API by time', sum('upstream_errors') === health.upstreams[0].errors && sum('encoder_errors') === 0, [fields, sum('upstream_errors')]);
+    await until(page, () => /hidden, all zero/.test(document.querySelector('[aria-label=Requests] .zeros').textContent));
+    const legend = await page.$$eval('[aria-label=Requests] .legend li:not(.muted)', list => list.map(one => [one.firstChild.nextSibling.textContent, one.hidden]));
+    const zero = await text(page, '[aria-label=Requests] .zeros');
+    const kinds = {'miss, negative, bypass': ['miss', 'negative', 'bypass']};
+    check(
+        'a series of nothing but zeros is not drawn, and said to be hidden',
+        legend.length > 4 &&
+            legend.some(one => !one[1]) &&
+            legend.every(([name, off]) => off === !(kinds[name] || [name]).some(sum) && (!off || zero.includes(name))) &&
+            complaints.length === 0,
+        [legend, zero, complaints.join()]
+    );
+    await page.close();
+}
+
 async function entry(base) {
     const {page} = await open(browser, base, {route: 'category/shop/faq'});
     await settled(page);
@@ -440,6 +488,7 @@ async function main() {
     await part('playground of sets', () => playgroundOfSets(base));
     await part('dates', () => dates(base));
     const stand = await model();
+    await part('zeros', () => zeros(one.port));
     await part('begun anew', () => begunAnew(one.port, stand));
     // with a password for all, so that the page asks who one is; the gateway knows it, and another does not
     await redis.run('CONFIG', 'SET', 'requirepass', 'right horse');

@@ -98,10 +98,31 @@ export const views = [
         }
     ],
     ['server', 'server'],
-    ['map', 'map/set/items', choosePoint],
+    [
+        'map',
+        'map/set/items',
+        async page => {
+            await choosePoint(page);
+            await askMap(page, 'item:7');
+        }
+    ],
     ['map-cache', 'map/cache/shop', choosePoint],
     ['map-tenants', 'map/set/docs', choosePoint],
+    ['docs', 'docs/cache.md/terms'],
     ['meanings', 'meanings/threshold']
 ];
 
-export {askSet, askCache, press};
+// Asks in the map, and waits for the square.
+async function askMap(page, words) {
+    await page.$eval(
+        '[aria-label=Ask] [name=query]',
+        (node, value) => {
+            node.value = value;
+        },
+        words
+    );
+    await press(page, 'Show it');
+    await until(page, () => /Asked \(the square\)|no place here/.test(document.querySelector('[aria-label=Ask]').innerText));
+}
+
+export {askSet, askCache, askMap, press};

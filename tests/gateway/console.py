@@ -207,6 +207,10 @@ def walk(gateway):
     check("entries: each once", len(seen) == 21 and len({e["id"] for e in seen}) == 21, len(seen))
     texts = [e["text"] for e in seen]
     check("entries: markup stays text", EVIL.decode() + " 0" in texts, texts)
+    own = get(gateway, "entries", cache="llm", category="risky", values="yes").value
+    check("entries: of one category, with answers, cut", own["cursor"] == "0" and [e["category"] for e in own["entries"]] ==
+          ["risky"] and own["entries"][0]["value"] == "x" * 65536 and "value" not in page["entries"][0], str(own)[:300])
+    check("entries: no such category", error(get(gateway, "entries", cache="llm", category="nope")) == (404, "not_found"))
     check("entries: bytes that are no UTF-8 are U+FFFD", "bad \ufffd\ufffd bytes" in texts, texts)
     sample = get(gateway, "map", set="s", count=50).value
     numbers = base64.b64decode(sample["vectors"])
@@ -246,11 +250,41 @@ def walk(gateway):
         check("map: %s is a bad request" % query, error(get(gateway, "map", **query)) == (400, "bad_request"))
 
 
+def documents(gateway):
+    """Below /ui/docs/ the pages of docs/ as they are."""
+    folder = pathlib.Path(__file__).resolve().parents[2] / "docs"
+    wrong = []
+    for page in sorted(folder.glob("*.md")):
+        plain = call(gateway, "GET", "/ui/docs/" + page.name)
+        packed = call(gateway, "GET", "/ui/docs/" + page.name, headers={"Accept-Encoding": "gzip"})
+        if not (plain.status == packed.status == 200 and plain.body == page.read_bytes() == gzip.decompress(packed.body) and
+                packed.getheader("Content-Encoding") == "gzip" and plain.getheader("Content-Encoding") is None and
+                plain.getheader("Content-Type") == "text/markdown; charset=utf-8"):
+            wrong.append((page.name, plain.status, packed.status))
+    check("documents: each page of docs/, plain and compressed", not wrong, wrong)
+    for name in ["nope.md", "cache", "cache.md/", "../README.md", "decisions/risk.md", "%63ache.md", "x" * 2000]:
+        reply = call(gateway, "GET", "/ui/docs/" + name)
+        check("documents: %.20s is none" % name, error(reply) == (404, "not_found"), reply.body)
+    check("documents: are not changed", error(call(gateway, "POST", "/ui/docs/cache.md", {})) == (405, "method"))
+    check("documents: for the gateway's own hosts", error(call(gateway, "GET", "/ui/docs/cache.md", host="evil.example")) ==
+          (403, "host"))
+
+
 def play(gateway, redis):
     reply = post(gateway, "playground/cache", {"cache": "llm", "category": "faq", "scope": {"tenant": "t1"}, "text": "x 1",
                                                "vector": [1, .1, .2, .1]}).value
     check("playground: a hit with its candidates", reply["reply"]["status"] in ("hit", "miss") and
           reply["reply"]["candidates"] and reply["vector"] == "given" and reply["reply"]["lease"] is None, reply)
+    check("playground: the vector is not repeated where nobody asks for it", "query" not in reply, reply)
+    asked = {"cache": "llm", "category": "faq", "text": "x", "query": True}
+    reply = post(gateway, "playground/cache", {**asked, "vector": [1, .5, -.25, 0]}).value
+    check("playground: the vector of a question to a cache", reply["query"] == [1, .5, -.25, 0], reply)
+    check("playground: and null where there is none", post(gateway, "playground/cache", asked).value["query"] is None)
+    reply = post(gateway, "playground/set", {"set": "s", "vector": [1, 2, 3, 4], "query": True}).value
+    check("playground: the vector of a search", reply["query"] == [1, 2, 3, 4], reply)
+    reply = post(gateway, "playground/set", {"set": "s", "element": "e3", "query": True}).value
+    check("playground: the vector of an element, within the set's step", len(reply["query"]) == 4 and reply["results"] and
+          all(abs(a - b) < 0.03 for a, b in zip(reply["query"], [1, 3, 2, 3])), reply)
     reply = post(gateway, "playground/cache", {"cache": "llm", "category": "faq", "text": "x"}).value
     check("playground: says that there is no encoder", reply["vector"] == "none" and "encoder" in reply["why"], reply)
     reply = post(gateway, "playground/set", {"set": "s", "element": "e1", "count": 3}).value
@@ -617,6 +651,7 @@ def main():
         seed(redis)
         same_figures(gateway, redis)
         walk(gateway)
+        documents(gateway)
         play(gateway, redis)
         history(gateway, redis)
         page(gateway)

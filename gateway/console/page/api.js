@@ -25,7 +25,7 @@ const api = (() => {
 		credential = null;
 	}
 
-	async function ask(path, body, signal) {
+	async function ask(path, body, signal, kind = 'json') {
 		const headers = {Accept: 'application/json'};
 		if (credential) headers.Authorization = credential;
 		const options = {method: 'GET', headers, credentials: 'omit', cache: 'no-store', signal};
@@ -36,14 +36,14 @@ const api = (() => {
 		}
 		let answer;
 		try {
-			answer = await fetch('/ui/api/' + path, options);
+			answer = await fetch('/ui/' + (kind === 'json' ? 'api/' : 'docs/') + path, options);
 		} catch (error) {
 			if (error.name === 'AbortError') throw error;
 			throw new ApiError(0, 'The gateway does not answer. Is quire-gateway still running?', 'unreachable');
 		}
 		let said = null;
 		try {
-			said = await answer.json();
+			said = await answer[answer.ok ? kind : 'json']();
 		} catch (error) {
 			if (error.name === 'AbortError') throw error;
 		}
@@ -88,6 +88,7 @@ const api = (() => {
 		begin,
 		get,
 		post: (name, body, signal) => ask(name, body, signal),
+		doc: (name, signal) => ask(encodeURIComponent(name), undefined, signal, 'text'),
 		signIn,
 		signOut,
 		signedIn: () => credential !== null

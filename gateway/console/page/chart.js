@@ -44,14 +44,12 @@ const chart = (() => {
 	function draw(scope, {label, series, x = {time: true}, unit, height = 180, marks, top, zoom}) {
 		const holder = el('div.plot', {role: 'img', 'aria-label': label});
 		const values = series.map(() => el('b'));
-		const legend = el(
-			'ul.legend',
-			series.map((one, i) =>
-				el('li', el('span.swatch.k' + one.c + (one.dash ? '.dash' : '')), one.label, values[i])
-			)
+		const names = series.map((one, i) =>
+			el('li', el('span.swatch.k' + one.c + (one.dash ? '.dash' : '')), one.label, values[i])
 		);
-		const at = el('li.muted');
-		legend.append(at);
+		const at = el('li.muted'),
+			zeros = el('li.muted.zeros', {hidden: true});
+		const legend = el('ul.legend', names, at, zeros);
 		const node = el('figure.chart', holder, el('figcaption', legend));
 		let plot = null,
 			data = null,
@@ -92,6 +90,18 @@ const chart = (() => {
 					);
 				}
 			return out;
+		}
+
+		// A series of nothing but zeros is not drawn, and said to be none.
+		const drawn = i => !raw[0].length || raw[i + 1].some(Boolean);
+		function leaveOut() {
+			const not = series.filter((one, i) => !drawn(i));
+			names.forEach((name, i) => {
+				name.hidden = !drawn(i);
+				if (plot && plot.series[i + 1].show === name.hidden) plot.setSeries(i + 1, {show: !name.hidden});
+			});
+			zeros.hidden = !not.length;
+			dom.text(zeros, 'hidden, all zero or unknown: ' + not.map(one => one.label).join(', '));
 		}
 
 		function lines(u) {
@@ -190,10 +200,11 @@ const chart = (() => {
 					],
 					series: [
 						{},
-						...series.map(one => {
+						...series.map((one, i) => {
 							const ink = colour('c' + one.c);
 							return {
 								label: one.label,
+								show: drawn(i),
 								stroke: ink,
 								width: one.bars ? 0 : 1.75,
 								dash: one.dash,
@@ -241,6 +252,7 @@ const chart = (() => {
 		node.set = columns => {
 			raw = columns;
 			data = pile(columns);
+			leaveOut();
 			if (!plot) return buildSoon(holder, build);
 			plot.setData(data);
 			if (plot.cursor.idx === null || plot.cursor.idx === undefined) last();

@@ -35,6 +35,12 @@ const meanings = [
 		'docs/gateway.md#operation'
 	],
 	[
+		'errors',
+		'Errors of upstreams, of the encoder',
+		'Calls of the gateway that failed, a second, mean of the last minute. One that fails several times in a row is left alone for a while.',
+		'docs/gateway.md#failures'
+	],
+	[
 		'similarity',
 		'Similarity',
 		'The cosine of two vectors, 0 to 1, higher is nearer: in every command, setting and reply.',
@@ -217,26 +223,21 @@ const meanings = [
 		'The map shows two directions of many. Near in the plane means near only as far as the plane holds the variance.',
 		'docs/console.md#map'
 	]
-].map(([id, title, text, docs]) => ({id, title, text, docs}));
+].map(([id, title, text, page]) => ({id, title, text, docs: page}));
 
 shell.view({
 	id: 'meanings',
 	title: 'What the figures mean',
-	lead: 'A sentence each, and the page of the docs that says more (in the source, or installed in share/doc/quire).',
+	lead: 'A sentence each, and the document that says more.',
 	open({args, body}) {
 		const list = el(
 			'dl.pairs',
 			meanings.map(one => [
 				el('dt', {id: 'm-' + one.id, tabIndex: -1}, one.title),
-				el('dd', one.text, ' ', el('code.muted', one.docs))
+				el('dd', one.text, ' ', el('a', {href: docs.link(one.docs)}, one.docs))
 			])
 		);
 		dom.fill(body, el('section.card', list));
-		const wanted = args[0] && document.getElementById('m-' + args[0]);
-		if (wanted) {
-			wanted.classList.add('strong');
-			wanted.scrollIntoView({block: 'center'});
-			wanted.focus({preventScroll: true});
-		}
+		shell.show(args[0] && 'm-' + args[0]);
 	}
 });

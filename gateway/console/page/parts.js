@@ -40,6 +40,7 @@ const parts = (() => {
 			if (note !== undefined) dom.text(slot.note, note);
 			slot.dd.className = 'value' + (tone ? ' ' + tone : '');
 		};
+		node.hide = (name, yes) => (slots.get(name).dd.parentElement.hidden = yes);
 		// The same of several that come of one part.
 		node.take = (part, names, show) => {
 			const no = refusal(part);

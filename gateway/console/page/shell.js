@@ -75,6 +75,7 @@ const shell = (() => {
 			tick,
 			get: (name, query) => api.get(name, query, ending.signal),
 			post: (name, body) => api.post(name, body, ending.signal),
+			doc: name => api.doc(name, ending.signal),
 			close() {
 				ending.abort();
 				clearTimeout(timer);
@@ -205,6 +206,15 @@ const shell = (() => {
 			if (!mine.signal.aborted) failed(error);
 		}
 		if (!mine.signal.aborted) main.dataset.ready = 'yes';
+	}
+
+	// Leads to an element of the view, where there is such.
+	function show(id) {
+		const node = id && document.getElementById(id);
+		if (!node) return;
+		node.classList.add('strong');
+		node.scrollIntoView({block: 'center'});
+		node.focus({preventScroll: true});
 	}
 
 	// What this user may change: pin, delete, feedback, settings, labels. What is not known may be tried.
@@ -390,6 +400,7 @@ const shell = (() => {
 		noCache,
 		route,
 		failed,
+		show,
 		may,
 		refused,
 		me: () => about,

@@ -6,7 +6,7 @@ shell.view({
 	key: '3',
 	under: 'categories',
 	title: 'Category',
-	lead: 'The threshold and what it is made of; the entries that answer most.',
+	lead: 'The threshold and what it is made of; guards; entries.',
 	async open(view) {
 		const {scope, body, h1, pick, args} = view;
 		const cache = await shell.cacheOf({...view, pick: el('div')}, 'category');
@@ -122,7 +122,7 @@ shell.view({
 
 		// the entries
 		const entries = parts.table({
-			caption: 'Entries that answered most',
+			caption: 'Entries of ' + name,
 			key: row => row.id,
 			empty: parts.empty(
 				'The category holds no entry.',
@@ -149,11 +149,71 @@ shell.view({
 			]
 		});
 
-		const entriesTold = parts.told(entries);
+		// Those that answered most come with each poll; all of them when one asks, some at a time.
+		const step = 20;
+		const all = {shown: false, rows: [], next: '0', top: [], error: null};
+		const entriesTold = parts.told(entries),
+			entriesCount = el('p.muted.small', {role: 'status'});
+		const more = el(
+			'button',
+			{type: 'button', hidden: true, onclick: () => readEntries(all.rows.length + step)},
+			'More'
+		);
+		function showEntries() {
+			entriesTold.take(all.shown ? (all.error ? {error: all.error} : all.rows) : all.top, part =>
+				entries.set(part)
+			);
+			dom.text(
+				entriesCount,
+				all.shown
+					? format.count(all.rows.length) +
+							(all.next ? ' so far, in the order of their places' : ': these are all')
+					: 'the first ' + step
+			);
+			more.hidden = !all.shown || !all.next;
+		}
+		// A page may be empty where entries of other categories lie between: at most 16 of them for one press.
+		async function readEntries(wanted) {
+			more.disabled = true;
+			try {
+				for (let calls = 0; calls < 16 && all.next && all.rows.length < wanted; calls++) {
+					const cursor = all.next,
+						page = await scope.get('entries', {cache, category: name, cursor, count: step});
+					all.rows.push(...page.entries.map(row => ({...row, cursor})));
+					all.next = page.cursor === '0' ? null : page.cursor;
+				}
+				all.error = null;
+			} catch (error) {
+				if (scope.signal.aborted) return;
+				all.error = error;
+			}
+			more.disabled = false;
+			showEntries();
+		}
+		async function readAgain() {
+			const wanted = Math.max(step, all.rows.length);
+			Object.assign(all, {rows: [], next: '0'});
+			await readEntries(wanted);
+		}
+		const which = parts.choice(
+			'Which entries',
+			[
+				['top', 'answered most'],
+				['all', 'all']
+			],
+			'top',
+			async value => {
+				if (value === 'all') await readAgain();
+				all.shown = value === 'all';
+				showEntries();
+			}
+		);
+
 		async function change(row, action, said) {
 			try {
 				await scope.post('entry', {cache, id: row.id, action});
 				dom.fill(message, parts.note(said, 'good'));
+				if (all.shown) await readAgain();
 				await scope.tick();
 			} catch (error) {
 				shell.refused(rightOf[action], error);
@@ -166,9 +226,12 @@ shell.view({
 		async function readAnswer(row, place) {
 			const most = 8192;
 			try {
-				const {top} = await scope.get('category', {cache, category: name, top: 20, values: 'yes'});
-				const no = parts.refusal(top),
-					value = no ? null : top.find(one => one.id === row.id)?.value;
+				const asked = {cache, category: name, values: 'yes'};
+				const part = row.cursor
+					? (await scope.get('entries', {...asked, cursor: row.cursor, count: step})).entries
+					: (await scope.get('category', {...asked, top: step})).top;
+				const no = parts.refusal(part),
+					value = no ? null : part.find(one => one.id === row.id)?.value;
 				if (!value) return dom.fill(place, el('p.muted', no || 'It cannot be read (any more).'));
 				const cut = value.length > most ? value.slice(0, most) + ' … (cut here)' : value;
 				dom.fill(place, el('pre.scroll', {tabIndex: 0, role: 'region', 'aria-label': 'The answer'}, cut));
@@ -248,7 +311,13 @@ shell.view({
 				parts.cardWith('Similarity of look-ups', 'by outcome', histogramTold),
 				parts.card('Guards and settings', guardsTold, settings)
 			),
-			parts.cardWith('Entries that answered most', 'the first 20', entriesTold)
+			el(
+				'section.card',
+				{'aria-label': 'Entries'},
+				el('header', el('h2', 'Entries'), which),
+				entriesTold,
+				el('div.row.start', more, entriesCount)
+			)
 		);
 
 		let asked = 0;
@@ -305,7 +374,7 @@ shell.view({
 
 		let settingsSay = null;
 		await scope.poll(async () => {
-			const now = await scope.get('category', {cache, category: name, top: 20});
+			const now = await scope.get('category', {cache, category: name, top: step});
 			const {stats} = now,
 				exact = now.settings.mode === 'exact' || now.settings.mode === 'off',
 				risk = Number(now.settings.risk);
@@ -328,7 +397,8 @@ shell.view({
 				guardsTold.take(stats, drawGuards);
 				drawSettings(now.settings);
 			}
-			entriesTold.take(now.top, part => entries.set(part));
+			all.top = now.top;
+			showEntries();
 		});
 
 		function drawTune(now, tune, exact, risk) {
@@ -399,12 +469,16 @@ shell.view({
 		}
 
 		function drawGuards(stats) {
+			const by = Object.entries(stats.guards || {}).sort((a, b) => b[1] - a[1]),
+				silent = by.filter(one => !one[1]).map(one => one[0]);
 			dom.fill(
 				guards,
 				pictures.bars('What guards did', [
 					[parts.meant('held back by a guard', 'guards'), stats.guarded, format.count(stats.guarded), 3],
+					...by.filter(one => one[1]).map(([guard, n]) => ['by ' + guard, n, format.count(n), 4]),
 					["below the entry's own threshold", stats.vetoed, format.count(stats.vetoed), 5]
-				])
+				]),
+				silent.length ? el('p.muted.small', 'Nothing was held back by: ' + silent.join(', ') + '.') : null
 			);
 		}
 
@@ -590,7 +664,11 @@ function editCategory(scope, cache, name, settings, done) {
 	const box = parts.dialog(
 		'Settings of ' + name,
 		el('h2', 'Settings of ' + name),
-		el('p.muted', 'Others, such as guards, by SC.CAT.SET: ', el('code', 'docs/cache-settings.md')),
-		form
+		form,
+		el(
+			'p.muted',
+			'Others, such as guards, by SC.CAT.SET: ',
+			el('a', {href: docs.link('docs/cache-settings.md')}, 'docs/cache-settings.md')
+		)
 	);
 }

@@ -7,14 +7,16 @@ shell.view({
 	title: 'Map',
 	lead: 'A sample of a vector set or of a cache, in the two directions in which it differs most.',
 	async open({scope, body, args, state, pick}) {
-		const sets = (await allSets(scope)).sets.filter(one => one.size > 0).map(one => ['set', one.name]);
+		const sets = (await allSets(scope)).sets
+			.filter(one => one.size > 0)
+			.map(one => ['set', one.name, null, one.metric]);
 		const caches = (await scope.get('caches')).caches
 			.filter(one => !one.info?.error && one.info.entries > 0)
 			.map(one => ['cache', one.name, ['', ...one.info.categories]]);
 		const all = [...sets, ...caches],
 			of = (kind, name) => all.find(one => one[0] === kind && one[1] === name);
 		if (!all.length) return dom.fill(body, parts.card('Begin here', noSet()));
-		const [kind, name, categories] = of(args[0], args[1]) || of(...(state.of || [])) || all[0];
+		const [kind, name, categories, metric] = of(args[0], args[1]) || of(...(state.of || [])) || all[0];
 		const category = categories?.includes(args[2]) ? args[2] : '',
 			isSet = kind === 'set';
 		state.of = [kind, name];
@@ -44,12 +46,18 @@ shell.view({
 		const holder = el('div.plot', {style: 'height: min(62vh, 620px)'}, canvas);
 		const legend = el('ul.legend'),
 			untold = el('div', {role: 'status'}),
-			chosen = el('div', {'aria-live': 'polite'});
+			chosen = el('div', {'aria-live': 'polite'}),
+			askForm = el('div'),
+			answer = el('div.stack', {'aria-live': 'polite'});
 		const colourPick = el('div');
 		dom.fill(
 			body,
 			el('section.card', {'aria-label': 'Map'}, el('header', said, colourPick), holder, legend, untold),
-			parts.cardWith('Chosen', 'click, or arrow keys on the map', chosen)
+			el(
+				'div.cols',
+				parts.cardWith('Ask', 'and see where the question lies', askForm, answer),
+				parts.cardWith('Chosen', 'click, or arrow keys on the map', chosen)
+			)
 		);
 
 		const got = await scope.get('map', {[kind]: name, category, count: 2000});
@@ -158,12 +166,21 @@ shell.view({
 			dom.fill(untold, none ? noGrants(name, got.tenants?.error) : null);
 		}
 
-		const low = [Math.min(...flat.xs), Math.min(...flat.ys)],
-			high = [Math.max(...flat.xs), Math.max(...flat.ys)];
-		const spot = (i, box) => [
-			14 + ((flat.xs[i] - low[0]) / (high[0] - low[0] || 1)) * (box.width - 28),
-			14 + ((flat.ys[i] - low[1]) / (high[1] - low[1] || 1)) * (box.height - 28)
-		];
+		// Points n and beyond: what was asked.
+		let asked = null;
+		const xs = [...flat.xs],
+			ys = [...flat.ys];
+		const reach = () =>
+			[xs, ys].map(all => {
+				const low = Math.min(...all);
+				return [low, Math.max(...all) - low || 1];
+			});
+		let frame = reach();
+		const spot = (i, box) =>
+			[xs, ys].map(
+				(all, axis) =>
+					14 + ((all[i] - frame[axis][0]) / frame[axis][1]) * ((axis ? box.height : box.width) - 28)
+			);
 
 		function draw() {
 			const box = holder.getBoundingClientRect(),
@@ -186,42 +203,62 @@ shell.view({
 				ctx.fill();
 			}
 			ctx.globalAlpha = 1;
-			if (at >= 0) {
-				ctx.strokeStyle = chart.colour('text');
+			// lines to the nearest, and a ring, or for what was asked a square
+			const star = (from, list, ink, square) => {
+				const [x, y] = spot(from, box),
+					r = radius + 4;
+				ctx.strokeStyle = chart.colour(ink);
 				ctx.lineWidth = 1;
-				for (const j of near(at)) {
-					ctx.beginPath();
-					ctx.moveTo(...spot(at, box));
+				ctx.beginPath();
+				for (const [, j] of list) {
+					ctx.moveTo(x, y);
 					ctx.lineTo(...spot(j, box));
-					ctx.stroke();
 				}
-				const [x, y] = spot(at, box);
+				ctx.stroke();
 				ctx.lineWidth = 2;
 				ctx.beginPath();
-				ctx.arc(x, y, radius + 4, 0, 7);
+				if (square) ctx.rect(x - r, y - r, 2 * r, 2 * r);
+				else ctx.arc(x, y, r, 0, 7);
 				ctx.stroke();
-			}
+			};
+			if (at >= 0) star(at, near(rows.subarray(at * dim, at * dim + dim), at), 'text');
+			if (asked) star(n, asked.near, 'accent', true);
 		}
 
-		// The five nearest of the sample, by their whole vectors.
-		function near(i) {
+		// The five nearest of the sample, by their whole vectors: [score as the server gives it, point].
+		function near(vector, but) {
 			const found = [];
 			let own = 0;
-			for (let k = 0; k < dim; k++) own += rows[i * dim + k] ** 2;
+			for (let k = 0; k < dim; k++) own += vector[k] ** 2;
 			for (let j = 0; j < n; j++)
-				if (j !== i) {
+				if (j !== but) {
 					let dot = 0,
 						other = 0;
 					for (let k = 0; k < dim; k++) {
-						dot += rows[i * dim + k] * rows[j * dim + k];
+						dot += vector[k] * rows[j * dim + k];
 						other += rows[j * dim + k] ** 2;
 					}
-					found.push([dot / (Math.sqrt(own * other) || 1), j]);
+					const cosine = dot / (Math.sqrt(own * other) || 1);
+					found.push([
+						!isSet
+							? cosine
+							: metric === 'l2'
+								? 1 / (1 + Math.max(0, own + other - 2 * dot))
+								: metric === 'ip'
+									? dot
+									: (1 + cosine) / 2,
+						j
+					]);
 				}
-			cosines = found.sort((a, b) => b[0] - a[0]).slice(0, 5);
-			return cosines.map(([, j]) => j);
+			return found.sort((a, b) => b[0] - a[0]).slice(0, 5);
 		}
-		let cosines = [];
+		const score = metric === 'ip' ? format.digits : format.similarity;
+		const named = list =>
+			el(
+				'span',
+				list.map(([value, words], k) => [k ? ', ' : '', words + ' ', el('span.muted', score(value))])
+			);
+		const nearest = list => named(list.map(([value, j]) => [value, label(got.elements[j])]));
 		const label = one => one.element ?? (one.text || one.id).slice(0, 60);
 
 		function choose(i) {
@@ -235,17 +272,7 @@ shell.view({
 					isSet ? ['Element', one.element] : ['Question', one.text || '(no text)'],
 					['Attributes', el('code', JSON.stringify(attributes[i]))],
 					one.tenants ? ['Granted to', one.tenants.join(', ') || 'nobody', 'tenants'] : null,
-					[
-						'Nearest of the sample',
-						el(
-							'span',
-							cosines.map(([cosine, j], k) => [
-								k ? ', ' : '',
-								label(got.elements[j]) + ' ',
-								el('span.muted', format.similarity(cosine))
-							])
-						)
-					]
+					['Nearest of the sample', nearest(near(rows.subarray(i * dim, i * dim + dim), i))]
 				]),
 				el(
 					'div',
@@ -272,6 +299,129 @@ shell.view({
 				)
 			);
 		}
+
+		// A question in the plane: {label, query: its vector, found: [[name, score]]}, lines to the nearest of the sample, and which of
+		// those that the server has found are no points here.
+		function showAsked(what) {
+			state.asked = null;
+			asked = null;
+			xs.length = ys.length = n;
+			if (what.query?.length !== dim)
+				dom.fill(
+					answer,
+					parts.note('It has no place here. ' + (what.why || 'It has no vector (any more).'), 'warn')
+				);
+			else {
+				state.asked = what;
+				const vector = Float32Array.from(what.query);
+				// only the direction counts but for l2 and ip: as long as those of the sample are
+				if (!isSet || metric === 'cosine') {
+					let mean = 0;
+					for (let i = 0; i < n; i++) mean += Math.hypot(...rows.subarray(i * dim, i * dim + dim)) / n;
+					const length = Math.hypot(...vector) || 1;
+					for (let k = 0; k < dim; k++) vector[k] *= mean / length;
+				}
+				[xs, ys].forEach((all, axis) =>
+					all.push(vector.reduce((sum, value, k) => sum + (value - flat.mean[k]) * flat.axes[axis][k], 0))
+				);
+				const place = new Map(got.elements.map((one, i) => [one.element ?? one.id, i]));
+				asked = {near: near(vector, place.get(what.label))};
+				const outside = what.found.filter(([one]) => !place.has(one)),
+					inside = what.found.filter(([one]) => place.has(one));
+				dom.fill(
+					answer,
+					parts.pairs([
+						['Asked (the square)', what.label],
+						['Nearest of the sample (the lines)', nearest(asked.near)],
+						[
+							'Found by the server',
+							inside.length
+								? named(inside.map(([one, value]) => [value, label(got.elements[place.get(one)])]))
+								: 'none that is in the sample'
+						]
+					]),
+					el(
+						'p',
+						outside.length
+							? [
+									outside.length +
+										' of the ' +
+										what.found.length +
+										' that the server found are outside the sample, and no point stands for them: ',
+									named(outside.map(([one, value]) => [value, one])),
+									'.'
+								]
+							: what.found.length
+								? 'All that the server found are in the sample.'
+								: 'The server found nothing.'
+					)
+				);
+			}
+			frame = reach();
+			draw();
+		}
+
+		function drawForm() {
+			if (!isSet && !category)
+				return dom.fill(askForm, el('p.muted', 'A question belongs to a category: choose one above.'));
+			let by = 'element';
+			const query = el('input', {type: 'text', name: 'query', required: true, spellcheck: false}),
+				pairs = el('input', {
+					type: 'text',
+					name: 'scope',
+					placeholder: 'tenant=acme user=7',
+					spellcheck: false
+				}),
+				button = el('button', {type: 'submit'}, 'Show it');
+			const ask = async () =>
+				isSet
+					? foundInSet(
+							await scope.post('playground/set', {set: name, ...queryOf(by, query.value), query: true})
+						)
+					: foundInCache(
+							await scope.post('playground/cache', {
+								cache: name,
+								category,
+								text: query.value,
+								scope: scopeOf(pairs.value),
+								query: true
+							})
+						);
+			dom.fill(
+				askForm,
+				el(
+					'form.grid',
+					{
+						onsubmit: async event => {
+							event.preventDefault();
+							button.disabled = true;
+							try {
+								showAsked({where, label: query.value.trim(), ...(await ask())});
+							} catch (error) {
+								if (!scope.signal.aborted) dom.fill(answer, parts.note(error.message, 'bad'));
+							}
+							button.disabled = false;
+						}
+					},
+					isSet
+						? parts.field(
+								'Asked by',
+								parts.select(
+									[
+										['element', 'element or vector'],
+										['text', 'text']
+									],
+									by,
+									value => (by = value)
+								)
+							)
+						: parts.field('Scope', pairs),
+					parts.field(isSet ? 'Element, numbers or words' : 'Question', query),
+					button
+				)
+			);
+		}
+		const where = [kind, name, ...(category ? [category] : [])].join('/');
 
 		scope.on(canvas, 'click', event => {
 			const box = holder.getBoundingClientRect(),
@@ -313,7 +463,9 @@ shell.view({
 		);
 		dom.fill(chosen, el('p.muted', 'None is chosen.'));
 		classify();
-		draw();
+		drawForm();
+		if (state.asked?.where === where) showAsked(state.asked);
+		else draw();
 	}
 });
 

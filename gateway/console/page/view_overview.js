@@ -36,9 +36,12 @@ shell.view({
 				['cost', 'Money saved', 'saved'],
 				['hit', 'First byte of a hit', 'first-byte'],
 				['miss', 'First byte of a miss', 'first-byte'],
-				['entries', 'Entries', 'entries']
+				['entries', 'Entries', 'entries'],
+				['upstream', 'Upstream errors', 'errors'],
+				['encoder', 'Encoder errors', 'errors']
 			].filter(([name]) => gateway || !['hit', 'miss'].includes(name))
 		);
+		for (const name of ['upstream', 'encoder']) figures.hide(name, true);
 		const piles = gateway
 			? outcomes
 					.filter(([name]) => !['negative', 'bypass'].includes(name))
@@ -162,6 +165,7 @@ shell.view({
 				format.count(cache.cache_entries),
 				format.bytes(cache.cache_memory_bytes) + ' of memory'
 			);
+			drawErrors(now.gateway, past.sum(['upstream_errors', 'encoder_errors'], now_ms - 6e4));
 			const r = state.span,
 				per = 1 / past.step(r),
 				ts = past.seconds(r);
@@ -203,6 +207,30 @@ shell.view({
 				dom.fill(nothing, any ? null : parts.card('Begin here', firstSteps()));
 			nothing.hidden = any;
 		});
+
+		// Hidden as long as there was none and all are well.
+		function drawErrors({upstreams, encoder}, sum) {
+			const well = upstreams.filter(one => one.healthy).length,
+				away = well < upstreams.length,
+				open = encoder?.breaker_open;
+			const show = (name, n, bad, words) => {
+				const rate = sum[name + '_errors'] / 60;
+				figures.hide(name, !n && !bad);
+				figures.set(
+					name,
+					format.rate(rate) + ' /s',
+					words + '; ' + format.count(n) + ' since the start',
+					bad ? 'bad' : rate ? 'warn' : ''
+				);
+			};
+			show(
+				'upstream',
+				upstreams.reduce((total, one) => total + one.errors, 0),
+				away,
+				well + ' of ' + upstreams.length + ' healthy'
+			);
+			show('encoder', encoder?.failures || 0, open, open ? 'left alone for a while' : 'it answers');
+		}
 
 		function drawState(now) {
 			const g = now.gateway,

@@ -102,17 +102,6 @@ shell.view({
 								event.preventDefault();
 								Object.assign(state, {text: text.value, scope: pairs.value, sim: sim.value, category});
 								run(button, async () => {
-									const pairsGiven = {};
-									for (const word of pairs.value.trim().split(/\s+/).filter(Boolean)) {
-										const at = word.indexOf('=');
-										if (at < 1)
-											throw new Error(
-												'The scope takes pairs key=value with blanks between them; "' +
-													word +
-													'" is none.'
-											);
-										pairsGiven[word.slice(0, at)] = word.slice(at + 1);
-									}
 									if (sim.value && !(Number(sim.value) >= 0 && Number(sim.value) <= 1))
 										throw new Error(
 											'A similarity is a number from 0 to 1; "' + sim.value + '" is none.'
@@ -122,7 +111,8 @@ shell.view({
 											cache: state.cache,
 											category,
 											text: text.value,
-											scope: pairsGiven,
+											scope: scopeOf(pairs.value),
+											query: true,
 											...(sim.value ? {similarity: Number(sim.value)} : {})
 										})
 									);
@@ -183,6 +173,7 @@ shell.view({
 					served && reply.text ? [el('h3', 'It was asked as'), el('pre', reply.text)] : null,
 					served && reply.value ? [el('h3', 'The answer'), el('pre', reply.value)] : null,
 					said.why ? parts.note('No vector: ' + said.why, 'warn') : null,
+					onMap(['cache', state.cache, state.category], state.text, foundInCache(said)),
 					el('h3', 'What would have to change'),
 					el(
 						'ul',
@@ -346,21 +337,13 @@ shell.view({
 									truth: truth.checked
 								});
 								run(button, async () => {
-									const words = query.value.trim().split(/[\s,]+/),
-										numbers = words.map(Number);
-									const vector = words.length > 1 && numbers.every(Number.isFinite);
 									const whose = tenants.value.split(/\s+/).filter(Boolean);
-									const asked =
-										state.by === 'text'
-											? {text: query.value}
-											: vector
-												? {vector: numbers}
-												: {element: query.value.trim()};
 									return found(
 										await scope.post('playground/set', {
 											set: state.set,
 											attributes: true,
-											...asked,
+											query: true,
+											...queryOf(state.by, query.value),
 											count: Number(amount.value),
 											...(recall.value ? {recall: Number(recall.value)} : {}),
 											...(filter.value ? {filter: filter.value} : {}),
@@ -432,7 +415,8 @@ shell.view({
 				parts.cardWith(
 					'Nearest',
 					format.count(said.results.length) + ' of ' + format.count(get('matches')) + ' that match',
-					table
+					table,
+					onMap(['set', state.set], state.query, foundInSet(said))
 				),
 				parts.card(
 					'What the search did',
@@ -491,6 +475,52 @@ shell.view({
 		draw();
 	}
 });
+
+// 'tenant=acme user=7' as an object.
+function scopeOf(text) {
+	const out = {};
+	for (const word of text.trim().split(/\s+/).filter(Boolean)) {
+		const at = word.indexOf('=');
+		if (at < 1)
+			throw new Error('The scope takes pairs key=value with blanks between them; "' + word + '" is none.');
+		out[word.slice(0, at)] = word.slice(at + 1);
+	}
+	return out;
+}
+
+// What a set is asked by: words, or the numbers of a vector, or an element.
+function queryOf(by, text) {
+	const words = text.trim().split(/[\s,]+/),
+		numbers = words.map(Number);
+	if (by === 'text') return {text};
+	return words.length > 1 && numbers.every(Number.isFinite) ? {vector: numbers} : {element: text.trim()};
+}
+
+// What an answer has for the map: the vector that was asked by, and who was found.
+const foundInSet = said => ({
+	query: said.query,
+	why: said.why,
+	found: said.results.map(one => [one.element, one.score])
+});
+const foundInCache = ({query, why, reply}) => ({
+	query,
+	why,
+	found: (reply.candidates || []).map(one => [one.id, one.similarity])
+});
+
+const onMap = (where, label, found) =>
+	found.query &&
+	el(
+		'div',
+		el(
+			'a.button',
+			{
+				href: shell.link('map', ...where),
+				onclick: () => shell.keep('map', {asked: {where: where.join('/'), label, ...found}})
+			},
+			'Show it on the map'
+		)
+	);
 
 const noSet = () =>
 	parts.empty(

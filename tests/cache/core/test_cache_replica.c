@@ -319,7 +319,7 @@ static uint64_t any_id(struct node *node, struct random *random)
 {
     struct cache_entry_info infos[512];
     uint64_t next;
-    int n = cache_scan(node->w.cache, 0, infos, 512, &next, NULL);
+    int n = cache_scan(node->w.cache, (struct quire_bytes){NULL, 0}, 0, infos, 512, &next, NULL);
     return n > 0 ? infos[random_below(random, (uint64_t)n)].id : 0;
 }
 
@@ -765,7 +765,7 @@ static void forged_frames_are_refused(void **state)
     n_frames++;
     assert_int_equal(cache_copy_list(p.leader->w.cache, 0, &frames[n_frames].bytes, &frames[n_frames].n, &err), 0);
     n_frames++;
-    int n_ids = cache_scan(p.leader->w.cache, 0, infos, 64, &next, NULL);
+    int n_ids = cache_scan(p.leader->w.cache, (struct quire_bytes){NULL, 0}, 0, infos, 64, &next, NULL);
     for (int i = 0; i < n_ids; i++)
         ids[i] = infos[i].id;
     assert_int_equal(cache_copy_entries(p.leader->w.cache, p.leader->w.engine, ids, 3, &frames[n_frames].bytes,

@@ -178,7 +178,7 @@ static void disturb(struct worker *worker, struct cache_scratch *scratch, struct
                                       near = {.by = QUIRE_CACHE_BY_NEAR,
                                               .vector = worker->shared->vectors[random_below(random, VECTORS)],
                                               .similarity = 0.9};
-    int found = cache_scan(cache, random_below(random, 500), some, 8, &next, &err);
+    int found = cache_scan(cache, (struct quire_bytes){NULL, 0}, random_below(random, 500), some, 8, &next, &err);
     switch (random_below(random, 400)) {
     case 0:
         cache_invalidate(cache, scratch, &scope, false, &n, &lsn, &err);

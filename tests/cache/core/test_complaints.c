@@ -44,6 +44,8 @@ static void opposite_answers(void **state)
                                            {"do I need a visa", "do I not need a visa"},
                                            {"show `alpha.c`", "show `beta.c`"}};
     struct world w;
+    struct quire_error err = {0};
+    uint64_t guarded[GUARD_KINDS];
     float v[DIM], near[DIM];
     begin(&w, state, "SIM 0.8", v);
     for (unsigned i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -54,6 +56,14 @@ static void opposite_answers(void **state)
         assert_int_equal(ask_simple(&w, pairs[i][0], near, NULL), QUIRE_CACHE_EXACT);
     }
     assert_int_equal(stats_of(&w, "k").guarded, sizeof pairs / sizeof *pairs);
+    for (unsigned all = 0; all < 2; all++) { /* which guard it was */
+        assert_int_equal(cache_get_guarded(w.cache, text_of(all ? "" : "k"), guarded, &err), 0);
+        assert_int_equal(guarded[GUARD_NEGATION], 3);
+        assert_int_equal(guarded[GUARD_NUMBER], 1);
+        assert_int_equal(guarded[GUARD_LITERAL], 1);
+        assert_int_equal(guarded[GUARD_DATE] + guarded[GUARD_LANGUAGE], 0);
+    }
+    assert_int_equal(cache_get_guarded(w.cache, text_of("nope"), guarded, &err), QUIRE_ENOTFOUND);
     world_close(&w);
 }
 

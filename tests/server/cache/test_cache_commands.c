@@ -337,6 +337,11 @@ static void test_refused_requests(void **state)
         {"SC.SCAN f x", "ERR the cursor is 'x'"},
         {"SC.SCAN f 0 COUNT 1001", "ERR COUNT is '1001'"},
         {"SC.SCAN f 0 MATCH *", "ERR syntax error at 'MATCH'"},
+        {"SC.SCAN f 0 CAT", "ERR syntax error at 'CAT'"},
+        {"SC.SCAN f 0 CAT nope", "ERR "},
+        {"SC.SCAN f 0 CAT q CAT q", "ERR syntax error at 'CAT'"},
+        {"SC.SCAN f 0 COUNT 1 COUNT 1", "ERR syntax error at 'COUNT'"},
+        {"SC.SCAN f 0 WITHVALUES WITHVALUES", "ERR syntax error at 'WITHVALUES'"},
         {"SC.IMPORT f junk", "ERR "},
         {"SC.INVALIDATE f", "ERR SC.INVALIDATE needs to be told what"},
         {"SC.INVALIDATE f DRYRUN", "ERR SC.INVALIDATE needs to be told what"},
@@ -534,6 +539,16 @@ static void test_feedback(void **state)
     const struct reply *scopes = reply_field(&r, "scopes");
     assert_true(scopes && scopes->n == 1 && sc_number(&scopes->items[0], "entries") == 1);
     reply_free(&r);
+    sc_put(&c, sc_at(7, 1), NULL, "f CAT q VEC @ VALUE v TEXT do~I~need~a~visa");
+    sc_check_get(&c, sc_at(7, 0.99), "f CAT q VEC @ TEXT do~I~not~need~a~visa NOLEASE", "miss");
+    for (unsigned all = 0; all < 2; all++) {
+        r = ask(&c, all ? "SC.STATS f" : "SC.STATS f CAT q");
+        const struct reply *guards = reply_field(&r, "guards");
+        assert_true(guards && sc_number(guards, "negation") == 1 && sc_number(guards, "number") == 0 &&
+                    sc_number(guards, "literal") + sc_number(guards, "date") + sc_number(guards, "language") == 0);
+        assert_true(sc_number(&r, "guarded") == 1);
+        reply_free(&r);
+    }
     r = ask(&c, "SC.HIST f q");
     assert_true(r.n >= 2);
     for (size_t i = 0; i < r.n; i++) {
@@ -601,6 +616,20 @@ static void test_entries(void **state)
         reply_free(&r);
     } while (strcmp(cursor, "0") != 0);
     assert_true(seen == 31 && pinned == 1);
+    expect_text(&c, "SC.CAT.SET f other SIM 0.9", "OK");
+    sc_put(&c, sc_at(6, 1), NULL, "f CAT other VEC @ HASH x TEXT another VALUE w");
+    r = ask(&c, "SC.SCAN f 0 CAT other");
+    assert_true(reply_is(&r.items[0], "0") && r.items[1].n == 1);
+    sc_check_field(&r.items[1].items[0], "text", "another");
+    assert_null(reply_field(&r.items[1].items[0], "value"));
+    reply_free(&r);
+    r = ask(&c, "SC.SCAN f 0 WITHVALUES COUNT 2 CAT q");
+    assert_int_equal(r.items[1].n, 2);
+    sc_check_field(&r.items[1].items[0], "category", "q");
+    snprintf(words, sizeof words, "v%c", reply_field(&r.items[1].items[0], "text")->text[strlen("question ")]);
+    sc_check_field(&r.items[1].items[0], "value", words);
+    reply_free(&r);
+    expect_integer(&c, "SC.CAT.DEL f other", 1);
     snprintf(words, sizeof words, "SC.UNPIN f %s", ids[0]);
     expect_integer(&c, words, 1);
     expect_integer(&c, "SC.UNPIN f 00000000000000ff", 0);
