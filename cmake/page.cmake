@@ -1,7 +1,7 @@
 # page.cmake - puts the console's page together: cmake -DFOLDER=gateway/console/page -DOUTPUT=page.html -P page.cmake
 # order.txt names the styles and scripts in their order; they take the places of <!-- style --> and <!-- script --> in
 # index.html. Comments, blanks at the begin of lines and around operators, and the ends of lines that end nothing are left out
-# of our own files (no text of theirs goes over more than one line or has " // ", " = ", " => " and the like in it, and templates
+# of our own files (no text of theirs goes over more than one line or has " // ", " = ", ") {" and the like in it, and templates
 # are not used; the vendor's stay as they are). All of the script is strict: 'use strict' stands once, at its begin. A copy by
 # gzip -9n goes to OUTPUT.gz.
 set(most 204800) # bytes
@@ -25,6 +25,7 @@ foreach(name IN LISTS names)
       string(REPLACE "\n'use strict';" "" text "${text}")
       string(REGEX REPLACE "\n\n+" "\n" text "${text}")
       string(REGEX REPLACE " (=>|===|!==|&&|\\|\\||\\?\\?|=) " "\\1" text "${text}")
+      string(REPLACE ") {" "){" text "${text}")
       # a line that ends so goes on, and one that begins so went on
       string(REGEX REPLACE "([({[,;+=|&?:>])\n" "\\1" text "${text}")
       string(REGEX REPLACE "\n([])}.?:])" "\\1" text "${text}")
