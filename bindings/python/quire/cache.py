@@ -418,7 +418,7 @@ class Cache(Handle):
         """The oldest pair that waits for a label; None: there is none."""
         return self._audit(lib.quire_cache_audit_pop)
 
-    def _audit(self, function, *which) -> Optional[Audit]:
+    def _audit(self, function: Any, *which: int) -> Optional[Audit]:
         audit = _abi.quire_cache_audit()
         try:
             self._call(function, *which, byref(audit))
