@@ -513,7 +513,7 @@ static void on_get(void *context, enum sc_outcome outcome, struct redisReply *re
     note_candidates(e, get.candidates);
     if (!e->lease)
         take_lease(e, &get);
-    e->flow->near_hits += get.status == SC_HIT;
+    e->flow->near_looks += get.status == SC_HIT || get.status == SC_AUDIT || (get.status == SC_MISS && e->vector);
     if (get.status == SC_HIT || get.status == SC_EXACT || get.status == SC_STALE) {
         flow_errand_serve(e, &get);
         return;

@@ -33,7 +33,7 @@
 #define JUDGE_SIMILARITY 0.9
 #define JUDGE_TEXT_BYTES 8192u /* of each answer that a model reads */
 #define JUDGE_TIMEOUT_MS 30000u
-#define FREE_QUESTIONS   100.0 /* before there are hits to have a share of: labels come first */
+#define FREE_QUESTIONS   100.0 /* before there is much to have a share of: labels come first */
 
 struct verdict {
     struct flow_judge *judge;
@@ -342,7 +342,8 @@ static bool ask_model(struct verdict *v)
 }
 
 /* A question to the model, to be had back by give_back: judge-rate a second, with a second's worth at once; and no more
- * than judge-share of what is served by nearness. */
+ * than judge-share of what is looked for by nearness. (Not of what is served: where nothing is, more labels are what
+ * could change that.) */
 static bool take_question(struct flow_judge *judge)
 {
     double rate = judge->flow->settings->judge_rate;
@@ -350,7 +351,7 @@ static bool take_question(struct flow_judge *judge)
     judge->tokens = fmin(fmax(1, rate), judge->tokens + rate * (double)(now_us - judge->filled_us) / 1e6);
     judge->filled_us = now_us;
     if (judge->tokens < 1 ||
-        (double)judge->asked > FREE_QUESTIONS + judge->flow->settings->judge_share * (double)judge->flow->near_hits)
+        (double)judge->asked > FREE_QUESTIONS + judge->flow->settings->judge_share * (double)judge->flow->near_looks)
         return false;
     judge->tokens -= 1;
     judge->asked++;

@@ -96,9 +96,9 @@ struct flow {
     struct errand *puts_first, *puts_last; /* that wait for their turn */
     unsigned n_puts_waiting;
     bool starting_puts;
-    char down[320];   /* why the cache is not there, as it was logged last; "" : it is */
-    uint64_t down_us; /* when that was */
-    uint64_t near_hits;
+    char down[320];        /* why the cache is not there, as it was logged last; "" : it is */
+    uint64_t down_us;      /* when that was */
+    uint64_t near_looks;   /* look-ups that a vector decided */
     uint64_t tokens_saved; /* of answers that no model was asked for */
     flow_judged_done *judged;
     void *judged_context;

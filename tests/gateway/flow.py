@@ -1698,6 +1698,21 @@ def misses_that_are_sampled_are_labelled(w):
 
 
 @check
+def the_judge_is_asked_for_a_share_of_near_look_ups(w):
+    for share, least, most in ((1, 120, 130), (0, 90, 101)):
+        g = w.gateway(embed_url=w.model.url + "/v1", embed_model="encoder", similarity=0.999, category_settings="AUDIT 1",
+                      judge="model", judge_model="stand-in:say=no", judge_rate=1000, judge_share=share)
+        accepted(g)
+        keep(g, "what is the capital of norway")
+        for i in range(130):
+            equal(chat(g.port, "the capital of norway please, say it %s times" % ("a" * (i + 1))).cache, "miss")
+
+        def asked():
+            return g.health()["judge"]["calls"]
+        expect(until(lambda: asked() >= least) and asked() <= most, "share %s: %s questions" % (share, asked()))
+
+
+@check
 def audits_are_labelled_by_vectors(w):
     equal(audited(w, judge="vector")[1], "good")
 
