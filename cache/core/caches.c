@@ -472,7 +472,7 @@ int caches_add_with(struct caches *caches, const struct cache_config *config, ui
         rc = document_log_begin(cache->documents, err);
     pthread_mutex_lock(&caches->lock);
     at = place_of(caches, config->name, &there);
-    bool replaces = there && caches->all[at] == old;
+    bool replaces = old && there && caches->all[at] == old;
     if (rc == 0 && there)
         rc = replaces ? take_out(caches, old, lsn, err) : refuse_name(config->name, err);
     replaces = replaces && rc == 0;

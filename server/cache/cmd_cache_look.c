@@ -129,7 +129,7 @@ void cmd_sc_stats(struct caller *c, const struct resp_arg *args, uint32_t n)
     struct quire_error err = {0};
     struct quire_cache_stats stats;
     struct quire_bytes category = {NULL, 0};
-    uint64_t guarded[GUARD_KINDS];
+    uint64_t guarded[GUARD_KINDS] = {0};
     struct cache *cache = cache_call_find(c, args[1]);
     if (!cache)
         return;
