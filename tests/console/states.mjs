@@ -338,9 +338,9 @@ async function zeros(port) {
     const seen = await until(
         page,
         () =>
-            /^[1-9.\d]+ ?\/s/.test(
+            parseFloat(
                 [...document.querySelectorAll('.figures > div')].find(one => one.querySelector('dt').textContent === 'Upstream errors').querySelector('dd').textContent
-            ),
+            ) > 0,
         null,
         20
     );
