@@ -177,7 +177,21 @@ static void on_audits_read(struct cache_reading *reading)
     end_audits(call);
 }
 
-/* What the calls hold is read, then shown. */
+/* The call, which has the cache's reference; NULL: rc was an error, or there is no memory, and that is answered. */
+static struct audit_call *begin_audits(struct caller *c, struct cache *cache, int rc, const struct quire_error *err)
+{
+    struct audit_call *call = rc == 0 ? deferred_begin(c, NULL, sizeof *call, false) : NULL;
+    if (call) {
+        call->cache = cache;
+        return call;
+    }
+    if (rc < 0)
+        cache_reply_error(c, err);
+    cache_unref(cache);
+    return NULL;
+}
+
+/* What the call holds is read, then shown. */
 static void show_audits(struct caller *c, struct audit_call *call)
 {
     for (uint32_t i = 0; i < call->n; i++) {
@@ -204,14 +218,9 @@ void cmd_sc_audit_get(struct caller *c, const struct resp_arg *args, uint32_t n)
     if (!cache)
         return;
     int rc = cache_arg_integer("audit", args[3], 1, INT64_MAX, &number, &err);
-    struct audit_call *call = rc == 0 ? deferred_begin(c, NULL, sizeof *call, false) : NULL;
-    if (!call) {
-        if (rc < 0)
-            cache_reply_error(c, &err);
-        cache_unref(cache);
+    struct audit_call *call = begin_audits(c, cache, rc, &err);
+    if (!call)
         return;
-    }
-    call->cache = cache;
     call->one = true;
     rc = cache_audit_get(cache, number, &call->audits[0], &call->items[0].at, &err);
     if (rc < 0) {
@@ -236,14 +245,9 @@ void cmd_sc_audit_pop(struct caller *c, const struct resp_arg *args, uint32_t n)
     int rc = cache_arg_option(args, n, 3, "COUNT", "SC.AUDIT POP cache [COUNT n]", &err);
     if (rc == 0 && n == 5)
         rc = cache_arg_integer("COUNT", args[4], 1, AUDITS_MAX, &most, &err);
-    struct audit_call *call = rc == 0 ? deferred_begin(c, NULL, sizeof *call, false) : NULL;
-    if (!call) {
-        if (rc < 0)
-            cache_reply_error(c, &err);
-        cache_unref(cache);
+    struct audit_call *call = begin_audits(c, cache, rc, &err);
+    if (!call)
         return;
-    }
-    call->cache = cache;
     for (uint64_t bytes = 0; rc == 0 && call->n < most && bytes < AUDIT_REPLY_BYTES;) {
         struct cache_text *item = &call->items[call->n];
         struct quire_cache_audit *audit = &call->audits[call->n];
