@@ -480,8 +480,12 @@ static void take_audit(struct errand *e, const struct sc_get *get)
 static void on_get_unaccepted(struct errand *e, const struct sc_get *get)
 {
     e->head->cache_us += clock_us() - e->sc_began_us;
-    if (get->status != SC_VECTOR) /* then it is put without a lease */
-        e->asked.keep = e->asked.keep && get->status == SC_MISS && take_lease(e, get);
+    if (get->status != SC_VECTOR) { /* then it is put without a lease */
+        bool leased = take_lease(e, get);
+        e->asked.keep = e->asked.keep && get->status == SC_MISS && leased;
+        if (!e->asked.keep)
+            flow_errand_fail(e); /* that of a stale answer is for who may have the answer */
+    }
     flow_answer_begin(e);
 }
 

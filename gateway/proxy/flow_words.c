@@ -101,9 +101,23 @@ static struct sc_call *send_words(struct flow *flow, struct words *words, unsign
     return call;
 }
 
+/* Who asked has gone, or has waited too long: a lease that comes now is nobody's, and others would wait until it ends. */
+static void on_late_get(void *context, struct redisReply *reply)
+{
+    struct flow *flow = context;
+    struct sc_get get;
+    char lease[64];
+    if (!sc_reply_get(reply, &get) || !get.lease.data || get.lease.bytes >= sizeof lease)
+        return;
+    memcpy(lease, get.lease.data, get.lease.bytes);
+    lease[get.lease.bytes] = 0;
+    flow_words_tell(flow, (const char *[]){"SC.FAIL", flow->cache, lease}, 3);
+}
+
 struct sc_call *flow_words_get(struct errand *e, enum flow_get what, sc_done *done)
 {
     struct words words = {0};
+    struct sc_call *call;
     char sim[24];
     name_question(&words, "SC.GET", e);
     if (what == FLOW_GET_PROBE)
@@ -125,7 +139,10 @@ struct sc_call *flow_words_get(struct errand *e, enum flow_get what, sc_done *do
         add(&words, "EXPLAIN");
     if (!e->asked.keep)
         add(&words, "NOLEASE");
-    return send_words(e->flow, &words, (unsigned)e->flow->settings->server_timeout, done, e);
+    call = send_words(e->flow, &words, (unsigned)e->flow->settings->server_timeout, done, e);
+    if (call && e->asked.keep)
+        sc_call_late(call, on_late_get, e->flow);
+    return call;
 }
 
 struct sc_call *flow_words_put(struct errand *e, const char *answer, size_t bytes, uint64_t llm_ms, sc_done *done)

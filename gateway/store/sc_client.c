@@ -70,6 +70,8 @@ struct sc_call {
     struct event timer;
     sc_done *done; /* NULL: nobody waits any more */
     void *context;
+    sc_late *late; /* NULL: a late reply is dropped */
+    void *late_context;
     uint64_t sent_us;
     const char *unsent; /* why it was not sent: static storage */
     bool probes;        /* let through while the breaker was open */
@@ -315,6 +317,12 @@ void sc_cancel(struct sc_call *call)
     }
 }
 
+void sc_call_late(struct sc_call *call, sc_late *late, void *context)
+{
+    call->late = late;
+    call->late_context = context;
+}
+
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
 /* A name that is being looked up. */
@@ -388,7 +396,9 @@ static bool take_reply(struct link *link, struct redisReply *reply)
     link->waiting--;
     link->client->state.late_replies += call->done == NULL;
     succeeded(link->client);
-    if (reply->type == REDIS_REPLY_ERROR)
+    if (!call->done && call->late)
+        call->late(call->late_context, reply);
+    else if (reply->type == REDIS_REPLY_ERROR)
         tell(call, SC_ERROR, reply, reply->str);
     else
         tell(call, SC_REPLY, reply, NULL);

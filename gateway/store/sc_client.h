@@ -3,8 +3,8 @@
  *
  * A client keeps a few connections open (TCP, TLS or a unix socket), sends each command on one of them without waiting
  * for the replies of those before it, and calls back exactly once: with the reply, or with the reason why there is
- * none. A late reply is read and dropped. After several failures in a row the breaker opens: commands fail at once,
- * and one attempt after a while finds out whether the server is back.
+ * none. A late reply is read, and dropped but for sc_call_late. After several failures in a row the breaker opens:
+ * commands fail at once, and one attempt after a while finds out whether the server is back.
  *
  * Thread-safety: all on the thread of the event base. A callback is never called from within sc_call, so that the
  * caller's state is whole when it comes. A callback may call sc_call and sc_cancel; not sc_client_destroy.
@@ -68,6 +68,10 @@ struct sc_call *sc_call(struct sc_client *client, unsigned n, const char *const 
                         unsigned deadline_ms, sc_done *done, void *context);
 /* No callback any more; the server may still carry the command out. */
 void sc_cancel(struct sc_call *call);
+/* What is done with a reply, an error or not, that comes after sc_cancel or the deadline: it may bring something that must
+ * be given back. The reply ends with the call; without this, it is dropped. */
+typedef void sc_late(void *context, struct redisReply *reply);
+void sc_call_late(struct sc_call *call, sc_late *late, void *context);
 
 /* After each AUTH of a connection, and when the connection is lost: to set up caches and to tell /health. */
 void sc_client_on_change(struct sc_client *client, void (*changed)(void *context, bool up), void *context);

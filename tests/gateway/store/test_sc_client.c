@@ -144,6 +144,13 @@ static void on_done(void *context, enum sc_outcome outcome, struct redisReply *r
         snprintf(result->text, sizeof result->text, "%s", why);
 }
 
+static void on_late(void *context, struct redisReply *reply)
+{
+    struct result *result = context;
+    result->done++;
+    snprintf(result->text, sizeof result->text, "%s", reply->str);
+}
+
 static struct sc_client *client_of(struct fake *fake, const char *password)
 {
     struct sc_options options = {.address = fake->address,
@@ -187,28 +194,37 @@ static void test_order(void **state)
 {
     struct fake fake;
     struct sc_client *client;
-    struct result a = {0}, b = {0}, c = {0};
+    struct result a = {0}, b = {0}, c = {0}, late_b = {0}, late_x = {0};
+    struct sc_call *x;
     (void)state;
     fake_init(&fake);
     client = client_of(&fake, "secret");
     until(&fake, &fake.connections, 1);
-    say(client, "A", 1000, &a); /* before the connection is there: waits until the user is taken */
+    sc_call_late(say(client, "A", 1000, &a), on_late,
+                 &a); /* before the connection is there: waits until the user is taken */
     until_received(&fake, "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
-    say(client, "B", 20, &b);
+    sc_call_late(say(client, "B", 20, &b), on_late, &late_b);
     fake_say(&fake, "+OK\r\n");
     until_received(&fake, "*1\r\n$1\r\nA\r\n*1\r\n$1\r\nB\r\n");
-    sc_cancel(say(client, "X", 1000, &c));
+    sc_cancel(x = say(client, "X", 1000, &c));
+    sc_call_late(x, on_late, &late_x);
+    sc_cancel(say(client, "Y", 1000, &c));
     say(client, "C", 1000, &c);
     fake_say(&fake, "$3\r\none\r\n");
     until(&fake, &a.done, 1);
     assert_string_equal(a.text, "one");
     until(&fake, &b.done, 1);
     assert_int_equal(b.outcome, SC_TIMEOUT);
-    fake_say(&fake, "$4\r\nlate\r\n$1\r\nx\r\n-ERR no\r\n"); /* of B, of X, of C */
+    fake_say(&fake, "$4\r\nlate\r\n-ERR x\r\n$1\r\ny\r\n-ERR no\r\n"); /* of B, X, Y, C */
     until(&fake, &c.done, 1);
     assert_int_equal(c.outcome, SC_ERROR);
     assert_string_equal(c.text, "ERR no");
     assert_int_equal(b.done, 1);
+    assert_int_equal(a.done, 1);
+    assert_int_equal(late_b.done, 1);
+    assert_string_equal(late_b.text, "late");
+    assert_int_equal(late_x.done, 1);
+    assert_string_equal(late_x.text, "ERR x");
     sc_client_destroy(client);
     fake_fini(&fake);
 }
