@@ -3,7 +3,6 @@
 A client library hides when bytes go out and come in, and of which type a reply is; here that is what the test is
 about. Bulk strings come as bytes, simple ones as str; a RESP3 map as a dict, its keys as they come; a set as a Set.
 """
-import contextlib
 import socket
 
 
@@ -27,59 +26,85 @@ class Push(list):
     """A RESP3 push message."""
 
 
-def parse(data, at):
-    """The reply at data[at:] and where it ends; IndexError where it is not whole."""
-    end = data.find(b"\r\n", at)
-    if end < 0:
-        raise IndexError
-    kind, line = data[at:at + 1], data[at + 1:end]
-    end += 2
-    if kind == b"$":
-        size = int(line)
-        if size < 0:
-            return None, end
-        if len(data) < end + size + 2:
-            raise IndexError
-        return bytes(data[end:end + size]), end + size + 2
+class Replies:
+    """Bytes in, as they come; the replies that are whole out. What has come of a reply is read once, however many parts
+    the reply comes in."""
+
+    def __init__(self):
+        self.data, self.at = bytearray(), 0
+        self.open = []  # the lists within which the next value is: (kind, how many values it has, those that have come)
+
+    def feed(self, more):
+        """The replies that end with these bytes."""
+        self.data += more
+        found = []
+        while (value := self.next_value()) is not NOT_YET:
+            while self.open:
+                kind, wanted, items = self.open[-1]
+                items.append(value)
+                if len(items) < wanted:
+                    break
+                self.open.pop()
+                value = aggregate(kind, items)
+            else:
+                found.append(value)
+        del self.data[:self.at]
+        self.at = 0
+        return found
+
+    def next_value(self):
+        """The next value that is no list, or a list of nothing; lists that begin before it are opened. NOT_YET where its
+        bytes have not come."""
+        data = self.data
+        while (end := data.find(b"\r\n", self.at)) >= 0:
+            kind, line = data[self.at:self.at + 1], data[self.at + 1:end]
+            end += 2
+            if kind in b"$=":
+                size = int(line)
+                if size >= 0:
+                    if len(data) < end + size + 2:
+                        return NOT_YET
+                    self.at = end + size + 2
+                    return bytes(data[end + (4 if kind == b"=" else 0):end + size])
+            elif kind in b"*~>%":
+                wanted = int(line) * (2 if kind == b"%" else 1)
+                if wanted > 0:
+                    self.open.append((kind, wanted, []))
+                    self.at = end
+                    continue
+                self.at = end
+                return aggregate(kind, []) if wanted == 0 else None
+            self.at = end
+            return scalar(kind, line)
+        return NOT_YET
+
+
+NOT_YET = object()
+
+
+def aggregate(kind, items):
     if kind == b"*":
-        items = []
-        for _ in range(max(int(line), 0)):
-            item, end = parse(data, end)
-            items.append(item)
-        return items if int(line) >= 0 else None, end
-    if kind == b":":
-        return int(line), end
+        return items
+    if kind == b"%":
+        return dict(zip(items[::2], items[1::2]))
+    return (Set if kind == b"~" else Push)(items)
+
+
+def scalar(kind, line):
+    """What a line is the whole of; a length below 0 stands for nothing."""
+    if kind in b":(":
+        return int(line)
     if kind == b"+":
-        return line.decode(), end
+        return line.decode()
     if kind == b"-":
-        return Error(line.decode(errors="replace")), end
-    return parse_resp3(kind, line, data, at, end)
-
-
-def parse_resp3(kind, line, data, at, end):
-    """The types that only RESP3 has; end is where the line has ended."""
+        return Error(line.decode(errors="replace"))
+    if kind in b"_$=":
+        return None
     if kind == b",":
-        return float(line), end
+        return float(line)
     if kind == b"#":
-        return line == b"t", end
-    if kind == b"_":
-        return None, end
-    if kind == b"(":
-        return int(line), end
-    if kind in b"~>%":
-        items = []
-        for _ in range(int(line) * (2 if kind == b"%" else 1)):
-            item, end = parse(data, end)
-            items.append(item)
-        if kind == b"%":
-            return dict(zip(items[::2], items[1::2])), end
-        return (Set if kind == b"~" else Push)(items), end
-    if kind == b"=":
-        size = int(line)
-        if len(data) < end + size + 2:
-            raise IndexError
-        return bytes(data[end + 4:end + size]), end + size + 2
-    raise OSError("a reply that is none: %r" % bytes(data[at:at + 80]))
+        return line == b"t"
+    raise OSError("a reply that is none: %r" % bytes(kind + line[:80]))
 
 
 class Stream:
@@ -88,17 +113,7 @@ class Stream:
     def __init__(self, port, seconds=60):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.received, self.unsent = bytearray(), bytearray()
-
-    def replies(self):
-        """Those that are whole."""
-        found, at = [], 0
-        with contextlib.suppress(IndexError):
-            while at < len(self.received):
-                reply, at = parse(self.received, at)
-                found.append(reply)
-        del self.received[:at]
-        return found
+        self.unsent, self.feed = bytearray(), Replies().feed
 
     def ask(self, requests):
         """The replies to all of them, in parts of a few hundred."""
@@ -111,8 +126,7 @@ class Stream:
                 data = self.socket.recv(1 << 16)
                 if not data:
                     raise OSError("the server closed the connection on a read")
-                self.received += data
-                answers += self.replies()
+                answers += self.feed(data)
         return answers
 
     def call(self, *words):

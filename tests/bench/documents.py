@@ -90,8 +90,7 @@ def write(port, base, f, first, end, result):
         if upto > sent:
             stream.socket.sendall(b"".join(requests[sent:upto]))
             sent = upto
-        stream.received += stream.socket.recv(1 << 16)
-        for reply in stream.replies():
+        for reply in stream.feed(stream.socket.recv(1 << 16)):
             if isinstance(reply, Error):
                 result.put(reply)
                 return

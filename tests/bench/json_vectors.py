@@ -48,8 +48,7 @@ def in_groups(stream, requests):
             begin, n = time.monotonic(), 0
             stream.socket.sendall(b"".join(group))
             while n < len(group):
-                stream.received += stream.socket.recv(1 << 16)
-                n += len(list(stream.replies()))
+                n += len(stream.feed(stream.socket.recv(1 << 16)))
             seconds, group = seconds + time.monotonic() - begin, []
     return seconds
 

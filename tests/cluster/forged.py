@@ -13,7 +13,7 @@ from nodes import Checks, Folder, Node, add, eventually, make_cache, put, vector
 from proxy import Proxy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from resp_client import Error, Stream, parse, request  # noqa: E402
+from resp_client import Error, Replies, Stream, request  # noqa: E402
 
 engine, n_forged, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 checks = Checks()
@@ -179,20 +179,12 @@ class Recorder:
     """Keeps what the engine's link brings from now on, and what is answered to a replica."""
 
     def __init__(self, proxy):
-        self.proxy, self.data = proxy, bytearray()
+        self.proxy, self.stream, self.effects = proxy, Replies(), []
 
     def __call__(self, data, from_primary, connection):
         if from_primary and connection is self.proxy.link:
-            self.data += data
+            self.effects += [words for words in self.stream.feed(data) if words[0].startswith(b"QUIRE._")]
         return data
-
-    def frames(self):
-        at, out = 0, []
-        while at < len(self.data):
-            words, at = parse(self.data, at)
-            if words[0].startswith(b"QUIRE._"):
-                out.append(words)
-        return out
 
 
 def pair(folder):
@@ -251,7 +243,7 @@ def learn(primary, replica, proxy):
     time.sleep(0.5)
     proxy.harm = None
     assert link is proxy.link, "the link was broken meanwhile"
-    known.frames = [words for words in recorder.frames() if words[0] in (b"QUIRE._W", b"QUIRE._IMAGE", b"QUIRE._MANIFEST")]
+    known.frames = [words for words in recorder.effects if words[0] in (b"QUIRE._W", b"QUIRE._IMAGE", b"QUIRE._MANIFEST")]
     known.ids = sorted({words[2] if words[0] != b"QUIRE._MANIFEST" else words[3] for words in known.frames})
     known.segments = sorted({segment for _, segment in asked})
     known.cache = next(words[2] for words in known.frames if words[1] == b"c")

@@ -235,8 +235,7 @@ class Client:
         data = self.stream.socket.recv(1 << 18)
         if not data:
             raise Wrong("the server closed a connection")
-        self.stream.received += data
-        for reply in self.stream.replies():
+        for reply in self.stream.feed(data):
             self.take(self.waiting.popleft(), reply)
 
     def finish(self):

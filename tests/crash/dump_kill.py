@@ -8,6 +8,7 @@ set, by its digest and number of elements; what was acknowledged must be the new
 key names.
 """
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -112,11 +113,8 @@ def run(options, rng):
                 target.stream.socket.settimeout(0.01)
                 limit = rng.random() * options.longest
                 while time.monotonic() - began < limit and len(done) < 2:
-                    try:
-                        target.stream.received += target.stream.socket.recv(1 << 16)
-                    except TimeoutError:
-                        pass
-                    done += target.stream.replies()
+                    with contextlib.suppress(TimeoutError):
+                        done += target.stream.feed(target.stream.socket.recv(1 << 16))
                 for reply in done:
                     if isinstance(reply, Error):
                         raise Wrong(reply)

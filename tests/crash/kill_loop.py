@@ -375,8 +375,7 @@ class Writer:
         data = self.stream.socket.recv(1 << 18)
         if not data:
             raise Wrong("the server closed a connection")
-        self.stream.received += data
-        for reply in self.stream.replies():
+        for reply in self.stream.feed(data):
             self.take(reply)
 
     def take(self, reply):
@@ -565,8 +564,7 @@ class World:
         return maintenance
 
     def take_maintenance(self, stream):
-        stream.received += stream.socket.recv(1 << 16)
-        for reply in stream.replies():
+        for reply in stream.feed(stream.socket.recv(1 << 16)):
             if isinstance(reply, Error) and "does not exist" not in reply:
                 raise Wrong("VSEAL, VCOMPACT or VCHECK: " + reply)
             if isinstance(reply, list) and reply[1] != 0:

@@ -47,8 +47,7 @@ def call(stream, *words):
         data = stream.socket.recv(1 << 16)
         if not data:
             raise ConnectionError("closed")
-        stream.received += data
-        for reply in stream.replies():
+        for reply in stream.feed(data):
             return reply
 
 
