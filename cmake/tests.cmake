@@ -8,6 +8,13 @@ if(QUIRE_SANITIZE)
   set(script_factor 3)
 endif()
 
+# Some rooms of the gateway as a library that has nothing else of it
+function(quire_part_of_gateway name rooms)
+  add_library(${name} STATIC $<FILTER:$<TARGET_OBJECTS:quire_gateway>,INCLUDE,${rooms}>)
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+endfunction()
+
 # ---- tests: tests/<folder>/test_<name>.c is one cmocka program, linked with that folder and what lies below ---------
 if(TARGET PkgConfig::CMOCKA)
   # the disk and the engine that fail on demand: tests/support, in no program that ships
@@ -64,41 +71,44 @@ if(TARGET PkgConfig::CMOCKA)
   quire_tests(tools quire_top quire_io)
 
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
-  file(GLOB fuzz_helpers CONFIGURE_DEPENDS tests/fuzz/support_*.c)
-  function(quire_fuzzer name helpers) # and libraries
+  file(GLOB sources CONFIGURE_DEPENDS tests/fuzz/support_*.c)
+  add_library(fuzz_support STATIC ${sources})
+  target_link_libraries(fuzz_support PUBLIC test_support quire_server quire_document quire_cache quire_datasets quire_index
+                        quire_kernels quire_io)
+  quire_compile_options(fuzz_support)
+  add_library(fuzz_replay OBJECT tests/fuzz/replay_main.c)
+  quire_compile_options(fuzz_replay)
+  target_include_directories(fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR})
+  function(quire_fuzzer name) # and libraries
     if(QUIRE_FUZZ)
-      add_executable(fuzz_${name} tests/fuzz/fuzz_${name}.c ${helpers})
+      add_executable(fuzz_${name} tests/fuzz/fuzz_${name}.c)
       target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
       target_link_libraries(fuzz_${name} PRIVATE ${ARGN})
       quire_compile_options(fuzz_${name})
     endif()
-    add_executable(replay_${name} tests/fuzz/fuzz_${name}.c tests/fuzz/replay_main.c ${helpers})
-    target_link_libraries(replay_${name} PRIVATE ${ARGN})
+    add_executable(replay_${name} tests/fuzz/fuzz_${name}.c)
+    target_link_libraries(replay_${name} PRIVATE fuzz_replay ${ARGN})
     quire_compile_options(replay_${name})
     add_test(NAME fuzz/${name} COMMAND replay_${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
   endfunction()
   foreach(name resp config vecfile acl journal segment store replica caches category guard document filter query expressions jsonpath schema)
-    quire_fuzzer(${name} "${fuzz_helpers}" test_support quire_server quire_document quire_cache quire_datasets quire_index
+    quire_fuzzer(${name} fuzz_support test_support quire_server quire_document quire_cache quire_datasets quire_index
                  quire_kernels quire_io)
   endforeach()
-  quire_fuzzer(records "" quire_records quire_datasets quire_index quire_kernels quire_io)
+  quire_fuzzer(records quire_records quire_datasets quire_index quire_kernels quire_io)
   # the gateway's reading, which needs nothing of the rest of the tree
   foreach(name canonical sse answer)
-    quire_fuzzer(${name} "" gateway_text quire_io)
+    quire_fuzzer(${name} gateway_text quire_io)
   endforeach()
   # its HTTP server, likewise
-  file(GLOB sources CONFIGURE_DEPENDS gateway/http/*.c gateway/telemetry/*.c)
-  add_library(gateway_http STATIC ${sources})
+  quire_part_of_gateway(gateway_http "/gateway/(http|telemetry)/")
   target_link_libraries(gateway_http PUBLIC quire_io PkgConfig::EVENT PkgConfig::OPENSSL llhttp)
-  quire_compile_options(gateway_http)
-  quire_fuzzer(http "" gateway_http quire_io)
+  quire_fuzzer(http gateway_http quire_io)
 endif()
 
 # ---- the gateway's reading alone, for fuzzers, a measurement, and the comparison with Node ----
-file(GLOB sources CONFIGURE_DEPENDS gateway/text/*.c)
-add_library(gateway_text STATIC ${sources})
+quire_part_of_gateway(gateway_text "/gateway/text/")
 target_link_libraries(gateway_text PUBLIC quire_io PkgConfig::OPENSSL PkgConfig::XXHASH)
-quire_compile_options(gateway_text)
 add_executable(gateway_oracle tests/gateway/oracle/gateway_oracle.c)
 target_link_libraries(gateway_oracle PRIVATE gateway_text quire_io)
 quire_compile_options(gateway_oracle)
@@ -133,8 +143,8 @@ target_link_libraries(bench_cache_load PRIVATE quire_index quire_kernels quire_i
 quire_compile_options(bench_cache_load)
 
 # tests that are scripts: each gets the build folder, and what is given here, and prints "ok - ..." or "FAIL - ..." per
-# check. One of them runs beside the programs, and they are begun first; and one of those that mostly wait, for clients
-# to start and for time to pass, beside that (./check has ctest run one test more than there are processors).
+# check. They are begun first, one at a time beside the programs; and one of each of two lists of those that mostly wait, for
+# clients to start and for time to pass, beside that (./check has ctest run two tests more than there are processors).
 function(quire_script name script seconds) # and arguments
   if(EXISTS ${PROJECT_SOURCE_DIR}/${script})
     add_test(NAME ${name} COMMAND bash ${PROJECT_SOURCE_DIR}/${script} ${PROJECT_BINARY_DIR} ${ARGN})
@@ -155,7 +165,8 @@ quire_script(recall tests/recall/run.sh 600)
 quire_script(library/example tests/library/run.sh 120)
 quire_script(packaging/quick tests/packaging/quick.sh 120)
 quire_script(python/bindings bindings/python/tests/run.sh 600)
-quire_script(e2e/clients tests/e2e/run.sh 600)
+quire_script(e2e/clients tests/e2e/run.sh 600 redis_cli tutorial redis_py node_redis ioredis hiredis limits)
+quire_script(e2e/servers tests/e2e/run.sh 600 exporter signals secure unix_socket cache_load recipe pages)
 quire_script(docs/commands tests/e2e/commands.sh 900)
 quire_script(docs/reference tests/e2e/reference.sh 60)
 quire_script(clients/search tests/clients/run.sh 600)
@@ -180,11 +191,14 @@ quire_script(crash/damage tests/crash/damage.sh 600)
 quire_script(cluster/module tests/cluster/run.sh 600)
 quire_script(cluster/replicas tests/cluster/replicas.sh 900)
 quire_script(cluster/clients tests/cluster/clients.sh 300)
-foreach(name gateway/clients gateway/console gateway/flow gateway/http e2e/clients tools/stop tools/top crash/slow_sync
-        cluster/replicas cluster/clients)
-  if(TEST ${name})
-    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK waits)
-  endif()
+set(waits_1 cluster/replicas cluster/clients gateway/clients gateway/console gateway/flow gateway/http crash/slow_sync)
+set(waits_2 e2e/clients e2e/servers console/page attack/mixed crash/damage tools/scripts tools/stop tools/top)
+foreach(list waits_1 waits_2)
+  foreach(name ${${list}})
+    if(TEST ${name})
+      set_tests_properties(${name} PROPERTIES RESOURCE_LOCK ${list})
+    endif()
+  endforeach()
 endforeach()
 if(QUIRE_SANITIZE MATCHES address)
   get_property(every_test DIRECTORY PROPERTY TESTS)

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# beside.sh - sourced by replicas.sh and run.sh: runs two of their scripts at a time, as they mostly wait. What a script has
-# said is printed when it ends.
+# beside.sh - sourced by replicas.sh and run.sh: runs at_once of their scripts at a time, two where nothing else is said, as
+# they mostly wait. What a script has said is printed when it ends.
 : "${here:?this folder}"
-at_once=2 n_beside=0
+at_once=${at_once:-2} n_beside=0
 work=$(mktemp -d "${TMPDIR:-/tmp}/quire-cluster-run.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 trap 'wait; exit 130' INT # each script ends its nodes

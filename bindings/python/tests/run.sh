@@ -8,6 +8,7 @@ python=/usr/bin/python3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work PYTHONDONTWRITEBYTECODE=1 QUIRE_PROGRAM=$build/quire
+export OPENBLAS_NUM_THREADS=1 # of numpy: more threads wait for each other
 library=$build/libquire.so.1
 
 has() { "$python" -c "import $1" 2>/dev/null; }
