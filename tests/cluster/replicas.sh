@@ -6,8 +6,9 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/cluster/engines.sh
 source "$here/engines.sh" "$1"
+at_once=3
 # shellcheck source=tests/cluster/beside.sh
-at_once=3 source "$here/beside.sh"
+source "$here/beside.sh"
 kills=${2:-4} full=${3:-} forged=60 joins=4
 [ "$full" != --full ] || forged=4000 joins=40
 
