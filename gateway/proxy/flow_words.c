@@ -101,7 +101,7 @@ static struct sc_call *send_words(struct flow *flow, struct words *words, unsign
     return call;
 }
 
-/* Who asked has gone, or has waited too long: a lease that comes now is nobody's, and others would wait until it ends. */
+/* Who asked has gone, or waited too long: a lease that comes now is nobody's, and others would wait until it ends. */
 static void on_late_get(void *context, struct redisReply *reply)
 {
     struct flow *flow = context;

@@ -68,8 +68,8 @@ struct sc_call *sc_call(struct sc_client *client, unsigned n, const char *const 
                         unsigned deadline_ms, sc_done *done, void *context);
 /* No callback any more; the server may still carry the command out. */
 void sc_cancel(struct sc_call *call);
-/* What is done with a reply, an error or not, that comes after sc_cancel or the deadline: it may bring something that must
- * be given back. The reply ends with the call; without this, it is dropped. */
+/* What is done with a reply, an error or not, that comes after sc_cancel or the deadline: it may bring something that
+ * must be given back. The reply ends with the call; without this, it is dropped. */
 typedef void sc_late(void *context, struct redisReply *reply);
 void sc_call_late(struct sc_call *call, sc_late *late, void *context);
 
