@@ -40,7 +40,7 @@ test_packages=(
     clang clang-format                           # second compiler, layout of the sources
     opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd   # the plug-in for GPUs, and a device that is the processor
     prometheus-redis-exporter                    # what operators point at the server
-    chromium                                     # the gateway's console is tested in it
+    chromium-headless-shell                      # the gateway's console is tested in it
     redis-server                                 # the engine of the module; also to compare with. It is not started
     man-db groff-base zsh                        # manual pages and completion
     git procps

@@ -33,7 +33,7 @@ export async function part(name, work) {
 }
 
 export function chromium() {
-    return [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-headless-shell'].find(
+    return [process.env.CHROMIUM, '/usr/bin/chromium-headless-shell', '/usr/bin/chromium'].find(
         path => path && existsSync(path)
     );
 }

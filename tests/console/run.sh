@@ -26,14 +26,14 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 chromium=
-for path in "${CHROMIUM:-}" /usr/bin/chromium /usr/bin/chromium-headless-shell; do
+for path in "${CHROMIUM:-}" /usr/bin/chromium-headless-shell /usr/bin/chromium; do
     if [ -n "$path" ] && [ -x "$path" ]; then
         chromium=$path
         break
     fi
 done
 if [ -z "$chromium" ]; then
-    skip_part "the console in a browser" "there is no Chromium (apt-get install chromium, or CHROMIUM=PATH)"
+    skip_part "the console in a browser" "there is no Chromium (apt-get install chromium-headless-shell, or CHROMIUM=PATH)"
 elif ! command -v node >/dev/null || ! command -v npm >/dev/null; then
     skip_part "the console in a browser" "there is no node or no npm"
 else

@@ -235,7 +235,7 @@ except redis.ResponseError as e:
 
 ask("paint the gate of the old mill", "sampled")
 labels = labels_of("sampled")
-sampled = ask("please paint the gate of the old mill", "sampled")
+sampled = ask("paint the tall gate of the old mill", "sampled")  # estimates err by .002: not near the threshold
 check("a miss that is sampled is labelled", sampled.status == "miss" and labels_of("sampled") == labels + 1,
       sampled.reply)
 

@@ -27,14 +27,14 @@ check "a page of the source is there" test -s "$work/site/io/README.html"
 
 # the search, as a reader has it: from the disk, in a browser
 chromium=
-for path in "${CHROMIUM:-}" /usr/bin/chromium /usr/bin/chromium-headless-shell; do
+for path in "${CHROMIUM:-}" /usr/bin/chromium-headless-shell /usr/bin/chromium; do
     if [[ -x $path ]]; then
         chromium=$path
         break
     fi
 done
 if [[ ! $chromium ]]; then
-    echo "skip - a search in the site: there is no Chromium (apt-get install chromium, or CHROMIUM=PATH)"
+    echo "skip - a search in the site: there is no Chromium (apt-get install chromium-headless-shell, or CHROMIUM=PATH)"
     exit $failed
 fi
 results_of() { # WORDS: the links that the page of the search shows, a line each
