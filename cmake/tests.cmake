@@ -73,12 +73,10 @@ if(TARGET PkgConfig::CMOCKA)
   # ---- fuzzers: a program each with clang's libFuzzer; without it their corpus is replayed as a test ----
   file(GLOB sources CONFIGURE_DEPENDS tests/fuzz/support_*.c)
   add_library(fuzz_support STATIC ${sources})
-  target_link_libraries(fuzz_support PUBLIC test_support quire_server quire_document quire_cache quire_datasets quire_index
-                        quire_kernels quire_io)
+  target_include_directories(fuzz_support PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   quire_compile_options(fuzz_support)
   add_library(fuzz_replay OBJECT tests/fuzz/replay_main.c)
   quire_compile_options(fuzz_replay)
-  target_include_directories(fuzz_replay PRIVATE ${PROJECT_SOURCE_DIR})
   function(quire_fuzzer name) # and libraries
     if(QUIRE_FUZZ)
       add_executable(fuzz_${name} tests/fuzz/fuzz_${name}.c)

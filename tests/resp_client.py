@@ -59,23 +59,17 @@ class Replies:
         while (end := data.find(b"\r\n", self.at)) >= 0:
             kind, line = data[self.at:self.at + 1], data[self.at + 1:end]
             end += 2
-            if kind in b"$=":
-                size = int(line)
-                if size >= 0:
-                    if len(data) < end + size + 2:
-                        return NOT_YET
-                    self.at = end + size + 2
-                    return bytes(data[end + (4 if kind == b"=" else 0):end + size])
-            elif kind in b"*~>%":
-                wanted = int(line) * (2 if kind == b"%" else 1)
-                if wanted > 0:
-                    self.open.append((kind, wanted, []))
-                    self.at = end
-                    continue
-                self.at = end
-                return aggregate(kind, []) if wanted == 0 else None
+            if kind in b"$=" and (size := int(line)) >= 0:
+                if len(data) < end + size + 2:
+                    return NOT_YET
+                self.at = end + size + 2
+                return bytes(data[end + (4 if kind == b"=" else 0):end + size])
             self.at = end
-            return scalar(kind, line)
+            if kind not in b"*~>%" or (wanted := int(line) * (2 if kind == b"%" else 1)) < 0:
+                return scalar(kind, line)
+            if wanted == 0:
+                return aggregate(kind, [])
+            self.open.append((kind, wanted, []))
         return NOT_YET
 
 
@@ -98,7 +92,7 @@ def scalar(kind, line):
         return line.decode()
     if kind == b"-":
         return Error(line.decode(errors="replace"))
-    if kind in b"_$=":
+    if kind in b"_$=*~>%":
         return None
     if kind == b",":
         return float(line)

@@ -106,7 +106,7 @@ static void on_late_get(void *context, struct redisReply *reply)
 {
     struct flow *flow = context;
     struct sc_get get;
-    char lease[64];
+    char lease[QUIRE_CACHE_TOKEN_BYTES];
     if (!sc_reply_get(reply, &get) || !get.lease.data || get.lease.bytes >= sizeof lease)
         return;
     memcpy(lease, get.lease.data, get.lease.bytes);

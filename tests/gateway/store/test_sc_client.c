@@ -200,8 +200,8 @@ static void test_order(void **state)
     fake_init(&fake);
     client = client_of(&fake, "secret");
     until(&fake, &fake.connections, 1);
-    sc_call_late(say(client, "A", 1000, &a), on_late,
-                 &a); /* before the connection is there: waits until the user is taken */
+    /* before the connection is there: waits until the user is taken */
+    sc_call_late(say(client, "A", 1000, &a), on_late, &a);
     until_received(&fake, "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
     sc_call_late(say(client, "B", 20, &b), on_late, &late_b);
     fake_say(&fake, "+OK\r\n");
